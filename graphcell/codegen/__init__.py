@@ -1,0 +1,1 @@
+"""Code generation: Graph → kernels → LLVM assembly text → machine code."""

@@ -1,0 +1,362 @@
+"""Gathers the loop ops of a graph into groups, each of which becomes one kernel.
+
+Enters: a legal graph (see legalize.py). Leaves: the groups and the remaining nodes in an order of execution. Ops join the group of
+their producers where one loop nest can hold both: their axes unify, their reductions run along the same axes, neither is computed more
+often than before (but for a few cheap ops), and no path leads from the group out and back in.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+import networkx as nx
+
+from graphcell.codegen.axes import Axis, Dims, Trail, flatten, fresh_dims, leaf_set, volume
+from graphcell.codegen.layout import Layout, own_layout, view_layout
+from graphcell.codegen.legalize import is_loop_op, is_virtual
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops.base import Elementwise, Reduction, View
+from graphcell.ops.creation import Full, Iota
+from graphcell.ops.movement import BroadcastTo, Reshape
+
+MAX_NODES = 160
+MAX_OPERANDS = 40
+CHEAP_NODES = 6
+"""A producer of a smaller domain that has at most so many ops, all of them fast, may be computed again in each row."""
+
+
+@dataclass
+class Operand:
+    """How a node of a group reads one operand: the root that holds or computes it, and the root's axes."""
+
+    root: Value
+    axes: Dims
+
+
+@dataclass(eq=False)
+class Group:
+    """Loop ops that become one kernel."""
+
+    nodes: list[Node]
+    number: int
+    operands: dict[tuple[Node, int], Operand] = field(default_factory=dict)
+    values: dict[Value, Dims] = field(default_factory=dict)
+    """Axes of the values computed here."""
+    roots: dict[Value, Dims] = field(default_factory=dict)
+    """Axes by which a value from outside is read (the first way, if there are several)."""
+    domain: list[Axis] = field(default_factory=list)
+    reduced: list[Axis] = field(default_factory=list)
+    slow: bool = False
+    before: set[Group] = field(default_factory=set)
+    after: set[Group] = field(default_factory=set)
+    bits: int = 0
+    """One bit for each node gathered here."""
+    ancestors: int = 0
+    """The bits of all groups that must run before."""
+
+
+class Analysis:
+    """What every part of fusion asks about a graph: who makes a value, where a view lies, who reads a value."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.made_by = graph.producers()
+        self.users: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for v in dict.fromkeys(node.operands):
+                self.users.setdefault(v, []).append(node)
+        self._layouts: dict[Value, Layout] = {}
+
+    def layout(self, v: Value) -> Layout:
+        """Where the elements of a memory value or a strided view lie."""
+        found = self._layouts.get(v)
+        if found is None:
+            node = self.made_by.get(v)
+            if node is None or not isinstance(node.op, View):
+                found = own_layout(v)
+            else:
+                view = view_layout(node, self.layout(node.operands[0]))
+                assert view is not None, "legalize copies operands of reshapes that no strides express"
+                found = view
+            self._layouts[v] = found
+        return found
+
+    def chain(self, v: Value) -> tuple[Value, list[Node]]:
+        """The root that v is a reshape or broadcast of, and these, root first."""
+        steps: list[Node] = []
+        node = self.made_by.get(v)
+        while node is not None and isinstance(node.op, (Reshape, BroadcastTo)):
+            steps.append(node)
+            v = node.operands[0]
+            node = self.made_by.get(v)
+        steps.reverse()
+        return v, steps
+
+    def readers(self, v: Value) -> list[Node]:
+        """Nodes that read v, directly or through views."""
+        found: list[Node] = []
+        stack = [v]
+        while stack:
+            for user in self.users.get(stack.pop(), ()):
+                if isinstance(user.op, View):
+                    stack.append(user.results[0])
+                else:
+                    found.append(user)
+        return found
+
+    def root_of_memory(self, v: Value) -> Value:
+        """The value whose buffer v is read from; v itself if it is a fill or ramp."""
+        node = self.made_by.get(v)
+        while node is not None and isinstance(node.op, View):
+            v = node.operands[0]
+            node = self.made_by.get(v)
+        return v
+
+
+class Fusion:
+    """Builds the groups of one graph."""
+
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.info = Analysis(graph)
+        self.trail = Trail()
+        self.group_of: dict[Node, Group] = {}
+        self.groups: list[Group] = []
+        self.last_effect: Node | None = None
+        self.output_roots = {self.info.root_of_memory(v) for v in graph.outputs}
+
+    def run(self) -> list[Group]:
+        """All groups in an order of execution; nodes that are no loops stand in a group alone."""
+        for node in self.graph.nodes:
+            if is_virtual(node.op):
+                continue
+            group = Group([node], len(self.groups), bits=1 << len(self.groups))
+            self.group_of[node] = group
+            self.groups.append(group)
+            producers = self._link(group, node)
+            if is_loop_op(node.op):
+                self._describe(group, node)
+                for producer in producers:
+                    current = self.group_of[producer]
+                    if current is not group and is_loop_op(producer.op):
+                        group = self._try_merge(current, group)
+        alive = [g for g in self.groups if g.nodes]
+        order = nx.DiGraph()
+        order.add_nodes_from(alive)
+        order.add_edges_from((g, h) for g in alive for h in g.after)
+        return list(nx.lexicographical_topological_sort(order, key=lambda g: g.number))
+
+    def _link(self, group: Group, node: Node) -> list[Node]:
+        producers: dict[Node, None] = {}
+        for v in node.operands:
+            maker = self.info.made_by.get(self.info.root_of_memory(v))
+            if maker is not None and not is_virtual(maker.op):
+                producers[maker] = None
+        earlier = list(producers)
+        if node.op.has_effect:
+            if self.last_effect is not None:
+                earlier.append(self.last_effect)
+            self.last_effect = node
+        for p in earlier:
+            g = self.group_of[p]
+            g.after.add(group)
+            group.before.add(g)
+            group.ancestors |= g.bits | g.ancestors
+        return list(producers)
+
+    # -- one node ----------------------------------------------------------------------------------------------------
+    def _describe(self, group: Group, node: Node) -> None:
+        dims = [self._operand_dims(group, node, k, v) for k, v in enumerate(node.operands)]
+        for k in range(1, len(dims)):
+            mark = self.trail.mark()
+            if self.trail.unify(dims[k], dims[0]) and not _repeats(dims[0]):
+                continue
+            self.trail.undo(mark)  # the same memory read in two ways
+            dims[k] = self._operand_dims(group, node, k, node.operands[k], again=True)
+            if not self.trail.unify(dims[k], dims[0]) or _repeats(dims[0]):
+                raise AssertionError("fresh axes always unify")
+        result = dims[0]
+        if isinstance(node.op, Reduction):
+            group.reduced = [a for k in node.op.axis for a in dims[0][k]]
+            kept = [() if k in node.op.axis else d for k, d in enumerate(dims[0])]
+            result = tuple(d for k, d in enumerate(kept) if node.op.keep_dims or k not in node.op.axis)
+        group.slow = isinstance(node.op, Elementwise) and not node.op.fast
+        group.values[node.results[0]] = result
+        group.domain = list(leaf_set(flatten(dims[0])))
+
+    def _operand_dims(self, group: Group, node: Node, k: int, v: Value, again: bool = False) -> Dims:
+        root, steps = self.info.chain(v)
+        axes = group.roots.get(root) if not again else None
+        dims = self._walk(axes, steps) if axes is not None else None
+        if dims is None:
+            axes = fresh_dims(root.type.shape)
+            dims = self._walk(axes, steps)
+            if dims is None:  # a reshape that fits no axes: read it as memory of its own shape
+                root, axes = v, fresh_dims(v.type.shape)
+                dims = axes
+        assert axes is not None
+        group.roots.setdefault(root, axes)
+        group.operands[node, k] = Operand(root, axes)
+        return dims
+
+    def _walk(self, axes: Dims, steps: list[Node]) -> Dims | None:
+        dims: Dims | None = axes
+        for step in steps:
+            assert dims is not None
+            shape = step.results[0].type.shape
+            if isinstance(step.op, Reshape):
+                dims = self.trail.regroup(dims, shape)
+            else:
+                old = step.operands[0].type.shape
+                lead = len(shape) - len(old)
+                spread = fresh_dims(shape)
+                dims = spread[:lead] + tuple(spread[lead + j] if d == 1 else dims[j] for j, d in enumerate(old))
+            if dims is None:
+                return None
+        return dims
+
+    # -- two groups --------------------------------------------------------------------------------------------------
+    def _try_merge(self, p: Group, g: Group) -> Group:
+        if len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.roots) + len(g.roots) > MAX_OPERANDS or self._path_outside(p, g):
+            return g
+        mark = self.trail.mark()
+        if self._unify_groups(p, g) and self._fits(p, g):
+            return self._merge(p, g)
+        self.trail.undo(mark)
+        return g
+
+    def _path_outside(self, p: Group, g: Group) -> bool:
+        """True if something outside stands between the two, so that neither could run whole."""
+        return any(h.ancestors & p.bits for h in g.before if h is not p) or any(h.ancestors & g.bits for h in p.before if h is not g)
+
+    def _unify_groups(self, p: Group, g: Group) -> bool:
+        volumes = volume(leaf_set(p.domain)), volume(leaf_set(g.domain))
+        for (a, b) in ((p, g), (g, p)):
+            for operand in a.operands.values():
+                computed = b.values.get(operand.root)
+                if computed is not None and not self.trail.unify(operand.axes, computed):
+                    return False
+        for root, axes in g.roots.items():
+            if root in p.roots and root not in p.values and root not in g.values and not self._is_fill(root):
+                mark = self.trail.mark()
+                if not self.trail.unify(axes, p.roots[root]) or volumes != (volume(leaf_set(p.domain)), volume(leaf_set(g.domain))):
+                    self.trail.undo(mark)
+        return volumes == (volume(leaf_set(p.domain)), volume(leaf_set(g.domain)))
+
+    def _is_fill(self, root: Value) -> bool:
+        maker = self.info.made_by.get(root)
+        return maker is not None and isinstance(maker.op, Full)
+
+    def _fits(self, p: Group, g: Group) -> bool:
+        """The rules of one loop nest; the axes are unified already."""
+        dp, dg = leaf_set(p.domain), leaf_set(g.domain)
+        rp, rg = leaf_set(p.reduced), leaf_set(g.reduced)
+        if rp and rg and set(rp) != set(rg):
+            return False
+        reduced = set(rp) | set(rg)
+        whole = dp if len(dp) >= len(dg) else dg
+        if not (set(dp) <= set(whole) and set(dg) <= set(whole)) or not reduced <= set(whole):
+            return False
+        outer = set(whole) - reduced
+        if len(dp) < len(whole) and not self._may_repeat(p, g, outer):
+            return False
+        if len(dg) < len(whole):  # g works on rows: only after a reduction, once a row
+            return bool(reduced) and all(set(leaf_set(flatten(d))) == outer for d in g.values.values())
+        if reduced and not (rp and rg):
+            return self._reduction_pays(p, g, outer, reduced)
+        return self._stored_values_are_complete(p, g, outer, reduced, set(whole))
+
+    def _may_repeat(self, p: Group, g: Group, outer: set[Axis]) -> bool:
+        """May p, of a smaller domain, be computed inside g's loops?"""
+        inside = set(p.nodes) | set(g.nodes)
+        used_outside = any(u not in inside for n in p.nodes for u in self.info.readers(n.results[0])) or self._is_output(p)
+        once_a_row = set(leaf_set(p.domain)) == outer and not p.reduced
+        if once_a_row and g.reduced:
+            return True
+        return not used_outside and not p.slow and not p.reduced and len(p.nodes) <= CHEAP_NODES
+
+    def _reduction_pays(self, p: Group, g: Group, outer: set[Axis], reduced: set[Axis]) -> bool:
+        """A reduction joins elementwise work only if the rows that remain are many enough to keep order and threads."""
+        if not self._stored_values_are_complete(p, g, outer, reduced, outer | reduced):
+            return False
+        if not outer:
+            return volume(reduced) <= 1 << 15
+        return self._last_axis_reduced(p, g, reduced) or volume(outer) >= 128
+
+    def _last_axis_reduced(self, p: Group, g: Group, reduced: set[Axis]) -> bool:
+        for group in (p, g):
+            for node in group.nodes:
+                if isinstance(node.op, Reduction):
+                    axes = leaf_set(flatten(group.operands[node, 0].axes))
+                    return not axes or list(axes)[-1] in reduced
+        return False
+
+    def _stored_values_are_complete(self, p: Group, g: Group, outer: set[Axis], reduced: set[Axis], whole: set[Axis]) -> bool:
+        """What must be written to memory varies along all outer loops (else rows would write it again and again)."""
+        inside = set(p.nodes) | set(g.nodes)
+        for group in (p, g):
+            for v, dims in group.values.items():
+                axes = set(leaf_set(flatten(dims)))
+                if axes == whole or (reduced and axes == outer):
+                    continue
+                if any(u not in inside for u in self.info.readers(v)) or v in self.output_roots:
+                    return False
+        return True
+
+    def _is_output(self, group: Group) -> bool:
+        return any(v in self.output_roots for v in group.values)
+
+    def _merge(self, p: Group, g: Group) -> Group:
+        p.nodes += g.nodes
+        p.operands.update(g.operands)
+        p.values.update(g.values)
+        for root, axes in g.roots.items():
+            p.roots.setdefault(root, axes)
+        p.domain = list(leaf_set([*p.domain, *g.domain]))
+        p.reduced = list(leaf_set([*p.reduced, *g.reduced]))
+        p.slow = p.slow or g.slow
+        for node in g.nodes:
+            self.group_of[node] = p
+        for h in g.before:
+            h.after.discard(g)
+            if h is not p:
+                h.after.add(p)
+                p.before.add(h)
+        for h in g.after:
+            h.before.discard(g)
+            if h is not p:
+                h.before.add(p)
+                p.after.add(h)
+        p.after.discard(p)
+        p.before.discard(p)
+        p.number = max(p.number, g.number)
+        p.bits |= g.bits
+        p.ancestors = (p.ancestors | g.ancestors) & ~p.bits
+        g.nodes, g.before, g.after = [], set(), set()
+        self._tell_descendants(p)
+        return p
+
+    @staticmethod
+    def _tell_descendants(group: Group) -> None:
+        stack = [group]
+        while stack:
+            h = stack.pop()
+            for d in h.after:
+                ancestors = d.ancestors | h.ancestors | h.bits
+                if ancestors != d.ancestors:
+                    d.ancestors = ancestors
+                    stack.append(d)
+
+
+def _repeats(dims: Dims) -> bool:
+    axes = [a for d in dims for a in leaf_set(d)]
+    return len(set(axes)) != len(axes)
+
+
+def fuse(graph: Graph) -> tuple[list[Group], Analysis]:
+    """The groups of `graph` in an order of execution, and the analysis that they rest on."""
+    fusion = Fusion(graph)
+    return fusion.run(), fusion.info
+
+
+__all__ = ["Analysis", "Full", "Group", "Iota", "Operand", "fuse"]

@@ -1,0 +1,162 @@
+"""Kernels: what stands between the graph and LLVM IR, as plain data that can be printed, hashed and compared.
+
+A `LoopKernel` is a fused loop nest. Its values are *locals*, numbered; each varies along some of the loops. Outer loops run over
+independent *rows*; the inner loops are those that reductions run along (or, without reductions, the vector loop alone). A reduction
+finishes within its row, so that what uses it follows in the same row, one *stage* later. Two kernels that are equal share one function.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from graphcell.dtype import DType
+from graphcell.ir.op import Op
+from graphcell.ops.base import Elementwise, Reduction
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """Element `offset + sum(strides[d] * index[d])` of an operand buffer; strides count elements, one a loop."""
+
+    operand: int
+    strides: tuple[int, ...]
+    offset: int = 0
+
+    def __str__(self) -> str:
+        terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(self.strides) if s]
+        if self.offset or not terms:
+            terms.append(str(self.offset))
+        return f"%{self.operand}[{' + '.join(terms)}]"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Reads one element."""
+
+    access: Access
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"load {self.access}"
+
+
+@dataclass(frozen=True, slots=True)
+class GatherLoad:
+    """Reads an element at a place that a local decides: `access` plus `stride` times the index, which is clamped to [0, extent).
+
+    `args` of the statement: (the index local,). Negative indices are the op's business.
+    """
+
+    access: Access
+    stride: int
+    extent: int
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"gather {self.access} + {self.stride}*index"
+
+
+@dataclass(frozen=True, slots=True)
+class Splat:
+    """A number known while compiling."""
+
+    value: bool | int | float
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"splat {self.value!r}"
+
+    def __hash__(self) -> int:
+        return hash((repr(self.value), self.dtype))
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Splat) and (repr(self.value), self.dtype) == (repr(other.value), other.dtype)
+
+
+@dataclass(frozen=True, slots=True)
+class Index:
+    """A position: `sum(strides[d] * index[d])`, as a number."""
+
+    strides: tuple[int, ...]
+    dtype: DType
+
+    def __str__(self) -> str:
+        return f"index {' + '.join(f'{s}*i{d}' for d, s in enumerate(self.strides) if s) or '0'}"
+
+
+Source = Load | GatherLoad | Splat | Index
+
+
+@dataclass(frozen=True, slots=True)
+class Statement:
+    """Local number k (its place in the body): a source, or an op applied to earlier locals.
+
+    `loops`: the loops along which it varies, as a bit mask. `stage`: the stage from which it is known.
+    """
+
+    what: Source | Op
+    args: tuple[int, ...]
+    dtype: DType
+    loops: int
+    stage: int
+
+    @property
+    def is_reduction(self) -> bool:
+        return isinstance(self.what, Reduction)
+
+    @property
+    def is_slow(self) -> bool:
+        """True where computing it again costs more than storing and loading it."""
+        return isinstance(self.what, Elementwise) and not self.what.fast
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    """Writes a local."""
+
+    local: int
+    access: Access
+
+
+@dataclass(frozen=True)
+class LoopKernel:
+    """A fused loop nest.
+
+    Attributes:
+        extents: trip count of each loop, in nesting order.
+        outer: how many of them, from the left, are outer (rows); the others are inner.
+        vector: the loop whose iterations lie in the lanes of a vector; -1 for a kernel without loops.
+        body: the locals in an order in which they can be computed.
+        stores: what is written.
+        operands: dtype of each operand buffer.
+    """
+
+    extents: tuple[int, ...]
+    outer: int
+    vector: int
+    body: tuple[Statement, ...]
+    stores: tuple[Store, ...]
+    operands: tuple[DType, ...]
+
+    @property
+    def inner_mask(self) -> int:
+        return ((1 << len(self.extents)) - 1) & ~((1 << self.outer) - 1)
+
+    @property
+    def points(self) -> int:
+        """Points of the iteration space."""
+        return math.prod(self.extents)
+
+    @property
+    def stages(self) -> int:
+        return 1 + max((s.stage for s in self.body), default=0)
+
+    def __str__(self) -> str:
+        loops = ", ".join(f"i{d}<{n}{' vector' if d == self.vector else ''}{'' if d < self.outer else ' inner'}" for d, n in enumerate(self.extents))
+        lines = [f"loops ({loops}) {{"]
+        for k, s in enumerate(self.body):
+            args = " ".join(f"t{a}" for a in s.args)
+            lines.append(f"  t{k} = {s.what}{' ' + args if args else ''} : {s.dtype}" + (f"  stage {s.stage}" if s.stage else ""))
+        lines += [f"  store t{s.local} -> {s.access}" for s in self.stores]
+        return "\n".join([*lines, "}"])

@@ -1,0 +1,194 @@
+"""Brings a graph into the form that kernels can be made of.
+
+Enters: an optimised Graph. Leaves: an equal Graph in which every operand of an op that is not a loop (matmul, convolution, calls,
+regions) and every output is a whole buffer of its own: views and fills that stand there are copied by explicit `copy` nodes; long
+reductions to few elements are split in two, so that they can be shared by threads and add by blocks.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from graphcell.codegen.axes import Trail, fresh_dims
+from graphcell.codegen.layout import Layout, own_layout, view_layout
+from graphcell.ir.graph import Graph, Node, Value, copy_node
+from graphcell.ir.op import Array, Op, infer_types
+from graphcell.ir.types import TensorType
+from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View
+from graphcell.ops.contraction import MatMul
+from graphcell.ops.creation import Full, Iota, number_of
+from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape
+
+SPLIT_REDUCTION_FROM = 1 << 14
+"""Elements of a full reduction from which it is done in two steps."""
+_ROW = 1 << 10
+
+
+@dataclass(frozen=True)
+class Copy(Elementwise):
+    """x in a buffer of its own."""
+
+    name = "copy"
+
+    def eval(self, x: Array) -> Array:  # type: ignore[override]
+        return np.array(x)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        return x
+
+
+def is_loop_op(op: Op) -> bool:
+    """True for ops that become part of a loop nest."""
+    return isinstance(op, (Elementwise, Reduction))
+
+
+def is_virtual(op: Op) -> bool:
+    """True for ops that need no code of their own: views, fills, index ramps."""
+    return isinstance(op, (View, Full, Iota))
+
+
+class _Legalizer:
+    def __init__(self, graph: Graph):
+        self.graph = graph
+        self.table: dict[Value, Value] = {v: v for v in graph.inputs}
+        self.nodes: list[Node] = []
+        self.made_by: dict[Value, Node] = {}
+        self.layouts: dict[Value, Layout | None] = {}
+        self.copies: dict[Value, Value] = {}
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            self.visit(node)
+        outputs: list[Value] = []
+        taken = set(self.graph.inputs)
+        for v in self.graph.outputs:
+            new = self.whole(self.table[v])
+            if new in taken or self.root(new) in taken:
+                new = self.emit(Copy(), (new,), None)
+            taken.add(new)
+            taken.add(self.root(new))
+            outputs.append(new)
+        return Graph(self.graph.name, self.graph.inputs, self.nodes, outputs)
+
+    def root(self, v: Value) -> Value:
+        layout = self.layout(v)
+        return layout.root if layout is not None else v
+
+    def emit(self, op: Op, operands: tuple[Value, ...], like: Node | None) -> Value:
+        types = infer_types(op, tuple(v.type for v in operands))
+        node = Node(op, operands, tuple(map(Value, types)), like.span if like else None)
+        self.append(node)
+        return node.results[0]
+
+    def append(self, node: Node) -> None:
+        self.nodes.append(node)
+        for v in node.results:
+            self.made_by[v] = node
+
+    def visit(self, node: Node) -> None:
+        if isinstance(node.op, Reduction):
+            self.visit_reduction(node)
+            return
+        if isinstance(node.op, View):
+            self.visit_view(node)
+            return
+        regions = tuple(legalize(g) for g in node.op.regions)
+        op = node.op.with_regions(regions) if regions else node.op
+        if not is_loop_op(op):
+            for v in node.operands:
+                if not _reads_views(op, v.type) or self.layout(self.table[v]) is None:
+                    self.table[v] = self.whole(self.table[v])
+        self.append(copy_node(node, self.table, op))
+
+    def visit_view(self, node: Node) -> None:
+        operand = self.table[node.operands[0]]
+        maker = self.made_by.get(operand)
+        result = node.results[0].type
+        if maker is not None and isinstance(maker.op, Full):
+            self.table[node.results[0]] = self.emit(Full(maker.op.value, result.shape, result.dtype), (), node)
+            return
+        layout = self.layout(operand)
+        if isinstance(node.op, Reshape):
+            trial = Node(node.op, (operand,), node.results, node.span)
+            strided = layout is not None and view_layout(trial, layout) is not None
+            if not strided and Trail().regroup(fresh_dims(operand.type.shape), result.shape) is None:
+                self.table[node.operands[0]] = self.whole(operand)
+        elif layout is None and not isinstance(node.op, BroadcastTo):
+            self.table[node.operands[0]] = self.whole(operand)
+        self.append(copy_node(node, self.table))
+
+    def visit_reduction(self, node: Node) -> None:
+        op, x = node.op, self.table[node.operands[0]]
+        assert isinstance(op, Reduction)
+        result = node.results[0].type
+        if x.type.size == 0:
+            self.table[node.results[0]] = self.emit(_empty_reduction(op, result), (), node)
+            return
+        if all(x.type.shape[a] == 1 for a in op.axis):
+            self.table[node.results[0]] = self.emit(Reshape(result.shape), (x,), node)
+            return
+        split = _split_axes(op, x.type)
+        if split is None:
+            self.append(copy_node(node, self.table))
+            return
+        shape, first, second = split
+        part = x if shape == x.type.shape else self.emit(Reshape(shape), (x,), node)
+        part = self.emit(type(op)(first, False), (part,), node)  # type: ignore[call-arg]
+        part = self.emit(type(op)(second, False), (part,), node)  # type: ignore[call-arg]
+        want = node.results[0].type.shape
+        self.table[node.results[0]] = part if part.type.shape == want else self.emit(Reshape(want), (part,), node)
+
+    def layout(self, v: Value) -> Layout | None:
+        """Where v lies if it is memory or a view of memory; None for fills and ramps and what looks at them."""
+        if v not in self.layouts:
+            node = self.made_by.get(v)
+            if node is None or not is_virtual(node.op):
+                self.layouts[v] = own_layout(v)
+            elif isinstance(node.op, View):
+                inner = self.layout(node.operands[0])
+                self.layouts[v] = None if inner is None else view_layout(node, inner)
+            else:
+                self.layouts[v] = None
+        return self.layouts[v]
+
+    def whole(self, v: Value) -> Value:
+        """v, or a copy of it, as the whole of a buffer."""
+        layout = self.layout(v)
+        if layout is not None and layout.is_whole(v.type.shape):
+            return v
+        if v not in self.copies:
+            self.copies[v] = self.emit(Copy(), (v,), self.made_by.get(v))
+        return self.copies[v]
+
+
+def _empty_reduction(op: Reduction, result: TensorType) -> Op:
+    identity = {"add": 0, "mul": 1, "and": True, "or": False, "max": 0, "min": 0}[op.kind]
+    return Full(number_of(identity, result.dtype), result.shape, result.dtype)
+
+
+def _split_axes(op: Reduction, x: TensorType) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
+    """(shape, first axes, second axes) for a reduction of a whole large Tensor to one element."""
+    if len(op.axis) != x.rank or x.size < SPLIT_REDUCTION_FROM:
+        return None
+    rows = 1
+    for k, d in enumerate(x.shape[:-1]):
+        rows *= d
+        if rows >= 16 and x.size // rows >= 16:
+            first = tuple(range(k + 1, x.rank))
+            return x.shape, first, tuple(range(k + 1))
+    row = next((r for r in range(_ROW, 4 * _ROW) if x.size % r == 0), None)
+    if row is None:
+        return None
+    return (x.size // row, row), (1,), (0,)
+
+
+def legalize(graph: Graph) -> Graph:
+    """The graph in the form described at the top of this file; regions included."""
+    return _Legalizer(graph).run()
+
+
+def _reads_views(op: Op, operand: TensorType) -> bool:
+    """True for ops whose kernels read operands through any strides."""
+    return isinstance(op, (Concat, Pad)) or (isinstance(op, MatMul) and operand.dtype.is_float)

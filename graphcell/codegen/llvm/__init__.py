@@ -1,0 +1,1 @@
+"""LLVM: text emission, vector mathematics, and the machine-code back end."""

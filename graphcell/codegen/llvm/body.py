@@ -1,0 +1,61 @@
+"""The builder that ops' `emit` methods see: LLVM instructions, vector mathematics, and conversions between dtypes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphcell.codegen.llvm import math
+from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val
+from graphcell.dtype import DType
+
+
+def storage_type(dtype: DType, lanes: int = 0) -> LType:
+    """The LLVM type of `dtype` in memory."""
+    return LType(dtype.llvm, lanes)
+
+
+def compute_type(dtype: DType, lanes: int = 0) -> LType:
+    """The LLVM type in which values of `dtype` are computed: half precision is widened to float."""
+    return LType("float" if dtype.llvm in ("half", "bfloat") else dtype.llvm, lanes)
+
+
+class BodyBuilder(FunctionBuilder):
+    """A FunctionBuilder on which every function of codegen/llvm/math.py is a method: `b.exp(x)`.
+
+    `dtypes` are the dtypes of the operands of the op that is being emitted, since LLVM integers carry no sign.
+    """
+
+    dtypes: tuple[DType, ...] = ()
+
+    def __getattr__(self, name: str) -> Any:
+        function = getattr(math, name, None)
+        if function is None or name.startswith("_"):
+            raise AttributeError(f"neither an instruction nor a vector function: {name}")
+        return lambda *operands: function(self, *operands)
+
+    def load_value(self, pointer: Val, dtype: DType, lanes: int, mask: Val | None = None) -> Val:
+        """Loads a scalar (0 lanes) or a vector and widens it to the type of computation."""
+        stored = storage_type(dtype, lanes)
+        value = self.load(pointer, stored) if mask is None else self.masked_load(pointer, mask, stored)
+        return self.cast(value, compute_type(dtype, lanes))
+
+    def gather_value(self, pointers: Val, dtype: DType, mask: Val) -> Val:
+        lanes = pointers.type.lanes
+        return self.cast(self.gather(pointers, mask, storage_type(dtype, lanes)), compute_type(dtype, lanes))
+
+    def narrow(self, value: Val, dtype: DType) -> Val:
+        """From the type of computation to that of memory."""
+        return self.cast(value, storage_type(dtype, value.type.lanes))
+
+    def convert(self, x: Val, source: DType, target: DType) -> Val:
+        """`x` of dtype `source` as dtype `target`: floats truncate and saturate to integers, anything to Bool is `x != 0`."""
+        lanes = x.type.lanes
+        if target.is_bool:
+            zero = self.const(0, x)
+            if source.is_bool:
+                return x
+            return self.fcmp("une", x, zero) if source.is_float else self.icmp("ne", x, zero)
+        if source.is_float and target.is_float:
+            rounded = self.cast(x, storage_type(target, lanes)) if target.bits < source.bits or target.bits == source.bits == 16 else x
+            return self.cast(rounded, compute_type(target, lanes))
+        return self.cast(x, compute_type(target, lanes), signed=target.signed if source.is_float else source.signed)

@@ -1,0 +1,309 @@
+"""Exponentials, logarithms and what is made of them, as straight-line vector code.
+
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
+Argument reduction follows W. J. Cody and W. Waite, Software Manual for the Elementary Functions (1980).
+"""
+
+from __future__ import annotations
+
+from graphcell.codegen.llvm.polynomials import (
+    LN2,
+    LOG2_E,
+    LOG10_2,
+    LOG10_E,
+    absolute,
+    at_least,
+    at_most,
+    format_of,
+    from_bits,
+    infinity,
+    nan,
+    polynomial,
+    scaled_by_low_bits,
+    split,
+    to_bits,
+    widened,
+    with_sign_of,
+)
+from graphcell.codegen.llvm.text import FunctionBuilder, Val
+
+# (e**r - 1 - r) / r**2 on [-ln2, ln2], for the least relative error of e**r.
+_EXP = {
+    "float": (0.500000521591892, 0.16666672450902223, 0.041659798191239265, 0.008332571532156973, 0.0014129054292646582,
+              0.0002010775598036276),
+    "double": (0.49999999999999917, 0.1666666666666666, 0.04166666666670887, 0.008333333333336145, 0.0013888888882658383,
+               0.00019841269837119456, 2.4801591304876687e-05, 2.755732189084999e-06, 2.755605381005338e-07,
+               2.5051265340753174e-08, 2.107051596665448e-09, 1.6188151254123023e-10),
+}
+# The same with one term more, for functions that add roundings of their own.
+_EXP_FINE = {
+    "float": (0.5000000106258077, 0.1666667386715803, 0.04166652553636643, 0.008332527638233972, 0.0013893703588837834,
+              0.0002010984932210094, 2.444011645110567e-05),
+    "double": (0.5, 0.16666666666666652, 0.04166666666666726, 0.008333333333337842, 0.0013888888888804586, 0.0001984126983588363,
+               2.4801587354506678e-05, 2.7557322291466295e-06, 2.7557302987018633e-07, 2.505120595278152e-08,
+               2.087905163607722e-09, 1.6191420218798087e-10, 1.1378331074638982e-11),
+}
+# The same on [-ln2 / 2, ln2 / 2].
+_EXP_NARROW = {
+    "float": (0.4999999344642165, 0.16666520632015952, 0.04166838828117204, 0.008368716723152233, 0.0013814587749867674),
+    "double": (0.500000000000001, 0.16666666666666674, 0.04166666666652199, 0.008333333333322207, 0.0013888888947820891,
+               0.00019841269886591, 2.4801487326012337e-05, 2.7557242336680353e-06, 2.7632655759331984e-07, 2.511004989586013e-08),
+}
+# (2**r - 1 - r ln2) / r**2 on [-1, 1], for the least relative error of 2**r.
+_EXP2 = {
+    "float": (0.24022675740865504, 0.05550412791616457, 0.009616544259578924, 0.0013332339733395156, 0.00015669833176603832,
+              1.5457550550607326e-05),
+    "double": (0.2402265069591003, 0.05550410866482156, 0.009618129107638209, 0.0013333558146432936, 0.00015403530386477176,
+               1.5252733800871836e-05, 1.3215488922008612e-06, 1.0178086993633757e-07, 7.054587793829195e-09,
+               4.445388732164729e-10, 2.591671190621974e-11, 1.380154010988706e-12),
+}
+# (e**r - 1 - r) / r**2 on [-ln2, ln2], for the least relative error of e**r - 1.
+_EXPM1 = {
+    "float": (0.5000000026610117, 0.1666667217146818, 0.041666621328685975, 0.008332629766164307, 0.0013890424565463594,
+              0.00020095560632412478, 2.4781091510096676e-05),
+    "double": (0.5, 0.1666666666666666, 0.041666666666666824, 0.008333333333336416, 0.0013888888888862617,
+               0.00019841269837083092, 2.4801587319841465e-05, 2.7557321833815927e-06, 2.755731344316308e-07,
+               2.505128708179662e-08, 2.087749832812635e-09, 1.618598774668296e-10, 1.1468740120076572e-11),
+}
+# (log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1].
+_LOG = {
+    "float": (0.33333331709923614, -0.2500082095998725, 0.20001226446276532, -0.1662335929985278, 0.14201768779554702,
+              -0.13160175841691982, 0.12761503741966776, -0.07634423805747931),
+    "double": (0.33333333333333454, -0.2499999999999892, 0.19999999999946172, -0.1666666666691442, 0.14285714293837312,
+               -0.12499999982013076, 0.11111110516250913, -0.10000000383686806, 0.09090933500075342, -0.08333345745663548,
+               0.07691714561436859, -0.07142000355706388, 0.06675147539515931, -0.06269797947061878, 0.05817781761008023,
+               -0.05326797326117, 0.05415986562944429, -0.06275003398525565, 0.05696775674910157, -0.024275646766111374),
+}
+# Below and above these e**x is 0 and inf; 2**(half the exponent) must stay a normal number in between.
+_EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
+_EXP2_RANGE = {"float": (-151.0, 128.5), "double": (-1076.0, 1024.5)}
+# sigmoid is 0 and 1 at these.
+_SIGMOID_RANGE = {"float": (-105.0, 20.0), "double": (-746.0, 40.0)}
+# e**x - 1 is -1 below the first, inf above the second.
+_EXPM1_RANGE = {"float": (-18.0, 89.0), "double": (-38.0, 710.0)}
+
+
+# -- exponentials --------------------------------------------------------------------------------------------------------
+def exp_parts(b: FunctionBuilder, x: Val, table: tuple[float, ...]) -> tuple[Val, Val]:
+    """p and s with e**x = p * s * s, both normal numbers. `x` lies in the range where e**x is neither 0 nor inf, or a little past it.
+
+    Writing x = 2 k ln2 + r gives s = 2**k twice over: a single shift builds it, and results that are denormal or infinite come out of
+    the last multiplication with no special case.
+    """
+    form = format_of(x)
+    high, low = split(LN2, form.kind, 2, 2.0)
+    shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1, 0.5)[0], x), b.const(form.magic + form.bias, x))
+    k = b.sub(shifted, b.const(form.magic + form.bias, x))
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    return polynomial(b, r, (1.0, 1.0, *table)), scaled_by_low_bits(b, shifted)
+
+
+def _exp_bounded(b: FunctionBuilder, x: Val, tables: dict[str, tuple[float, ...]]) -> Val:
+    p, s = exp_parts(b, x, tables[x.type.kind])
+    return b.mul(b.mul(p, s), s)
+
+
+@widened
+def exp(b: FunctionBuilder, x: Val) -> Val:
+    """e**x: 0 at -inf, inf past the largest number, denormal in between."""
+    low, high = _EXP_RANGE[format_of(x).kind]
+    return _exp_bounded(b, at_least(b, at_most(b, x, high), low), _EXP)
+
+
+@widened
+def exp2(b: FunctionBuilder, x: Val) -> Val:
+    """2**x, exact for integers."""
+    form = format_of(x)
+    low, high = _EXP2_RANGE[form.kind]
+    x = at_least(b, at_most(b, x, high), low)
+    magic = b.const(form.magic + form.bias, x)
+    shifted = b.fma(x, b.const(0.5, x), magic)
+    r = b.fma(b.sub(shifted, magic), b.const(-2.0, x), x)
+    s = scaled_by_low_bits(b, shifted)
+    p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *_EXP2[form.kind]))
+    return b.mul(b.mul(p, s), s)
+
+
+def _expm1_bounded(b: FunctionBuilder, x: Val) -> Val:
+    """e**x - 1 where x is within _EXPM1_RANGE: x = k ln2 + r, with k rounded toward zero so that nothing cancels."""
+    form = format_of(x)
+    high, low = split(LN2, form.kind, 2)
+    k = b.unary("trunc", b.mul(x, b.const(split(LOG2_E, form.kind, 1)[0], x)))
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    return _scaled_expm1(b, r, b.add(k, b.const(form.magic + form.bias, x)), _EXPM1[form.kind])
+
+
+def _scaled_expm1(b: FunctionBuilder, r: Val, shifted: Val, table: tuple[float, ...]) -> Val:
+    """2**k * e**r - 1, with k in the low bits of `shifted`."""
+    square = b.mul(r, r)
+    q = b.fma(polynomial(b, r, table, square), square, r)
+    s = scaled_by_low_bits(b, shifted)
+    return b.fma(q, s, b.sub(s, b.const(1.0, s)))
+
+
+def twice_exp_of_minus(b: FunctionBuilder, x: Val) -> Val:
+    """2 * e**-x for 0 <= x < 80: -x = k ln2 - r with |r| <= ln2 / 2."""
+    form = format_of(x)
+    high, low = split(LN2, form.kind, 2)
+    magic = b.const(form.magic + form.bias + 1, x)
+    shifted = b.fma(x, b.const(-split(LOG2_E, form.kind, 1)[0], x), magic)
+    k = b.sub(shifted, magic)
+    r = b.fma(k, b.const(low, x), b.fma(k, b.const(high, x), x))
+    return b.mul(polynomial(b, r, (1.0, -1.0, *_mirrored(_EXP_NARROW[form.kind]))), scaled_by_low_bits(b, shifted))
+
+
+def _mirrored(coefficients: tuple[float, ...]) -> tuple[float, ...]:
+    """The coefficients of p(-x)."""
+    return tuple(-c if power % 2 else c for power, c in enumerate(coefficients))
+
+
+@widened
+def expm1(b: FunctionBuilder, x: Val) -> Val:
+    """e**x - 1, accurate near zero."""
+    low, high = _EXPM1_RANGE[format_of(x).kind]
+    return with_sign_of(b, _expm1_bounded(b, at_least(b, at_most(b, x, high), low)), x)
+
+
+# -- logarithms ----------------------------------------------------------------------------------------------------------
+def log_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
+    """k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)], for finite x > 0, denormals too; k is a float."""
+    form = format_of(x)
+    small = b.fcmp("olt", x, b.const(2.0 ** (1 - form.bias), x))
+    lifted = b.select(small, b.mul(x, b.const(2.0 ** (form.mantissa + 1), x)), x)
+    offset = b.select(small, b.const(-form.mantissa - 1.0, x), b.const(0.0, x))
+    k, f = _normal_log_parts(b, lifted)
+    return b.add(k, offset), f
+
+
+def _normal_log_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
+    form = format_of(x)
+    bits = to_bits(b, x)
+    root = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}[form.kind]
+    above = b.sub(bits, b.const(root, bits))
+    exponent = b.shr(above, b.const(form.mantissa, bits), signed=True)
+    mantissa = b.sub(bits, b.shl(exponent, b.const(form.mantissa, bits)))
+    f = b.sub(from_bits(b, mantissa), b.const(1.0, x))
+    return b.cast(exponent, x.type), f
+
+
+def log1p_tail(b: FunctionBuilder, f: Val) -> Val:
+    """log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)]."""
+    square = b.mul(f, f)
+    p = polynomial(b, f, _LOG[format_of(f).kind], square)
+    return b.mul(square, b.fma(p, f, b.const(-0.5, f)))
+
+
+def _log_specials(b: FunctionBuilder, x: Val, result: Val) -> Val:
+    """`result` where 0 < x < inf; -inf at 0, NaN below, and x itself at inf and NaN."""
+    at_zero = b.select(b.fcmp("oeq", x, b.const(0.0, x)), b.const(float("-inf"), x), nan(x))
+    result = b.select(b.fcmp("ogt", x, b.const(0.0, x)), result, at_zero)
+    return b.select(b.fcmp("oeq", x, infinity(x)), x, result)
+
+
+@widened
+def log(b: FunctionBuilder, x: Val) -> Val:
+    """Natural logarithm: -inf at 0, NaN below."""
+    k, f = log_parts(b, x)
+    high, low = split(LN2, x.type.kind, 2)
+    tail = b.fma(k, b.const(low, x), log1p_tail(b, f))
+    return _log_specials(b, x, b.fma(k, b.const(high, x), b.add(f, tail)))
+
+
+@widened
+def log2(b: FunctionBuilder, x: Val) -> Val:
+    """Logarithm to base 2, exact for powers of two."""
+    k, f = log_parts(b, x)
+    return _log_specials(b, x, b.add(k, _times_split(b, f, log1p_tail(b, f), LOG2_E)))
+
+
+@widened
+def log10(b: FunctionBuilder, x: Val) -> Val:
+    """Logarithm to base 10."""
+    k, f = log_parts(b, x)
+    high, low = split(LOG10_2, x.type.kind, 2)
+    rest = b.fma(k, b.const(low, x), _times_split(b, f, log1p_tail(b, f), LOG10_E))
+    return _log_specials(b, x, b.fma(k, b.const(high, x), rest))
+
+
+def _times_split(b: FunctionBuilder, x: Val, tail: Val, constant: str) -> Val:
+    """(x + tail) * constant, where tail is small."""
+    high, low = split(constant, x.type.kind, 2)
+    return b.fma(x, b.const(high, x), b.fma(x, b.const(low, x), b.mul(tail, b.const(high, x))))
+
+
+@widened
+def log1p(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 + x), accurate near zero: -inf at -1, NaN below.
+
+    With u = 1 + x rounded and u = 2**k * m, the fraction is f = (m - 1) + (x - (u - 1)) / 2**k, where both differences are exact.
+    """
+    form = format_of(x)
+    one = b.const(1.0, x)
+    u = b.add(x, one)
+    k, f = _normal_log_parts(b, u)
+    lost = b.sub(x, b.sub(u, one))
+    inverse = _power_of_two(b, k, form.bias // 2)  # 2**(bias/2 - k): k reaches past the range of a plain 2**-k
+    f = b.fma(b.mul(lost, inverse), b.const(2.0 ** -(form.bias // 2), x), f)
+    high, low = split(LN2, form.kind, 2)
+    tail = b.fma(k, b.const(low, x), log1p_tail(b, f))
+    result = b.fma(k, b.const(high, x), b.add(f, tail))
+    at_edge = b.select(b.fcmp("oeq", x, b.const(-1.0, x)), b.const(float("-inf"), x), nan(x))
+    result = b.select(b.fcmp("ogt", x, b.const(-1.0, x)), result, at_edge)
+    return b.select(b.fcmp("oeq", x, infinity(x)), x, with_sign_of(b, result, x))
+
+
+def _power_of_two(b: FunctionBuilder, k: Val, offset: int) -> Val:
+    """2**(offset - k) for an integral float k."""
+    form = format_of(k)
+    return scaled_by_low_bits(b, b.sub(b.const(form.magic + form.bias + offset, k), k))
+
+
+# -- logistic ------------------------------------------------------------------------------------------------------------
+def _twice_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    return _exp_bounded(b, at_least(b, b.neg(absolute(b, x)), _EXP_RANGE[format_of(x).kind][0]), _EXP_FINE)
+
+
+def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 + x) for x in [0, 1]."""
+    high = b.fcmp("ogt", x, b.const(0.41421356237309503, x))
+    half = b.const(0.5, x)
+    f = b.select(high, b.fma(x, half, b.neg(half)), x)
+    ln2, low = split(LN2, x.type.kind, 2)
+    zero = b.const(0.0, x)
+    tail = b.add(log1p_tail(b, f), b.select(high, b.const(low, x), zero))
+    return b.add(b.select(high, b.const(ln2, x), zero), b.add(f, tail))
+
+
+@widened
+def sigmoid(b: FunctionBuilder, x: Val) -> Val:
+    """1 / (1 + e**-x), accurate in the lower tail too, where it is e**x down to denormals.
+
+    With x = k ln2 + r and t = 2**k it is t / (t + 1 + (e**-r - 1)), t being a product of two powers because 2**k may be denormal.
+    The smaller two of the three terms are added first.
+    """
+    form = format_of(x)
+    high, low = split(LN2, form.kind, 2)
+    x = at_least(b, at_most(b, x, _SIGMOID_RANGE[form.kind][1]), _SIGMOID_RANGE[form.kind][0])
+    magic, biased = b.const(form.magic, x), b.const(form.magic + form.bias, x)
+    k = b.sub(b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), magic), magic)
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    square = b.mul(r, r)
+    rest = b.fma(polynomial(b, r, _mirrored(_EXP_NARROW[form.kind]), square), square, b.neg(r))  # e**-r - 1
+    shifted = b.fma(k, b.const(0.5, x), biased)
+    first = scaled_by_low_bits(b, shifted)
+    second = scaled_by_low_bits(b, b.add(b.sub(biased, shifted), b.add(k, biased)))
+    t = b.mul(first, second)
+    total = b.add(at_least(b, t, 1.0), b.add(at_most(b, t, 1.0), rest))
+    return b.mul(b.div(first, total), second)
+
+
+@widened
+def softplus(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 + e**x), without overflow."""
+    return b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _twice_exp_of_minus_absolute(b, x)))
+
+
+@widened
+def log_sigmoid(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 / (1 + e**-x)), without overflow."""
+    return b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _twice_exp_of_minus_absolute(b, x)))

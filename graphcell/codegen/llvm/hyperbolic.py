@@ -1,0 +1,133 @@
+"""Hyperbolic functions and their inverses, as straight-line vector code.
+
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
+"""
+
+from __future__ import annotations
+
+from graphcell.codegen.llvm.exponential import log1p, twice_exp_of_minus
+from graphcell.codegen.llvm.polynomials import (
+    LN2,
+    LOG2_E,
+    absolute,
+    at_most,
+    format_of,
+    infinity,
+    nan,
+    polynomial,
+    scaled_by_low_bits,
+    split,
+    widened,
+    with_sign_of,
+)
+from graphcell.codegen.llvm.text import FunctionBuilder, Val
+
+# (sinh(r) / r - 1) / z and (cosh(r) - 1) / z with z = r**2, on [0, ln2].
+_SINH = {
+    "float": (0.166666724543834, 0.008332571226194376, 0.00020107809602849789),
+    "double": (0.16666666666666666, 0.008333333333333331, 0.00019841269841273807, 2.755731922041511e-06, 2.5052110052204666e-08,
+               1.605862384966509e-10, 7.701398262800355e-13),
+}
+_COSH = {
+    "float": (0.5, 0.041666672445964635, 0.0013888127803216204, 2.5067854015200374e-05),
+    "double": (0.5, 0.041666666666666664, 0.0013888888888888887, 2.4801587301589504e-05, 2.7557319222003175e-07,
+               2.087675791338513e-09, 1.1470512375624653e-11, 4.809597499064278e-14),
+}
+# (tanh(x) / x - 1) / z with z = x**2, on [0, _TANH_SMALL].
+_TANH = {
+    "float": (-0.3333332095113228, 0.13332630935058246, -0.05385233226609758, 0.021058861800487955, -0.006243412197005876),
+    "double": (-0.3333333333333332, 0.13333333333329117, -0.0539682539648758, 0.02186948841019859, -0.008863232900089432,
+               0.003592094217618714, -0.0014555524942762095, 0.0005884688627456513, -0.00023341053954123637,
+               8.331747346797555e-05, -1.9473782494492072e-05),
+}
+_TANH_SMALL = 0.5494  # tanh is a half there
+# tanh is 1 above these.
+_TANH_LIMIT = {"float": 10.0, "double": 20.0}
+# sinh and cosh are inf above these.
+_SINH_LIMIT = {"float": 89.5, "double": 710.6}
+# Above these 1 + x**2 is x**2.
+_LARGE = {"float": 2.0**30, "double": 2.0**60}
+
+
+@widened
+def tanh(b: FunctionBuilder, x: Val) -> Val:
+    """Hyperbolic tangent, never beyond -1 and 1: 1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is less than a half."""
+    kind = format_of(x).kind
+    a = absolute(b, x)
+    bounded = at_most(b, a, _TANH_LIMIT[kind])
+    twice = twice_exp_of_minus(b, b.add(bounded, bounded))
+    large = b.sub(b.const(1.0, x), b.div(twice, b.fma(twice, b.const(0.5, x), b.const(1.0, x))))
+    square = b.mul(x, x)
+    small = b.fma(b.mul(polynomial(b, square, _TANH[kind]), square), x, x)
+    return b.select(b.fcmp("olt", a, b.const(_TANH_SMALL, x)), small, with_sign_of(b, large, x))
+
+
+def _scaled_exponentials(b: FunctionBuilder, magnitude: Val, rounding: float) -> tuple[Val, Val, Val, Val]:
+    """c, s, p, q with cosh = p + p * c + q * s and sinh = q + q * c + p * s.
+
+    With x = k ln2 + r: c and s are cosh(r) - 1 and sinh(r), p and q are cosh(k ln2) and sinh(k ln2), which are sums of powers of two.
+    `rounding` is added to x / ln2 before it is rounded to k.
+    """
+    form = format_of(magnitude)
+    high, low = split(LN2, form.kind, 2)
+    magic = b.const(form.magic + form.bias - 1, magnitude)
+    x = at_most(b, magnitude, _SINH_LIMIT[form.kind])
+    shifted = b.add(b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), b.const(rounding, x)), magic)
+    shifted = at_most(b, shifted, form.magic + 2 * form.bias)  # 2**(k - 1) must stay finite
+    k = b.sub(shifted, magic)
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    grown = scaled_by_low_bits(b, shifted)
+    shrunk = scaled_by_low_bits(b, b.sub(magic, at_most(b, k, form.bias - 2.0)))
+    z = b.mul(r, r)
+    c = b.mul(polynomial(b, z, _COSH[form.kind]), z)
+    s = b.fma(b.mul(polynomial(b, z, _SINH[form.kind]), z), r, r)
+    return c, s, b.add(grown, shrunk), b.sub(grown, shrunk)
+
+
+@widened
+def sinh(b: FunctionBuilder, x: Val) -> Val:
+    """Hyperbolic sine."""
+    c, s, p, q = _scaled_exponentials(b, absolute(b, x), -0.4999)  # r >= 0: nothing cancels
+    return with_sign_of(b, b.add(q, b.fma(q, c, b.mul(p, s))), x)
+
+
+@widened
+def cosh(b: FunctionBuilder, x: Val) -> Val:
+    """Hyperbolic cosine."""
+    c, s, p, q = _scaled_exponentials(b, absolute(b, x), 0.0)
+    return b.add(p, b.fma(p, c, b.mul(q, s)))
+
+
+@widened
+def asinh(b: FunctionBuilder, x: Val) -> Val:
+    """Inverse hyperbolic sine: log1p(a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|, and log(2a) where a is large."""
+    a, one = absolute(b, x), b.const(1.0, x)
+    square = b.mul(a, a)
+    root = b.unary("sqrt", b.add(square, one))
+    return with_sign_of(b, _log1p_or_log_of_double(b, a, b.add(a, b.div(square, b.add(root, one)))), x)
+
+
+@widened
+def acosh(b: FunctionBuilder, x: Val) -> Val:
+    """Inverse hyperbolic cosine: log1p(t + sqrt(2t + t**2)) with t = x - 1; NaN below 1."""
+    t = b.sub(x, b.const(1.0, x))
+    root = b.unary("sqrt", b.fma(t, t, b.add(t, t)))
+    result = _log1p_or_log_of_double(b, x, b.add(t, root))
+    return b.select(b.fcmp("olt", x, b.const(1.0, x)), nan(x), result)
+
+
+def _log1p_or_log_of_double(b: FunctionBuilder, a: Val, argument: Val) -> Val:
+    large = b.fcmp("ogt", a, b.const(_LARGE[format_of(a).kind], a))
+    result = log1p(b, b.select(large, a, argument))
+    return b.select(large, b.add(result, b.const(split(LN2, a.type.kind, 1)[0], a)), result)
+
+
+@widened
+def atanh(b: FunctionBuilder, x: Val) -> Val:
+    """Inverse hyperbolic tangent: log1p(2a + 2a * a / (1 - a)) / 2 with a = |x|; infinite at -1 and 1, NaN beyond."""
+    a = absolute(b, x)
+    twice = b.add(a, a)
+    ratio = b.fma(twice, b.div(a, b.sub(b.const(1.0, x), a)), twice)
+    result = with_sign_of(b, b.mul(log1p(b, ratio), b.const(0.5, x)), x)
+    result = b.select(b.fcmp("oeq", a, b.const(1.0, x)), with_sign_of(b, infinity(x), x), result)
+    return b.select(b.fcmp("ogt", a, b.const(1.0, x)), nan(x), result)

@@ -1,0 +1,332 @@
+"""The register-blocked micro-kernels behind matmul and every convolution.
+
+`MicroKernel` is the outer-product form: `rows` scalars of the left operand, each broadcast, times one row of `vectors` vectors of the
+right one, added to rows x vectors accumulators that live in registers over the whole reduction. The reduction is a nest of counted
+loops with one constant stride per operand and level, so matmul, a convolution's taps and a gradient's pixels differ in numbers only.
+With `a_vector` the left operand is a vector too (depthwise convolution: the lanes are channels of both operands).
+
+`DotKernel` is the form for few rows or few columns when both operands are contiguous along the reduction: the lanes run along
+it and are summed at the end.
+
+Enters: static descriptions. Leaves: internal functions of the module. Sums are in the order of the nest, `ways` interleaved partial sums
+where a tile is too small to hide the latency of a multiply-add; the order depends on the description only.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
+from graphcell.codegen.llvm.packing import constant_mask, load_as, store_as, sum_columns, zeros
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
+
+_INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
+_UNROLLED = 112  # multiply-adds in the body of the innermost loop, about
+_IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One loop of a reduction nest. `extent` None means the function's parameter `count`, a multiple of `multiple`."""
+
+    extent: int | None
+    a_stride: int
+    b_stride: int
+    multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class MicroKernel:
+    """One register tile: see the module's docstring. Offsets and strides are in elements of the buffer they refer to.
+
+    `a_offsets[i]` and `c_offsets[i]` lead to row i; `row_steps[i]` is what its row index is ahead of the first one's, for the epilogue.
+    `resumes` adds the parameters `resume` (add what C holds) and `last` (apply the epilogue), each 0 or 1.
+    """
+
+    kind: str
+    columns: Columns
+    a_offsets: tuple[int, ...]
+    c_offsets: tuple[int, ...]
+    row_steps: tuple[int, ...]
+    nest: tuple[Level, ...]
+    a_kind: str
+    b_kind: str
+    c_kind: str
+    a_vector: bool = False
+    b_packed: bool = True
+    resumes: bool = False
+
+    @property
+    def rows(self) -> int:
+        return len(self.a_offsets)
+
+    @property
+    def size(self) -> int:
+        return self.rows * self.columns.vectors
+
+    @property
+    def counted(self) -> bool:
+        return any(level.extent is None for level in self.nest)
+
+    @property
+    def vector(self) -> LType:
+        return LType(self.kind, self.columns.lanes)
+
+    def mask(self, v: int) -> Val | None:
+        """The lanes of vector v that are in use, None for all."""
+        if v < self.columns.vectors - 1 or self.columns.tail == self.columns.lanes:
+            return None
+        return constant_mask(self.columns.tail, self.columns.lanes)
+
+
+Accumulators = list[Val]  # row by row
+
+
+def emit_micro(module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra) -> str:
+    """Emits `void name(ptr a, ptr b, ptr c, [count], [resume, last], row, column, batch, extra...)`; returns the name."""
+    params = [("a", PTR), ("b", PTR), ("c", PTR)]
+    params += [("count", I64)] if kernel.counted else []
+    params += [("resume", I64), ("last", I64)] if kernel.resumes else []
+    params += [("row", I64), ("column", I64), ("batch", I64), *extra]
+    work = kernel.size
+    for level in kernel.nest:
+        work *= 1_000_000 if level.extent is None else level.extent
+    attributes = "nounwind" if work < _INLINE_BELOW else "nounwind noinline"
+    b = FunctionBuilder(module, name, params, attributes=attributes)
+    start = [zeros(kernel.vector)] * kernel.size
+    total = start
+    if all(level.extent != 0 for level in kernel.nest):
+        total = _reduce(b, kernel, kernel.nest, b.args["a"], b.args["b"], start)
+    _finish(b, kernel, total, epilogue)
+    return b.finish()
+
+
+def call_micro(b: FunctionBuilder, name: str, kernel: MicroKernel, a: Val, right: Val, c: Val, *, count: Val | None,
+               resume: Val | None, last: Val | None, row: Val, column: Val, batch: Val, extra: Extra) -> None:
+    """Calls what `emit_micro` emitted; the extra arguments are those of the calling function."""
+    args = [a, right, c]
+    if kernel.counted:
+        assert count is not None
+        args.append(count)
+    if kernel.resumes:
+        assert resume is not None and last is not None
+        args += [resume, last]
+    args += [row, column, batch, *(b.args[n] for n, _ in extra)]
+    b.call(name, LType("void"), *args)
+
+
+def _reduce(b: FunctionBuilder, kernel: MicroKernel, nest: Sequence[Level], a: Val, right: Val,
+            total: Accumulators) -> Accumulators:
+    """The loops of `nest` around the innermost one, with the accumulators carried through."""
+    level, inner = nest[0], nest[1:]
+    if not inner:
+        return _reduce_innermost(b, kernel, level, a, right, total)
+    if level.extent == 1:
+        return _reduce(b, kernel, inner, a, right, total)
+    extent = i64(level.extent) if level.extent is not None else b.args["count"]
+    with b.loop(0, extent, carried=[a, right, *total], name="reduce", at_least_once=level.extent is not None) as loop:
+        a_at, right_at, *partial = loop.carried
+        partial = _reduce(b, kernel, inner, a_at, right_at, partial)
+        loop.carry(b.gep(a_at, level.a_stride, LType(kernel.a_kind)),
+                   b.gep(right_at, level.b_stride, LType(kernel.b_kind)), *partial)
+    return list(loop.results[2:])
+
+
+def _reduce_innermost(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val,
+                      total: Accumulators) -> Accumulators:
+    """The innermost loop, unrolled; what the unrolling leaves over is a second loop of single steps."""
+    most = max(1, _UNROLLED // kernel.size)
+    if level.extent is not None and level.extent <= most:
+        spare = [zeros(kernel.vector)] * (kernel.size * (_ways(kernel, level.extent) - 1))
+        return _join(b, kernel, _steps(b, kernel, level, a, right, [*total, *spare], level.extent))
+    unroll = _unroll_factor(level, min(most, 16))
+    if level.extent is not None:
+        full: Val = i64(level.extent // unroll * unroll)
+        rest: Val | None = None if level.extent % unroll == 0 else i64(level.extent)
+    else:
+        count = b.args["count"]
+        exact = level.multiple % unroll == 0
+        full = count if exact else b.and_(count, i64(-unroll))
+        rest = None if exact else count
+    ways = _ways(kernel, unroll)
+    carried = [a, right, *total, *[zeros(kernel.vector)] * (kernel.size * (ways - 1))]
+    with b.loop(0, full, unroll, carried=carried, name="k", at_least_once=level.extent is not None) as loop:
+        loop.carry(*_advance(b, kernel, level, loop.carried, unroll))
+    a, right, *partial = loop.results
+    total = _join(b, kernel, partial)
+    if rest is None:
+        return total
+    with b.loop(full, rest, carried=[a, right, *total], name="k.rest") as loop:
+        loop.carry(*_advance(b, kernel, level, loop.carried, 1))
+    return list(loop.results[2:])
+
+
+def _unroll_factor(level: Level, most: int) -> int:
+    """The largest power of two up to `most`, or a larger divisor of a static extent."""
+    power = 1 << (most.bit_length() - 1)
+    if level.extent is None:
+        return power
+    divisor = max(d for d in range(1, most + 1) if level.extent % d == 0)
+    return divisor if divisor * 2 > power else power
+
+
+def _ways(kernel: MicroKernel, steps: int) -> int:
+    """Into how many sets of accumulators `steps` consecutive steps go, so that enough multiply-adds are in flight."""
+    ways = 1
+    while kernel.size * ways < _IN_FLIGHT and ways * 2 <= steps:
+        ways *= 2
+    return ways
+
+
+def _join(b: FunctionBuilder, kernel: MicroKernel, partial: Accumulators) -> Accumulators:
+    """Adds the sets of accumulators in pairs."""
+    sets = [partial[k:k + kernel.size] for k in range(0, len(partial), kernel.size)]
+    while len(sets) > 1:
+        sets = [[b.add(x, y) for x, y in zip(s, t, strict=True)] for s, t in zip(sets[::2], sets[1::2], strict=True)]
+    return sets[0]
+
+
+def _advance(b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], steps: int) -> list[Val]:
+    """`steps` reduction steps on (a, b, accumulators...), which come back moved on."""
+    a, right, *partial = carried
+    partial = _steps(b, kernel, level, a, right, partial, steps)
+    return [b.gep(a, steps * level.a_stride, LType(kernel.a_kind)),
+            b.gep(right, steps * level.b_stride, LType(kernel.b_kind)), *partial]
+
+
+def _steps(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, partial: Accumulators,
+           steps: int) -> Accumulators:
+    """`steps` reduction steps in a row, dealt out in turn to the sets of accumulators in `partial`."""
+    sets = [partial[k:k + kernel.size] for k in range(0, len(partial), kernel.size)]
+    for step in range(steps):
+        _step(b, kernel, b.gep(a, step * level.a_stride, LType(kernel.a_kind)),
+              b.gep(right, step * level.b_stride, LType(kernel.b_kind)), sets[step % len(sets)])
+    return [value for one in sets for value in one]
+
+
+def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, right: Val, total: Accumulators) -> None:
+    """One reduction step: total[i][j] += a[i] * right[j], in place."""
+    columns, lanes = kernel.columns, kernel.columns.lanes
+    vectors = []
+    for v in range(columns.vectors):
+        at = b.gep(right, v * lanes, LType(kernel.b_kind))
+        mask = None if kernel.b_packed else kernel.mask(v)
+        vectors.append(load_as(b, at, kernel.b_kind, kernel.kind, lanes, mask))
+    for i, offset in enumerate(kernel.a_offsets):
+        at = b.gep(a, offset, LType(kernel.a_kind))
+        scalar = None if kernel.a_vector else b.splat(load_as(b, at, kernel.a_kind, kernel.kind, 0), lanes)
+        for v, vector in enumerate(vectors):
+            left = scalar
+            if left is None:
+                left = load_as(b, b.gep(at, v * lanes, LType(kernel.a_kind)), kernel.a_kind, kernel.kind, lanes, kernel.mask(v))
+            index = i * columns.vectors + v
+            total[index] = b.fma(left, vector, total[index])
+
+
+def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilogue: Epilogue | None) -> None:
+    """Adds what C holds, applies the epilogue, stores."""
+    lanes, vectors = kernel.columns.lanes, kernel.columns.vectors
+    at = [b.gep(b.gep(b.args["c"], offset, LType(kernel.c_kind)), v * lanes, LType(kernel.c_kind))
+          for offset in kernel.c_offsets for v in range(vectors)]
+    masks = [kernel.mask(v) for _ in kernel.c_offsets for v in range(vectors)]
+    if kernel.resumes:
+        with b.loop(0, b.args["resume"], carried=total, name="resume") as loop:
+            held = [load_as(b, p, kernel.c_kind, kernel.kind, lanes, m) for p, m in zip(at, masks, strict=True)]
+            loop.carry(*(b.add(h, t) for h, t in zip(held, loop.carried, strict=True)))
+        total = list(loop.results)
+    if epilogue is None:
+        for value, p, m in zip(total, at, masks, strict=True):
+            store_as(b, value, p, kernel.c_kind, m)
+        return
+    if not kernel.resumes:
+        for k, (value, p, m) in enumerate(zip(total, at, masks, strict=True)):
+            store_as(b, _apply(b, kernel, epilogue, k, value, m), p, kernel.c_kind, m)
+        return
+    with b.loop(0, b.args["last"], carried=total, name="last") as loop:
+        applied = [_apply(b, kernel, epilogue, k, value, m)
+                   for k, (value, m) in enumerate(zip(loop.carried, masks, strict=True))]
+        loop.carry(*(b.cast(value, kernel.vector) for value in applied))
+    for value, p, m in zip(loop.results, at, masks, strict=True):
+        store_as(b, value, p, kernel.c_kind, m)
+
+
+def _apply(b: FunctionBuilder, kernel: MicroKernel, epilogue: Epilogue, k: int, value: Val, mask: Val | None) -> Val:
+    i, v = divmod(k, kernel.columns.vectors)
+    row, column = b.args["row"], b.args["column"]
+    if kernel.row_steps[i]:
+        row = b.add(row, i64(kernel.row_steps[i]))
+    if v:
+        column = b.add(column, i64(v * kernel.columns.lanes))
+    return epilogue(b, value, row, column, mask, b.args["batch"])
+
+
+@dataclass(frozen=True, slots=True)
+class DotKernel:
+    """A tile of `rows` x `columns` dot products of length `k`, both operands contiguous along k.
+
+    The result of a row is a vector of `padded` lanes (the next power of two), of which `columns` are stored.
+    """
+
+    kind: str
+    lanes: int
+    rows: int
+    columns: int
+    k: int
+    a_row: int
+    b_column: int
+    c_row: int
+    a_kind: str
+    b_kind: str
+    c_kind: str
+
+    @property
+    def padded(self) -> int:
+        return 1 << (self.columns - 1).bit_length()
+
+
+def emit_dot(module: Module, name: str, kernel: DotKernel, epilogue: Epilogue | None, extra: Extra) -> str:
+    """Emits `void name(ptr a, ptr b, ptr c, row, column, batch, extra...)`; returns the name."""
+    params = [("a", PTR), ("b", PTR), ("c", PTR), ("row", I64), ("column", I64), ("batch", I64), *extra]
+    small = kernel.rows * kernel.columns * ((kernel.k + kernel.lanes - 1) // kernel.lanes) < _INLINE_BELOW
+    b = FunctionBuilder(module, name, params, attributes="nounwind" if small else "nounwind noinline")
+    vector = LType(kernel.kind, kernel.lanes)
+    total = [zeros(vector)] * (kernel.rows * kernel.columns)
+    full = kernel.k // kernel.lanes
+    unroll = max(1, min(full, 24 // len(total)))
+    if full:
+        with b.loop(0, full // unroll * unroll * kernel.lanes, unroll * kernel.lanes, carried=total, name="k",
+                    at_least_once=True) as loop:
+            partial = list(loop.carried)
+            for u in range(unroll):
+                _dot_step(b, kernel, b.add(loop.index, i64(u * kernel.lanes)) if u else loop.index, None, partial)
+            loop.carry(*partial)
+        total = list(loop.results)
+        for u in range(full // unroll * unroll, full):
+            _dot_step(b, kernel, i64(u * kernel.lanes), None, total)
+    if kernel.k % kernel.lanes:
+        _dot_step(b, kernel, i64(full * kernel.lanes), constant_mask(kernel.k % kernel.lanes, kernel.lanes), total)
+    for i in range(kernel.rows):
+        _dot_finish(b, kernel, i, total[i * kernel.columns:(i + 1) * kernel.columns], epilogue)
+    return b.finish()
+
+
+def _dot_step(b: FunctionBuilder, kernel: DotKernel, at: Val, mask: Val | None, total: Accumulators) -> None:
+    left = [load_as(b, b.gep(b.gep(b.args["a"], i * kernel.a_row, LType(kernel.a_kind)), at, LType(kernel.a_kind)),
+                    kernel.a_kind, kernel.kind, kernel.lanes, mask) for i in range(kernel.rows)]
+    for j in range(kernel.columns):
+        pointer = b.gep(b.gep(b.args["b"], j * kernel.b_column, LType(kernel.b_kind)), at, LType(kernel.b_kind))
+        right = load_as(b, pointer, kernel.b_kind, kernel.kind, kernel.lanes, mask)
+        for i in range(kernel.rows):
+            index = i * kernel.columns + j
+            total[index] = b.fma(left[i], right, total[index])
+
+
+def _dot_finish(b: FunctionBuilder, kernel: DotKernel, i: int, sums: list[Val], epilogue: Epilogue | None) -> None:
+    padding = [zeros(sums[0].type)] * (kernel.padded - kernel.columns)
+    value = sum_columns(b, [*sums, *padding])
+    mask = None if not padding else constant_mask(kernel.columns, kernel.padded)
+    if epilogue is not None:
+        row = b.add(b.args["row"], i64(i)) if i else b.args["row"]
+        value = epilogue(b, value, row, b.args["column"], mask, b.args["batch"])
+    store_as(b, value, b.gep(b.args["c"], i * kernel.c_row, LType(kernel.c_kind)), kernel.c_kind, mask)

@@ -1,0 +1,195 @@
+"""Moving operands: typed loads and stores, runs that are copied or cleared, transposition in registers, packed column panels.
+
+Enters: pointers to storage of any float kind. Leaves: values, or memory, of the accumulation kind (`float` or `double`). A packed panel holds
+for each reduction index the columns of one register tile, contiguous, the lanes beyond the last column zero, so that the
+micro-kernel reads whole aligned vectors. Nothing is read outside the given extents: tails are masked.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from graphcell.codegen.llvm.contraction import Columns
+from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module, Val, i64
+
+
+def constant_mask(count: int, lanes: int) -> Val:
+    """The first `count` of `lanes` lanes on."""
+    return Val(f"<{', '.join(f'i1 {int(k < count)}' for k in range(lanes))}>", LType("i1", lanes))
+
+
+def zeros(type: LType) -> Val:
+    return Val("zeroinitializer", type)
+
+
+def load_as(b: FunctionBuilder, pointer: Val, storage: str, kind: str, lanes: int, mask: Val | None = None,
+            align: int | None = None) -> Val:
+    """`lanes` consecutive elements (0: one scalar) of `storage` kind, converted to `kind`; lanes off in `mask` are zero."""
+    source = LType("i16" if storage == "bfloat" else storage, lanes)
+    value = b.load(pointer, source, align) if mask is None else b.masked_load(pointer, mask, source)
+    if storage == "bfloat":
+        value = _widen_bfloat(b, value)
+    return b.cast(value, LType(kind, lanes))
+
+
+def store_as(b: FunctionBuilder, value: Val, pointer: Val, storage: str, mask: Val | None = None,
+             align: int | None = None) -> None:
+    """Stores a vector or scalar, rounded to `storage`; lanes off in `mask` are left alone."""
+    if storage == "bfloat" and value.type.kind != "bfloat":
+        value = _round_bfloat(b, b.cast(value, value.type.with_kind("float")))
+    else:
+        value = b.cast(value, value.type.with_kind(storage))
+    if mask is None:
+        b.store(value, pointer, align)
+    else:
+        b.masked_store(value, pointer, mask)
+
+
+# LLVM turns conversions to bfloat into library calls, or into instructions that flush subnormal numbers: bits are moved here instead.
+def _widen_bfloat(b: FunctionBuilder, bits: Val) -> Val:
+    wide = b.cast(bits, bits.type.with_kind("i32"), signed=False)
+    return b.bitcast(b.shl(wide, b.const(16, wide)), bits.type.with_kind("float"))
+
+
+def _round_bfloat(b: FunctionBuilder, value: Val) -> Val:
+    """The upper half of each float, rounded to nearest even, as i16; NaN stays NaN."""
+    bits = b.bitcast(value, value.type.with_kind("i32"))
+    upper = b.shr(bits, b.const(16, bits))
+    rounding = b.add(b.and_(upper, b.const(1, bits)), b.const(0x7FFF, bits))
+    rounded = b.shr(b.add(bits, rounding), b.const(16, bits))
+    quiet = b.or_(upper, b.const(0x40, bits))
+    return b.cast(b.select(b.fcmp("uno", value, value), quiet, rounded), bits.type.with_kind("i16"))
+
+
+def transpose(b: FunctionBuilder, rows: Sequence[Val]) -> list[Val]:
+    """Transposes a square of as many vectors as each has lanes: log2(lanes) rounds of two-source shuffles."""
+    lanes, square = len(rows), list(rows)
+    distance = 1
+    while distance < lanes:
+        low = [lane if not lane & distance else lane - distance + lanes for lane in range(lanes)]
+        high = [lane + distance if not lane & distance else lane + lanes for lane in range(lanes)]
+        for i in range(lanes):
+            if i & distance:
+                continue
+            x, y = square[i], square[i + distance]
+            square[i], square[i + distance] = b.shuffle(x, y, low), b.shuffle(x, y, high)
+        distance *= 2
+    return square
+
+
+def sum_columns(b: FunctionBuilder, vectors: Sequence[Val]) -> Val:
+    """One vector whose lane j is the sum over the lanes of `vectors[j]` (their number is a power of two, at most the lanes)."""
+    level = list(vectors)
+    while len(level) > 1 or level[0].type.lanes > len(vectors):
+        x, y = (level[0], level[0]) if len(level) == 1 else (level[0], level[1])
+        lanes = x.type.lanes
+        if len(level) == 1:
+            even, odd = range(0, lanes, 2), range(1, lanes, 2)
+            level = [b.add(b.shuffle(x, y, even), b.shuffle(x, y, odd))]
+            continue
+        even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
+        level = [b.add(b.shuffle(x, y, even), b.shuffle(x, y, odd)) for x, y in zip(level[::2], level[1::2], strict=True)]
+    return level[0]
+
+
+def copy_run(b: FunctionBuilder, source: Val, to: Val, count: int | Val, storage: str, kind: str, lanes: int) -> None:
+    """Copies `count` contiguous elements, converting `storage` to `kind`."""
+    def piece(at: Val, mask: Val | None) -> None:
+        value = load_as(b, b.gep(source, at, LType(storage)), storage, kind, lanes, mask)
+        store_as(b, value, b.gep(to, at, LType(kind)), kind, mask)
+
+    _run(b, count, lanes, piece)
+
+
+def clear_run(b: FunctionBuilder, to: Val, count: int | Val, kind: str, lanes: int) -> None:
+    """Sets `count` contiguous elements to zero."""
+    _run(b, count, lanes, lambda at, mask: store_as(b, zeros(LType(kind, lanes)), b.gep(to, at, LType(kind)), kind, mask))
+
+
+def _run(b: FunctionBuilder, count: int | Val, lanes: int, piece: Callable[[Val, Val | None], None]) -> None:
+    """`piece(at, mask)` for each vector of a run, the last one masked."""
+    if isinstance(count, int):
+        full = count // lanes * lanes
+        if full == lanes:
+            piece(i64(0), None)
+        elif full:
+            with b.loop(0, full, lanes, name="run", at_least_once=True) as loop:
+                piece(loop.index, None)
+        if count > full:
+            piece(i64(full), constant_mask(count - full, lanes))
+        return
+    whole = b.and_(count, i64(-lanes))
+    with b.loop(0, whole, lanes, name="run") as loop:
+        piece(loop.index, None)
+    rest = b.sub(count, whole)
+    with b.if_then(b.icmp("sgt", rest, i64(0))):
+        piece(whole, b.lane_mask(rest, lanes))
+
+
+def emit_pack_panel(module: Module, name: str, columns: Columns, k_stride: int, column_stride: int, storage: str, kind: str,
+                    whole_chunks: bool) -> str:
+    """Emits `void name(ptr source, ptr panel, i64 count)`: packs `count` reduction steps of one column tile.
+
+    `source` is addressed by `k * k_stride + column * column_stride`. The panel has room for `count` rounded up to the lanes.
+    `whole_chunks` promises that `count` is a multiple of the lanes. Returns the function's name.
+    """
+    b = FunctionBuilder(module, name, [("source", PTR), ("panel", PTR), ("count", LType("i64"))])
+    if column_stride == 1 or columns.used == 1:
+        _pack_rows(b, columns, k_stride, storage, kind)
+    elif k_stride == 1 and columns.lanes > 1:
+        _pack_transposed(b, columns, column_stride, storage, kind, whole_chunks)
+    else:
+        _pack_scalars(b, columns, k_stride, column_stride, storage, kind)
+    return b.finish()
+
+
+def _pack_rows(b: FunctionBuilder, columns: Columns, k_stride: int, storage: str, kind: str) -> None:
+    source, panel = b.args["source"], b.args["panel"]
+    with b.loop(0, b.args["count"], name="k") as loop:
+        row = b.gep(source, b.mul(loop.index, i64(k_stride)), LType(storage))
+        to = b.gep(panel, b.mul(loop.index, i64(columns.padded)), LType(kind))
+        for v in range(columns.vectors):
+            mask = constant_mask(columns.tail, columns.lanes) if _is_tail(columns, v) else None
+            value = load_as(b, b.gep(row, v * columns.lanes, LType(storage)), storage, kind, columns.lanes, mask)
+            b.store(value, b.gep(to, v * columns.lanes, LType(kind)))
+
+
+def _is_tail(columns: Columns, vector: int) -> bool:
+    return vector == columns.vectors - 1 and columns.tail < columns.lanes
+
+
+def _pack_transposed(b: FunctionBuilder, columns: Columns, column_stride: int, storage: str, kind: str,
+                     whole_chunks: bool) -> None:
+    """Squares of lanes x lanes are transposed in registers; reduction steps beyond the last whole square go one by one."""
+    lanes, count = columns.lanes, b.args["count"]
+    full = count if whole_chunks else b.and_(count, i64(-lanes))
+
+    def square(k: Val, column: Val, valid: int) -> None:
+        row = b.gep(b.gep(b.args["source"], k, LType(storage)), b.mul(column, i64(column_stride)), LType(storage))
+        to = b.gep(b.gep(b.args["panel"], b.mul(k, i64(columns.padded)), LType(kind)), column, LType(kind))
+        rows = [load_as(b, b.gep(row, r * column_stride, LType(storage)), storage, kind, lanes) for r in range(valid)]
+        rows += [zeros(LType(kind, lanes))] * (lanes - valid)
+        for r, value in enumerate(transpose(b, rows)):
+            b.store(value, b.gep(to, r * columns.padded, LType(kind)))
+
+    ragged = columns.tail < lanes
+    with b.loop(0, full, lanes, name="k") as loop:
+        if columns.vectors - ragged > 0:
+            with b.loop(0, (columns.vectors - ragged) * lanes, lanes, name="columns", at_least_once=True) as column:
+                square(loop.index, column.index, lanes)
+        if ragged:
+            square(loop.index, i64((columns.vectors - 1) * lanes), columns.tail)
+    if not whole_chunks:
+        _pack_scalars(b, columns, 1, column_stride, storage, kind, full)
+
+
+def _pack_scalars(b: FunctionBuilder, columns: Columns, k_stride: int, column_stride: int, storage: str, kind: str,
+                  start: Val | int = 0) -> None:
+    with b.loop(start, b.args["count"], name="k") as k:
+        row = b.gep(b.args["source"], b.mul(k.index, i64(k_stride)), LType(storage))
+        to = b.gep(b.args["panel"], b.mul(k.index, i64(columns.padded)), LType(kind))
+        with b.loop(0, columns.used, name="column", at_least_once=True) as column:
+            value = load_as(b, b.gep(row, b.mul(column.index, i64(column_stride)), LType(storage)), storage, kind, 0)
+            b.store(value, b.gep(to, column.index, LType(kind)))
+        if columns.padded > columns.used:
+            clear_run(b, b.gep(to, columns.used, LType(kind)), columns.padded - columns.used, kind, columns.lanes)

@@ -1,0 +1,152 @@
+"""Polynomials, split constants and bit tricks that the functions of `math` are made of.
+
+Enters: float or double operands. Leaves: emitted values. Coefficients are ascending and in double precision; a table that serves both
+kinds is cut to the kind's own rounding when it is emitted. Every table is a minimax fit made for this project by tools/fit_polynomials.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import TypeVar, cast
+
+import numpy as np
+
+from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const
+
+Emit = TypeVar("Emit", bound=Callable[..., Val])
+_HORNER_LIMIT = 9  # a longer chain is split in two, so that its latency does not bound short loops
+
+# Decimal expansions, so that each kind can be split as finely as it needs.
+LN2 = "0.69314718055994530941723212145817656807550013436025525412068000949339362196969471560586332699641868754200148102"
+LOG2_E = "1.44269504088896340735992468100189213742664595415298593413544940693110921918118507988552662289350634449699751830"
+LOG10_E = "0.43429448190325182765112891891660508229439700580366656611445378316586464920887077472922494933843174831870610674"
+LOG10_2 = "0.30102999566398119521373889472449302676818988146210854131042746112710818927442450948692725211818617204068447719"
+PI = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+
+
+@dataclass(frozen=True, slots=True)
+class FloatFormat:
+    """The layout of an IEEE format and the integer that its bits fit in."""
+
+    kind: str
+    bits: int
+    mantissa: int
+    bias: int
+
+    @property
+    def magic(self) -> float:
+        """Adding this to a small number rounds it to an integer and leaves that integer in the low bits."""
+        return 1.5 * 2.0**self.mantissa
+
+    @property
+    def infinity_bits(self) -> int:
+        return (2 * self.bias + 1) << self.mantissa
+
+
+FORMATS = {"float": FloatFormat("float", 32, 23, 127), "double": FloatFormat("double", 64, 52, 1023)}
+
+
+def format_of(x: Val) -> FloatFormat:
+    """The format of a float or double operand (TypeError for any other)."""
+    if x.type.kind not in FORMATS:
+        raise TypeError(f"expected float or double, got {x.type}")
+    return FORMATS[x.type.kind]
+
+
+def widened(function: Emit) -> Emit:
+    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds the result back."""
+
+    @functools.wraps(function)
+    def wrapper(b: FunctionBuilder, *xs: Val) -> Val:
+        kind = xs[0].type.kind
+        if kind not in ("half", "bfloat"):
+            return function(b, *xs)
+        result = function(b, *(b.cast(x, x.type.with_kind("float")) for x in xs))
+        return b.cast(result, result.type.with_kind(kind))
+
+    return cast(Emit, wrapper)
+
+
+# -- constants -----------------------------------------------------------------------------------------------------------
+@functools.cache
+def split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> tuple[float, ...]:
+    """`decimal * scale` as an unevaluated sum of numbers of `kind`, the largest first."""
+    rest = Fraction(decimal) * Fraction(scale)
+    terms: list[float] = []
+    for _ in range(parts):
+        term = float(np.float32(float(rest))) if kind == "float" else float(rest)
+        terms.append(term)
+        rest -= Fraction(term)
+    return tuple(terms)
+
+
+# -- evaluation ----------------------------------------------------------------------------------------------------------
+def polynomial(b: FunctionBuilder, x: Val, coefficients: Sequence[float], square: Val | None = None) -> Val:
+    """sum(coefficients[k] * x**k), by fused multiply-adds. `square` is x*x if the caller has it already."""
+    if len(coefficients) <= _HORNER_LIMIT:
+        return _horner(b, x, coefficients)
+    square = square if square is not None else b.mul(x, x)
+    even, odd = _horner(b, square, coefficients[::2]), _horner(b, square, coefficients[1::2])
+    return b.fma(odd, x, even)
+
+
+def _horner(b: FunctionBuilder, x: Val, coefficients: Sequence[float]) -> Val:
+    total = b.const(coefficients[-1], x)
+    for c in reversed(coefficients[:-1]):
+        total = b.fma(total, x, b.const(c, x))
+    return total
+
+
+# -- bits ----------------------------------------------------------------------------------------------------------------
+def integer_type(x: Val) -> LType:
+    return x.type.with_kind(f"i{format_of(x).bits}")
+
+
+def to_bits(b: FunctionBuilder, x: Val) -> Val:
+    return b.bitcast(x, integer_type(x))
+
+
+def from_bits(b: FunctionBuilder, bits: Val) -> Val:
+    return b.bitcast(bits, bits.type.with_kind({32: "float", 64: "double"}[bits.type.bits]))
+
+
+def scaled_by_low_bits(b: FunctionBuilder, t: Val) -> Val:
+    """2**k, where `t` is k + bias + the format's magic number, so that k + bias stands in its low bits (0 < k + bias < 2 * bias + 1)."""
+    bits = to_bits(b, t)
+    return from_bits(b, b.shl(bits, b.const(format_of(t).mantissa, bits)))
+
+
+def at_most(b: FunctionBuilder, x: Val, limit: float) -> Val:
+    """min(x, limit); NaN stays NaN."""
+    bound = b.const(limit, x)
+    return b.select(b.fcmp("ogt", x, bound), bound, x)
+
+
+def at_least(b: FunctionBuilder, x: Val, limit: float) -> Val:
+    """max(x, limit); NaN stays NaN."""
+    bound = b.const(limit, x)
+    return b.select(b.fcmp("olt", x, bound), bound, x)
+
+
+def absolute(b: FunctionBuilder, x: Val) -> Val:
+    return b.unary("fabs", x)
+
+
+def with_sign_of(b: FunctionBuilder, x: Val, sign: Val) -> Val:
+    return b.binary("copysign", x, sign)
+
+
+def any_lane(b: FunctionBuilder, condition: Val) -> Val:
+    """Whether a condition holds in at least one lane, as an i1 scalar."""
+    return b.reduce("or", condition)
+
+
+def infinity(x: Val) -> Val:
+    return const(float("inf"), x.type)
+
+
+def nan(x: Val) -> Val:
+    return const(float("nan"), x.type)

@@ -1,0 +1,227 @@
+"""The host processor, and the only place that talks to LLVM's target machinery.
+
+Enters: the text of a module. Leaves: object code, optimised text, assembly, or the addresses of loaded functions. Refuses: text that
+LLVM does not parse or verify, and symbols that neither the object nor the process defines (`CodegenError`).
+
+Functions that are called from outside a module take pointers and integers only: how a vector is passed depends on the features of the
+target, so vectors never cross a call. llvmlite holds one lock around each call of LLVM; every compilation here has a context of its own.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import llvmlite.binding as llvm
+
+from graphcell.codegen.llvm.text import LType
+from graphcell.errors import ArgumentValueError, CodegenError
+
+VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
+_WIDTHS = (16, 32, 64)
+_CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+_CONTEXT_LINES = 2
+_DYLIB = "graphcell"
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A processor to generate code for: LLVM's names for it, the bytes of a vector register, the data caches in bytes."""
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    def lanes(self, kind: str) -> int:
+        """How many elements of `kind` (`float`, `i32`, …) fill one vector register."""
+        return self.vector_bytes // LType(kind).bytes
+
+
+# -- the host ------------------------------------------------------------------------------------------------------------
+def host() -> Target:
+    """The processor of this process, asked for once. `GRAPHCELL_VECTOR_BYTES` (16, 32 or 64) in the environment limits the vectors,
+    so that the code of smaller processors can be tried here; it is read at each call.
+
+    Raises ArgumentValueError (a ValueError) if the variable holds anything else.
+    """
+    return _describe_host(os.environ.get(VECTOR_BYTES_VARIABLE, ""))
+
+
+@functools.cache
+def _describe_host(override: str) -> Target:
+    _initialize()
+    features = dict(llvm.get_host_cpu_features())
+    native = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    width = _parse_width(override) if override else native
+    caches = [_cache_bytes(level) for level in (1, 2, 3)]
+    return Target(llvm.get_process_triple(), llvm.get_host_cpu_name(), _feature_string(features, width), width, *caches)
+
+
+def _parse_width(text: str) -> int:
+    if text not in map(str, _WIDTHS):
+        raise ArgumentValueError(f"{VECTOR_BYTES_VARIABLE} is {text!r}, expected one of {', '.join(map(str, _WIDTHS))}")
+    return int(text)
+
+
+def _feature_string(features: dict[str, bool], width: int) -> str:
+    """The host's features, without the instructions whose registers are wider than `width` bytes.
+
+    FMA and 128-bit AVX stay at 16 bytes: that is what NEON has too, and without them every fma would be a call.
+    """
+    kept = dict(features)
+    if width < 64:
+        kept.update({name: False for name in kept if name.startswith(("avx512", "avx10", "amx"))})
+    if width < 32:
+        kept.update({name: False for name in kept if name in ("avx2", "vaes", "vpclmulqdq") or name.startswith("avxvnni")})
+    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(kept.items()))
+    # Without this LLVM splits <16 x float> in two on processors whose clock once suffered from 512-bit instructions.
+    return f"{text},-prefer-256-bit" if width == 64 and kept.get("avx512f") else text
+
+
+def _cache_bytes(level: int) -> int:
+    """Bytes of one data or unified cache of `level`; a usual size where the system does not tell."""
+    found = _sysctl_cache(level) if sys.platform == "darwin" else _sysfs_cache(level)
+    return found or _CACHE_DEFAULTS[level]
+
+
+def _sysfs_cache(level: int, root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    for folder in sorted(root.glob("index*")):
+        try:
+            here, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        match = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if here == str(level) and kind in ("Data", "Unified") and match:
+            return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+    return 0
+
+
+def _sysctl_cache(level: int) -> int:
+    libc = ctypes.CDLL(None)
+    stem = "l1dcachesize" if level == 1 else f"l{level}cachesize"
+    for name in (f"hw.perflevel0.{stem}", f"hw.{stem}"):
+        value, size = ctypes.c_uint64(0), ctypes.c_size_t(8)
+        if libc.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0) == 0 and value.value:
+            return value.value
+    return 0
+
+
+# -- compilation ---------------------------------------------------------------------------------------------------------
+@functools.cache
+def _initialize() -> None:
+    llvm.initialize_native_target()
+    llvm.initialize_native_asmprinter()
+
+
+@functools.cache
+def _machine(target: Target) -> Any:
+    """Position-independent code with 32-bit displacements, so that a polynomial's constants are operands in memory, not extra loads."""
+    _initialize()
+    return llvm.Target.from_triple(target.triple).create_target_machine(
+        cpu=target.cpu, features=target.features, opt=2, reloc="pic", codemodel="small")
+
+
+def compile_object(text: str, target: Target) -> bytes:
+    """Object code (ELF or Mach-O) of a module's text.
+
+    Raises CodegenError if LLVM does not accept the text; its message shows the lines around the place.
+    """
+    return bytes(_machine(target).emit_object(_optimized(text, target)))
+
+
+def optimized_text(text: str, target: Target) -> str:
+    """The module's text after the passes, for people who look inside."""
+    return str(_optimized(text, target))
+
+
+def assembly(text: str, target: Target) -> str:
+    """The machine code of a module as assembly, for people who look inside."""
+    return str(_machine(target).emit_assembly(_optimized(text, target)))
+
+
+def _optimized(text: str, target: Target) -> Any:
+    machine = _machine(target)
+    module = _parse(text)
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    _run_passes(module, machine)
+    return module
+
+
+def _run_passes(module: Any, machine: Any) -> None:
+    pass
+
+
+def _parse(text: str) -> Any:
+    try:
+        module = llvm.parse_assembly(text, llvm.create_context())
+    except RuntimeError as error:
+        raise CodegenError(_explain(str(error), text)) from error
+    try:
+        module.verify()
+    except RuntimeError as error:
+        raise CodegenError(f"LLVM refuses the generated module: {error}") from error
+    return module
+
+
+def _explain(message: str, text: str) -> str:
+    """LLVM's complaint with the lines around the place that it names."""
+    match = re.search(r"<string>:(\d+):(\d+): error: (.*)", message)
+    if not match:
+        return f"LLVM cannot parse the generated module: {message}"
+    line, column, complaint = int(match[1]), int(match[2]), match[3]
+    lines = text.splitlines()
+    first, last = max(1, line - _CONTEXT_LINES), min(len(lines), line + _CONTEXT_LINES)
+    shown = [f"LLVM cannot parse the generated module: {complaint}"]
+    for number in range(first, last + 1):
+        shown.append(f"  {number:>6} | {lines[number - 1]}")
+        if number == line:
+            shown.append(f"         | {' ' * (column - 1)}^")
+    return "\n".join(shown)
+
+
+# -- loading -------------------------------------------------------------------------------------------------------------
+class Library:
+    """Loaded object code. Addresses hold as long as the Library lives; its memory is freed with it."""
+
+    def __init__(self, jit: Any, tracker: Any):
+        self._jit, self._tracker = jit, tracker
+        # A tracker that a look-up returns frees the code when it dies, as the library's own does: all of them are kept.
+        self._found: dict[str, Any] = {}
+
+    def address(self, name: str) -> int:
+        """The address of a function or a global that the object defines. Raises CodegenError if it defines none of this name, or if
+        the object asks for a symbol that the process does not have."""
+        if name not in self._found:
+            self._found[name] = self._look_up(name)
+        return int(self._found[name][name])
+
+    def _look_up(self, name: str) -> Any:
+        try:
+            return self._jit.lookup(_DYLIB, name)
+        except RuntimeError as error:
+            raise CodegenError(f"cannot load {name}: {error}") from error
+
+
+def load_object(data: bytes) -> Library:
+    """Maps object code into the process. Symbols that it lacks (malloc, memcpy, pthread_create, fmod …) are taken from the process.
+
+    Each library has an engine of its own (half a millisecond), which gives all memory back. JITLink places the code and the constants
+    of an object side by side, so short displacements always reach. Raises CodegenError if `data` is not an object of this platform.
+    """
+    _initialize()
+    jit = llvm.create_lljit_compiler(None, use_jit_link=True)
+    try:
+        return Library(jit, llvm.JITLibraryBuilder().add_object_img(data).add_current_process().link(jit, _DYLIB))
+    except RuntimeError as error:
+        raise CodegenError(f"cannot load object code: {error}") from error

@@ -1,0 +1,459 @@
+"""Lowers a graph to one native function.
+
+Enters: an optimised Graph and the list of in-place updates. Leaves: a `Program`: LLVM assembly text whose function `run` executes the
+whole graph, and what the runtime must know to call it (arena size, constants, host calls). Ops without native code are called back.
+
+`i32 run(ptr inputs, ptr outputs, ptr arena, ptr parallel_for, ptr call_host)`: `inputs` and `outputs` are tables of buffer addresses;
+the result is 0, or 1 if a host call failed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graphcell.codegen.fuse import Analysis, Group, fuse
+from graphcell.codegen.kernel import Access, LoopKernel
+from graphcell.codegen.layout import row_major
+from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
+from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.loops import block_count, cost, emit_loops
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
+from graphcell.codegen.memory import Interval, plan_arena
+from graphcell.codegen.native import native_kernels
+from graphcell.codegen.schedule import ScheduledKernel, copy_kernel, fill_kernel, schedule
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ir.op import Array, Op
+from graphcell.ir.types import TensorType
+from graphcell.ops.control import For, If, While
+from graphcell.ops.creation import Constant
+from graphcell.ops.movement import Concat, Pad
+
+PARALLEL_FROM = 60_000
+"""Rough scalar instructions from which a kernel is shared by threads."""
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """An op that native code runs by calling back into Python."""
+
+    op: Op
+    operands: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the printable plan of a program."""
+
+    title: str
+    kernel: str
+    blocks: int
+
+
+@dataclass
+class Program:
+    """What `lower` gives."""
+
+    text: str
+    arena_bytes: int
+    constants: list[Array]
+    host_calls: list[HostCall]
+    steps: list[Step] = field(default_factory=list)
+
+
+@dataclass
+class _Unit:
+    """Something that runs at one step: a fused kernel or a single node."""
+
+    node: Node | None
+    kernel: ScheduledKernel | None
+
+    def reads(self, info: Analysis) -> list[Value]:
+        if self.kernel is not None:
+            return [v for v in self.kernel.buffers if v not in self.kernel.writes]
+        assert self.node is not None
+        return [info.layout(v).root for v in self.node.operands]
+
+    def writes(self) -> list[Value]:
+        if self.kernel is not None:
+            return [v for v in self.kernel.buffers if v in self.kernel.writes]
+        assert self.node is not None
+        return list(self.node.results)
+
+
+class Lowering:
+    """Shared state of one program: the module, kernels that exist already, constants, host calls."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.module = Module()
+        self.kernels: dict[object, str] = {}
+        self.plans: dict[object, Plan] = {}
+        self.constants: list[Array] = []
+        self.host_calls: list[HostCall] = []
+        self.steps: list[Step] = []
+        self.context_slots = 1
+
+    def loop_function(self, kernel: LoopKernel) -> str:
+        name = self.kernels.get(kernel)
+        if name is None:
+            name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
+        return name
+
+    def trampoline(self, function: str, pointers: int, scratch_bytes: int) -> str:
+        """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
+        name = f"{function}.shared"
+        if name not in self.module.functions:
+            b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
+            buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
+            if scratch_bytes:
+                buffers.append(b.alloca(I8, scratch_bytes))
+            b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
+            b.finish()
+        return name
+
+
+class _Frame:
+    """Lowers one graph (the whole, or a region) inside the entry function."""
+
+    def __init__(self, lowering: Lowering, graph: Graph):
+        self.lowering = lowering
+        self.graph = graph
+        groups, self.info = fuse(graph)
+        self.outputs = tuple(self.info.layout(v).root for v in graph.outputs)
+        """The values in whose buffers the graph's outputs lie (an output may be a reshape of one)."""
+        self._output_set = set(self.outputs)
+        self.units = [self._unit(g) for g in groups]
+        self.inner: dict[Node, tuple[_Frame, ...]] = {}
+        for u in self.units:
+            if u.node is not None and u.node.op.regions:
+                self.inner[u.node] = tuple(_Frame(lowering, g) for g in u.node.op.regions)
+        self.place: dict[Value, Val] = {}
+        self.intervals: dict[Value, Interval] = {}
+        self.scratch: dict[_Unit | Node, Interval] = {}
+        self.arena_bytes = 0
+
+    def _unit(self, group: Group) -> _Unit:
+        if is_loop_op(group.nodes[0].op):
+            return _Unit(None, schedule(group, self.info, self._output_set))
+        return _Unit(group.nodes[0], None)
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+    def plan(self, given: set[Value]) -> None:
+        """Plans the temporaries; the buffers of `given` values exist already."""
+        last: dict[Value, int] = {}
+        for step, unit in enumerate(self.units):
+            for v in unit.reads(self.info):
+                last[v] = step
+        for v in self.outputs:
+            last[v] = len(self.units)
+        for step, unit in enumerate(self.units):
+            for v in unit.writes():
+                if v not in given and not (unit.node is not None and isinstance(unit.node.op, Constant)):
+                    self.intervals[v] = Interval(max(1, v.type.nbytes), step, last.get(v, step))
+            extra = self._extra_bytes(unit)
+            if extra and unit.node is not None:
+                self.scratch[unit.node] = Interval(extra, step, step)
+        self.arena_bytes = plan_arena([*self.intervals.values(), *self.scratch.values()])
+
+    def _extra_bytes(self, unit: _Unit) -> int:
+        """Memory that a step needs for itself: the arenas of its regions and new carried values, or shared packing buffers."""
+        node = unit.node
+        if node is None:
+            return 0
+        total = 0
+        for frame in self.inner.get(node, ()):
+            outside = set(frame.graph.inputs) | self._bound_outputs(node, frame)
+            frame.plan(outside)
+            total += frame.arena_bytes
+        plan = self._native_plan(node)
+        if plan is not None:
+            total += sum(-(-size // 64) * 64 for _, size in plan.shared)
+        return total
+
+    def _bound_outputs(self, node: Node, frame: _Frame) -> set[Value]:
+        """Outputs of a region that are written straight to where the op's results lie."""
+        if isinstance(node.op, If):
+            return set(frame.outputs)
+        if isinstance(node.op, For):
+            return set(frame.outputs[node.op.carried :])
+        return set()
+
+    def _native_plan(self, node: Node) -> Plan | None:
+        emit = native_kernels.get(type(node.op))
+        if emit is None:
+            return None
+        key = (node.op, tuple((v.type, self._strided(v)) for v in node.operands))
+        if key not in self.lowering.plans:
+            name = f"{node.op.name}{len(self.lowering.plans)}"
+            layouts = [self.info.layout(v) for v in node.operands]
+            plan = emit(self.lowering.module, name, node.op, [v.type for v in node.operands], [y.strides for y in layouts], self.lowering.target)
+            if plan is None:
+                return None
+            self.lowering.plans[key] = plan
+        return self.lowering.plans[key]
+
+    def _strided(self, v: Value) -> tuple[int, ...]:
+        return self.info.layout(v).strides
+
+    # -- code --------------------------------------------------------------------------------------------------------
+    def emit(self, b: FunctionBuilder, arena: Val, call: _Calls) -> None:
+        """Emits all steps; the places of inputs and of bound outputs are set already."""
+        for v, interval in self.intervals.items():
+            self.place[v] = b.gep(arena, interval.offset, I8)
+        for unit in self.units:
+            if unit.kernel is not None:
+                self._run_loops(b, unit.kernel.kernel, [self.place[v] for v in unit.kernel.buffers], call)
+            else:
+                assert unit.node is not None
+                self._emit_node(b, unit.node, arena, call)
+
+    def _emit_node(self, b: FunctionBuilder, node: Node, arena: Val, call: _Calls) -> None:
+        op = node.op
+        if isinstance(op, Constant):
+            self.place[node.results[0]] = call.constant(b, op.literal.array)
+            return
+        own = b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
+        if isinstance(op, If):
+            self._emit_if(b, node, own, call)
+        elif isinstance(op, While):
+            self._emit_while(b, node, own, call)
+        elif isinstance(op, For):
+            self._emit_for(b, node, own, call)
+        elif isinstance(op, Concat):
+            self._emit_concat(b, node, op, call)
+        elif isinstance(op, Pad):
+            self._emit_pad(b, node, op, call)
+        else:
+            plan = self._native_plan(node)
+            if plan is not None:
+                self._emit_plan(b, node, plan, own, call)
+            else:
+                call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
+
+    def place_of(self, v: Value) -> Val:
+        return self.place[self.info.layout(v).root]
+
+    def _host_call(self, node: Node) -> HostCall:
+        where = node.span.place() if node.span is not None else ""
+        return HostCall(node.op, tuple(v.type for v in node.operands), tuple(v.type for v in node.results), where)
+
+    def _emit_plan(self, b: FunctionBuilder, node: Node, plan: Plan, own: Val, call: _Calls) -> None:
+        table: dict[str, Val] = {}
+        for letter, v in zip("abdefg", node.operands, strict=False):
+            layout = self.info.layout(v)
+            table[letter] = b.gep(self.place[layout.root], layout.offset * v.type.dtype.itemsize, I8)
+        for k, v in enumerate(node.results):
+            table["c" if k == 0 else f"c{k}"] = self.place[v]
+        offset = 0
+        for name, size in plan.shared:
+            table[name] = b.gep(own, offset, I8)
+            offset += -(-size // 64) * 64
+        for stage in plan.stages:
+            buffers = [table[n] for n in stage.buffers if n != "scratch"]
+            scratch = plan.scratch_bytes if "scratch" in stage.buffers else 0
+            if scratch and stage.buffers[-1] != "scratch":
+                raise AssertionError("scratch is the last buffer of a stage")
+            call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops >= PARALLEL_FROM, scratch)
+        self.lowering.steps.append(Step(f"{node.op} {', '.join(str(v.type) for v in node.operands)}", str(plan), sum(s.blocks for s in plan.stages)))
+
+    # -- movement ----------------------------------------------------------------------------------------------------
+    def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: _Calls) -> None:
+        blocks = block_count(kernel, self.lowering.target)
+        if blocks:
+            name = self.lowering.loop_function(kernel)
+            call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
+            self.lowering.steps.append(Step(name, str(kernel), blocks))
+
+    def _copy_into(self, b: FunctionBuilder, v: Value, result: Val, strides: tuple[int, ...], offset: int, call: _Calls) -> None:
+        layout = self.info.layout(v)
+        kernel = copy_kernel(v.type.shape, v.type.dtype, Access(0, layout.strides, layout.offset), Access(1, strides, offset))
+        self._run_loops(b, kernel, [self.place[layout.root], result], call)
+
+    def _emit_concat(self, b: FunctionBuilder, node: Node, op: Concat, call: _Calls) -> None:
+        (result,) = node.results
+        strides = row_major(result.type.shape)
+        offset = 0
+        for v in node.operands:
+            self._copy_into(b, v, self.place[result], strides, offset, call)
+            offset += v.type.shape[op.axis] * strides[op.axis]
+
+    def _emit_pad(self, b: FunctionBuilder, node: Node, op: Pad, call: _Calls) -> None:
+        (x,), (result,) = node.operands, node.results
+        strides = row_major(result.type.shape)
+        self._run_loops(b, fill_kernel(result.type.size, result.type.dtype, op.value), [self.place[result]], call)
+        offset = sum(a * s for a, s in zip(op.low, strides, strict=True))
+        inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
+        self._copy_into(b, x, self.place[result], inside, offset, call)
+
+    # -- control flow ------------------------------------------------------------------------------------------------
+    def _bind(self, frame: _Frame, places: Sequence[Val]) -> None:
+        frame.place.update(zip(frame.graph.inputs, places, strict=True))
+
+    def _emit_if(self, b: FunctionBuilder, node: Node, own: Val, call: _Calls) -> None:
+        condition = b.load(self.place_of(node.operands[0]), I1)
+        inputs = [self.place_of(v) for v in node.operands[1:]]
+        results = [self.place[v] for v in node.results]
+
+        def branch(frame: _Frame) -> None:
+            self._bind(frame, inputs)
+            frame.place.update(zip(frame.outputs, results, strict=True))
+            frame.emit(b, own, call)
+
+        then, otherwise = self.inner[node]
+        b.if_else(condition, lambda: branch(then), lambda: branch(otherwise))
+
+    def _copy(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> None:
+        if type.nbytes:
+            b.effect(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {type.nbytes}, i1 false)")
+            self.lowering.module.declarations.setdefault("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
+
+    def _start_carried(self, b: FunctionBuilder, node: Node, count: int) -> list[Val]:
+        """Copies the initial carried values into the op's results, which hold the state of the loop."""
+        state = [self.place[v] for v in node.results[:count]]
+        for v, place in zip(node.operands[:count], state, strict=True):
+            self._copy(b, place, self.place_of(v), v.type)
+        return state
+
+    def _emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: _Calls) -> None:
+        op = node.op
+        assert isinstance(op, While)
+        state = self._start_carried(b, node, op.carried)
+        invariant = [self.place_of(v) for v in node.operands[op.carried :]]
+        test, body = self.inner[node]
+        second = b.gep(own, test.arena_bytes, I8)
+
+        def condition() -> Val:
+            self._bind(test, [*state, *invariant])
+            test.emit(b, own, call)
+            return b.load(test.place_of(test.graph.outputs[0]), I1)
+
+        def iterate() -> None:
+            self._bind(body, [*state, *invariant])
+            body.emit(b, second, call)
+            for v, place in zip(body.graph.outputs, state, strict=True):
+                self._copy(b, place, body.place_of(v), v.type)
+
+        b.while_loop(condition, iterate)
+
+    def _emit_for(self, b: FunctionBuilder, node: Node, own: Val, call: _Calls) -> None:
+        op = node.op
+        assert isinstance(op, For)
+        state = self._start_carried(b, node, op.carried)
+        scanned = node.operands[op.carried : op.carried + op.scanned]
+        invariant = [self.place_of(v) for v in node.operands[op.carried + op.scanned :]]
+        (body,) = self.inner[node]
+        index = b.alloca(I64)
+        with b.loop(0, op.trip_count, name="for") as loop:
+            at = b.sub(i64(op.trip_count - 1), loop.index) if op.reverse else loop.index
+            b.store(at, index)
+
+            def row(place: Val, type: TensorType) -> Val:
+                return b.gep(place, b.mul(at, i64(type.nbytes // max(1, type.shape[0]))), I8)
+
+            rows = [row(self.place_of(v), v.type) for v in scanned]
+            self._bind(body, [index, *state, *rows, *invariant])
+            stacked = node.results[op.carried :]
+            for v, result in zip(body.outputs[op.carried :], stacked, strict=True):
+                body.place[v] = row(self.place[result], result.type)
+            body.emit(b, own, call)
+            for v, place in zip(body.graph.outputs[: op.carried], state, strict=True):
+                self._copy(b, place, body.place_of(v), v.type)
+
+
+class _Calls:
+    """How the entry function calls kernels, the thread pool and the host."""
+
+    def __init__(self, lowering: Lowering, b: FunctionBuilder, inputs: int):
+        self.lowering, self.inputs = lowering, inputs
+        self.context = Val("%context", PTR)
+        self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
+
+    def _fill(self, b: FunctionBuilder, buffers: Sequence[Val]) -> None:
+        self.lowering.context_slots = max(self.lowering.context_slots, len(buffers))
+        for k, p in enumerate(buffers):
+            b.store(p, b.gep(self.context, k, PTR))
+
+    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: int = 0) -> None:
+        if not blocks:
+            return
+        if not (shared and blocks > 1) and not scratch:
+            b.call(function, VOID, *buffers, i64(0), i64(blocks))
+            return
+        name = self.lowering.trampoline(function, len(buffers), scratch)
+        self._fill(b, buffers)
+        if shared and blocks > 1:
+            b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
+        else:
+            b.call(name, VOID, self.context, i64(0), i64(blocks))
+
+    def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
+        number = len(self.lowering.host_calls)
+        self.lowering.host_calls.append(call)
+        self._fill(b, buffers)
+        failed = b.call_pointer(self.callback, I32, i64(number), self.context)
+        b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
+        self.lowering.steps.append(Step(f"call {call.op}", "host", 1))
+
+    def constant(self, b: FunctionBuilder, array: Array) -> Val:
+        position = self.inputs + len(self.lowering.constants)
+        self.lowering.constants.append(array)
+        return b.load(b.gep(self.table, position, PTR), PTR)
+
+
+def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> Program:
+    """Lowers `graph`; `updates` are (output, input) positions: that output is written into that input's buffer."""
+    graph = legalize(graph)
+    lowering = Lowering(target)
+    frame = _Frame(lowering, graph)
+    params = [("inputs", PTR), ("outputs", PTR), ("arena", PTR), ("parallel_for", PTR), ("call_host", PTR)]
+    b = FunctionBuilder(lowering.module, "run", params, I32, internal=False)
+    call = _Calls(lowering, b, len(graph.inputs))
+    read = {frame.info.root_of_memory(v) for n in graph.nodes for v in n.operands if not is_virtual(n.op)} | set(graph.inputs)
+    for k, v in enumerate(graph.inputs):
+        if v in read:
+            frame.place[v] = b.load(b.gep(b.args["inputs"], k, PTR), PTR)
+    updated = dict(updates)
+    direct = {k for k in updated if _may_write_in_place(frame, frame.outputs[k], graph.inputs[updated[k]])}
+    position = 0
+    given = set(graph.inputs)
+    for k, v in enumerate(frame.outputs):
+        if k not in updated:
+            frame.place[v] = b.load(b.gep(b.args["outputs"], position, PTR), PTR)
+            position += 1
+            given.add(v)
+        elif k in direct:
+            frame.place[v] = frame.place[graph.inputs[updated[k]]]
+            given.add(v)
+    frame.plan(given)
+    frame.emit(b, b.args["arena"], call)
+    for k, at in updated.items():
+        if k not in direct:
+            frame._copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
+    b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
+    b.finish(const(0, I32))
+    return Program(str(lowering.module), frame.arena_bytes, lowering.constants, lowering.host_calls, lowering.steps)
+
+
+def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:
+    """True if the kernel that makes `output` may write it over `target`: nobody reads the old value later, and the kernel itself
+    reads each element of it before it writes that element."""
+    writer = next((k for k, u in enumerate(frame.units) if output in u.writes()), None)
+    if writer is None:
+        return False
+    for unit in frame.units[writer + 1 :]:
+        if target in unit.reads(frame.info):
+            return False
+    unit = frame.units[writer]
+    if target not in unit.reads(frame.info):
+        return True
+    if unit.kernel is None or unit.kernel.kernel.stages > 1:
+        return False
+    kernel, buffers = unit.kernel.kernel, unit.kernel.buffers
+    source, result = buffers.index(target), buffers.index(output)
+    (store,) = [s for s in kernel.stores if s.access.operand == result]
+    loads = [s.what.access for s in kernel.body if hasattr(s.what, "access") and s.what.access.operand == source]
+    return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)

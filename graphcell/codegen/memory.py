@@ -1,0 +1,44 @@
+"""Plans the arena: one block of memory in which all temporaries of an executable live, reused as soon as their last reader is done."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphcell.buffer import ALIGNMENT
+
+
+def aligned_size(nbytes: int) -> int:
+    return -(-nbytes // ALIGNMENT) * ALIGNMENT
+
+
+@dataclass
+class Interval:
+    """A buffer of `size` bytes that is written first at step `first` and read last at step `last` (both inclusive)."""
+
+    size: int
+    first: int
+    last: int
+    offset: int = -1
+
+
+def plan_arena(intervals: list[Interval]) -> int:
+    """Gives every interval an offset such that no two that live at one time overlap; returns the bytes needed.
+
+    Largest first, each at the lowest place that is free during its life (best-fit would gain little here).
+    """
+    placed: list[Interval] = []
+    total = 0
+    for item in sorted(intervals, key=lambda i: (-i.size, i.first)):
+        size = aligned_size(item.size)
+        offset = 0
+        for other in placed:
+            if other.first > item.last or item.first > other.last:
+                continue
+            if other.offset >= offset + size:
+                break
+            offset = max(offset, other.offset + aligned_size(other.size))
+        item.offset = offset
+        total = max(total, offset + size)
+        placed.append(item)
+        placed.sort(key=lambda i: i.offset)
+    return total

@@ -1,0 +1,260 @@
+"""Turns a fused group into a `LoopKernel`: chooses the order of the loops, the vector loop, and the stages.
+
+Enters: a Group (fuse.py). Leaves: the kernel and the values whose buffers it reads and writes, in the order of its operands.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
+from graphcell.codegen.fuse import Analysis, Group
+from graphcell.codegen.kernel import Access, Index, Load, LoopKernel, Source, Splat, Statement, Store
+from graphcell.codegen.layout import row_major
+from graphcell.dtype import DType
+from graphcell.ir.graph import Node, Value
+from graphcell.ops.base import Reduction
+from graphcell.ops.creation import Full, Iota
+
+
+@dataclass(frozen=True)
+class ScheduledKernel:
+    """A kernel and the values whose buffers are its operands; the first `reads` are read, the rest written."""
+
+    kernel: LoopKernel
+    buffers: tuple[Value, ...]
+    writes: frozenset[Value]
+
+
+@dataclass(frozen=True)
+class _Raw:
+    """A local before the loops are numbered: what varies along which axes."""
+
+    what: Source | None
+    node: Node | None
+    args: tuple[int, ...]
+    axes: frozenset[Axis]
+
+
+class _Scheduler:
+    def __init__(self, group: Group, info: Analysis, outputs: set[Value]):
+        self.group, self.info, self.outputs = group, info, outputs
+        self.reduced = set(leaf_set(group.reduced))
+        self.buffers: dict[Value, int] = {}
+        self.locals: dict[object, int] = {}
+        self.body: list[Statement] = []
+        self.stored = [v for v in group.values if self._is_stored(v)]
+        self.loops = self._order_loops()
+
+    def _is_stored(self, v: Value) -> bool:
+        inside = set(self.group.nodes)
+        return v in self.outputs or any(u not in inside for u in self.info.readers(v))
+
+    # -- loops -------------------------------------------------------------------------------------------------------
+    def _order_loops(self) -> list[Axis]:
+        """Axes from slowest to fastest in the memory of the widest access; outer ones before those reduced."""
+        domain = leaf_set(self.group.domain)
+        ranked = sorted(self._accesses(), key=lambda strides: -len(strides))
+        order: list[Axis] = []
+        place: dict[Axis, int] = {}
+        for strides in ranked:
+            for axis, stride in strides.items():
+                place.setdefault(axis, stride)
+        order = sorted(domain, key=lambda a: -place.get(a, 0))
+        return [a for a in order if a not in self.reduced] + [a for a in order if a in self.reduced]
+
+    def _accesses(self) -> list[dict[Axis, int]]:
+        """Strides by axis: of what is stored first, then of what is loaded."""
+        found = [self._strides(self.group.values[v], row_major(v.type.shape)) for v in self.stored]
+        for operand in self.group.operands.values():
+            if operand.root not in self.group.values and not self._is_constant(operand.root):
+                found.append(self._strides(operand.axes, self.info.layout(operand.root).strides))
+        return found
+
+    def _is_constant(self, root: Value) -> bool:
+        maker = self.info.made_by.get(root)
+        return maker is not None and isinstance(maker.op, (Full, Iota))
+
+    @staticmethod
+    def _strides(dims: Dims, steps: tuple[int, ...]) -> dict[Axis, int]:
+        table: dict[Axis, int] = {}
+        for axes, step in zip(dims, steps, strict=True):
+            for axis in reversed(leaves(axes)):
+                table[axis] = step
+                step *= axis.extent
+        return table
+
+    # -- body --------------------------------------------------------------------------------------------------------
+    def run(self) -> ScheduledKernel:
+        for node in self.group.nodes:
+            args = tuple(self._operand(node, k) for k in range(len(node.operands)))
+            self._compute(node, args)
+        stores = []
+        for v in self.stored:
+            strides = self._strides(self.group.values[v], row_major(v.type.shape))
+            stores.append(Store(self.locals[v], Access(self._buffer(v), self._vector_of(strides))))
+        extents = tuple(a.extent for a in self.loops)
+        outer = sum(a not in self.reduced for a in self.loops)
+        dtypes = tuple(v.type.dtype for v in self.buffers)
+        kernel = LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes)
+        return ScheduledKernel(choose_vector(collapse(kernel)), tuple(self.buffers), frozenset(self.stored))
+
+    def _buffer(self, v: Value) -> int:
+        return self.buffers.setdefault(v, len(self.buffers))
+
+    def _vector_of(self, strides: dict[Axis, int]) -> tuple[int, ...]:
+        return tuple(strides.get(a, 0) for a in self.loops)
+
+    def _mask(self, axes: list[Axis]) -> int:
+        found = set(leaves(axes))
+        return sum(1 << d for d, a in enumerate(self.loops) if a in found)
+
+    def _add(self, key: object, statement: Statement) -> int:
+        if key not in self.locals:
+            self.locals[key] = len(self.body)
+            self.body.append(statement)
+        return self.locals[key]
+
+    def _operand(self, node: Node, k: int) -> int:
+        operand = self.group.operands[node, k]
+        root = operand.root
+        if root in self.group.values:
+            return self.locals[root]
+        dtype = root.type.dtype
+        maker = self.info.made_by.get(root)
+        if maker is not None and isinstance(maker.op, Full):
+            splat = Splat(maker.op.value, dtype)
+            return self._add(splat, Statement(splat, (), dtype, 0, 0))
+        mask = self._mask(flatten(operand.axes))
+        if maker is not None and isinstance(maker.op, Iota):
+            steps = tuple(int(j == maker.op.axis) for j in range(root.type.rank))
+            index = Index(self._vector_of(self._strides((operand.axes[maker.op.axis],), (1,))), dtype)
+            return self._add(index, Statement(index, (), dtype, self._mask(list(operand.axes[maker.op.axis])) if steps else 0, 0))
+        layout = self.info.layout(root)
+        access = Access(self._buffer(layout.root), self._vector_of(self._strides(operand.axes, layout.strides)), layout.offset)
+        varies = sum(1 << d for d, s in enumerate(access.strides) if s) & mask
+        return self._add(access, Statement(Load(access, dtype), (), dtype, varies, 0))
+
+    def _compute(self, node: Node, args: tuple[int, ...]) -> None:
+        v = node.results[0]
+        loops = 0
+        for a in args:
+            loops |= self.body[a].loops
+        stage = max((self.body[a].stage for a in args), default=0)
+        if isinstance(node.op, Reduction):
+            reduced = sum(1 << d for d, a in enumerate(self.loops) if a in self.reduced)
+            loops &= ~reduced
+            stage += 1
+        self.locals[v] = len(self.body)
+        self.body.append(Statement(node.op, args, v.type.dtype, loops, stage))
+
+
+def collapse(kernel: LoopKernel) -> LoopKernel:
+    """Merges neighbouring loops that every access walks as one."""
+    d = 0
+    while d + 1 < len(kernel.extents):
+        if d + 1 != kernel.outer and _walks_as_one(kernel, d):
+            kernel = _merge_loops(kernel, d)
+        else:
+            d += 1
+    return kernel
+
+
+def _vectors(kernel: LoopKernel) -> list[tuple[int, ...]]:
+    found = [s.access.strides for s in kernel.stores]
+    for statement in kernel.body:
+        what = statement.what
+        if isinstance(what, Index):
+            found.append(what.strides)
+        elif not isinstance(what, Splat) and hasattr(what, "access"):
+            found.append(what.access.strides)
+    return found
+
+
+def _walks_as_one(kernel: LoopKernel, d: int) -> bool:
+    extent = kernel.extents[d + 1]
+    if any(v[d] != v[d + 1] * extent for v in _vectors(kernel)):
+        return False
+    return all(bool(s.loops >> d & 1) == bool(s.loops >> (d + 1) & 1) for s in kernel.body)
+
+
+def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
+    def shorter(v: tuple[int, ...]) -> tuple[int, ...]:
+        return v[:d] + v[d + 1 :]
+
+    def access(a: Access) -> Access:
+        return Access(a.operand, shorter(a.strides), a.offset)
+
+    def statement(s: Statement) -> Statement:
+        low = s.loops & ((1 << d) - 1)
+        loops = low | (s.loops >> (d + 1)) << d
+        what = s.what
+        if isinstance(what, Load):
+            what = Load(access(what.access), what.dtype)
+        elif isinstance(what, Index):
+            what = Index(shorter(what.strides), what.dtype)
+        elif not isinstance(what, Splat) and hasattr(what, "access"):
+            what = type(what)(access(what.access), what.stride, what.extent, what.dtype)
+        return Statement(what, s.args, s.dtype, loops, s.stage)
+
+    extents = (*kernel.extents[:d], kernel.extents[d] * kernel.extents[d + 1], *kernel.extents[d + 2 :])
+    outer = kernel.outer - (d < kernel.outer)
+    stores = tuple(Store(s.local, access(s.access)) for s in kernel.stores)
+    return LoopKernel(extents, outer, -1, tuple(map(statement, kernel.body)), stores, kernel.operands)
+
+
+def choose_vector(kernel: LoopKernel) -> LoopKernel:
+    """Picks the vector loop: the one that most accesses walk with stride 1; without reductions it becomes the inner loop."""
+    count = len(kernel.extents)
+    if not count:
+        return kernel
+    contiguous = [sum(v[d] == 1 for v in _vectors(kernel)) for d in range(count)]
+    stores = [sum(s.access.strides[d] == 1 for s in kernel.stores) for d in range(count)]
+    best = max(range(count), key=lambda d: (kernel.extents[d] > 1, stores[d] > 0 and contiguous[d] > 0, contiguous[d], kernel.extents[d], d))
+    if kernel.outer < count:
+        return LoopKernel(kernel.extents, kernel.outer, best, kernel.body, kernel.stores, kernel.operands)
+    order = [d for d in range(count) if d != best] + [best]
+    moved = permute(kernel, order)
+    return LoopKernel(moved.extents, count - 1, count - 1, moved.body, moved.stores, moved.operands)
+
+
+def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:
+    """The kernel with its loops in another order."""
+
+    def vector(v: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(v[d] for d in order)
+
+    def access(a: Access) -> Access:
+        return Access(a.operand, vector(a.strides), a.offset)
+
+    def statement(s: Statement) -> Statement:
+        what = s.what
+        if isinstance(what, Load):
+            what = Load(access(what.access), what.dtype)
+        elif isinstance(what, Index):
+            what = Index(vector(what.strides), what.dtype)
+        elif not isinstance(what, Splat) and hasattr(what, "access"):
+            what = type(what)(access(what.access), what.stride, what.extent, what.dtype)
+        loops = sum(1 << new for new, old in enumerate(order) if s.loops >> old & 1)
+        return Statement(what, s.args, s.dtype, loops, s.stage)
+
+    stores = tuple(Store(s.local, access(s.access)) for s in kernel.stores)
+    return LoopKernel(tuple(kernel.extents[d] for d in order), kernel.outer, kernel.vector, tuple(map(statement, kernel.body)), stores, kernel.operands)
+
+
+def schedule(group: Group, info: Analysis, outputs: set[Value]) -> ScheduledKernel:
+    """The kernel of a group; `outputs` are the values that the graph returns."""
+    return _Scheduler(group, info, outputs).run()
+
+
+def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:
+    """Copies elements of `shape` from operand 0 to operand 1."""
+    every = (1 << len(shape)) - 1
+    body = (Statement(Load(source, dtype), (), dtype, every, 0),)
+    return choose_vector(collapse(LoopKernel(shape, len(shape), -1, body, (Store(0, target),), (dtype, dtype))))
+
+
+def fill_kernel(size: int, dtype: DType, value: bool | int | float) -> LoopKernel:
+    """Writes `value` into the `size` elements of operand 0."""
+    body = (Statement(Splat(value, dtype), (), dtype, 0, 0),)
+    return choose_vector(LoopKernel((size,), 1, -1, body, (Store(0, Access(0, (1,))),), (dtype,)))

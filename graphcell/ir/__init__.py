@@ -1,0 +1,1 @@
+"""The intermediate representation: typed SSA graphs. Knows no particular op."""

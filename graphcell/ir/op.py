@@ -1,0 +1,101 @@
+"""`Op`: the base of every primitive, and the table of all ops.
+
+A primitive is one frozen dataclass that carries all that is known of it. Its fields are static parameters (hashable: numbers, strings,
+tuples, dtypes, Graphs). The table fills itself when a class is defined; nothing else is registered anywhere.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
+
+from graphcell.dtype import DType
+from graphcell.errors import NoGradientError
+from graphcell.ir.types import SHORT_DTYPE, TensorType
+
+if TYPE_CHECKING:
+    from graphcell.ir.graph import Graph
+
+Array = np.ndarray[Any, Any]
+
+
+class Op:
+    """A primitive operation.
+
+    Subclasses are frozen dataclasses with a class attribute `name` (snake case, unique) and define
+
+    * ``infer(*types)``: result type, or a tuple of them; raises the error that a user reads;
+    * ``eval(*arrays)``: the meaning, in numpy; returns an array or a tuple of them;
+    * ``grad(inputs, outputs, cotangents)`` (optional): one cotangent, or None, for each input, written in public ops so that it works
+      eagerly, in graphs, and again for second order;
+    * a codegen protocol (optional): see the abstract classes in graphcell/ops/base.py. Without one the op runs through `eval`.
+    """
+
+    name: ClassVar[str] = ""
+    table: ClassVar[dict[str, type[Op]]] = {}
+    has_effect: ClassVar[bool] = False
+    """True where running the op is visible beyond its results (print, assert): kept, never merged, order preserved."""
+
+    def __init_subclass__(cls) -> None:
+        if not cls.__dict__.get("name"):
+            return  # an abstract family of ops
+        known = Op.table.get(cls.name)
+        if known is not None and known.__qualname__ != cls.__qualname__:
+            raise ValueError(f"two ops are named {cls.name}: {known} and {cls}")
+        Op.table[cls.name] = cls
+
+    def infer(self, *operands: TensorType) -> TensorType | tuple[TensorType, ...]:
+        raise NotImplementedError(f"{self.name}.infer")
+
+    def eval(self, *arrays: Array) -> Array | tuple[Array, ...]:
+        raise NotImplementedError(f"{self.name}.eval")
+
+    def grad(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
+        raise NoGradientError(f"{self.name} has no gradient", hint="cut it off with ops.stop_gradient if none is meant to flow")
+
+    @property
+    def regions(self) -> tuple[Graph, ...]:
+        """The graphs that the op holds (branches, loop bodies)."""
+        return ()
+
+    def with_regions(self, regions: tuple[Graph, ...]) -> Op:
+        """The same op around other regions."""
+        return self
+
+    def attributes(self) -> dict[str, Any]:
+        """The static parameters by name, without regions."""
+        return {f.name: getattr(self, f.name) for f in dataclasses.fields(self) if not f.metadata.get("region")}  # type: ignore[arg-type]
+
+    def __str__(self) -> str:
+        parts = ", ".join(f"{k}={format_attribute(v)}" for k, v in self.attributes().items())
+        return f"{self.name}[{parts}]" if parts else self.name
+
+
+def region() -> Any:
+    """A dataclass field that holds a Graph (or a tuple of them)."""
+    return dataclasses.field(metadata={"region": True})
+
+
+def format_attribute(value: object) -> str:
+    """A static parameter as IR text; `graphcell.ir.text` reads it back."""
+    if isinstance(value, DType):
+        return SHORT_DTYPE[value]
+    if isinstance(value, tuple):
+        inside = ", ".join(map(format_attribute, value))
+        return f"({inside},)" if len(value) == 1 else f"({inside})"
+    return repr(value)
+
+
+def infer_types(op: Op, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:
+    """`op.infer`, always as a tuple."""
+    result = op.infer(*types)
+    return result if isinstance(result, tuple) else (result,)
+
+
+def evaluate(op: Op, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
+    """`op.eval`, always as a tuple of arrays (numpy scalars become 0-d arrays)."""
+    result = op.eval(*arrays)
+    results = result if isinstance(result, tuple) else (result,)
+    return tuple(r if isinstance(r, np.ndarray) else np.asarray(r) for r in results)

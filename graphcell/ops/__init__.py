@@ -1,0 +1,11 @@
+"""Operations: primitives, each whole in its class, and the public functions composed of them."""
+
+from graphcell.ops.functional.arithmetic import *  # noqa: F403
+from graphcell.ops.functional.common import cast as cast
+from graphcell.ops.functional.comparison import *  # noqa: F403
+from graphcell.ops.functional.contraction import *  # noqa: F403
+from graphcell.ops.functional.movement import *  # noqa: F403
+from graphcell.ops.functional.reductions import *  # noqa: F403
+
+from graphcell.ops import methods as methods  # isort: skip
+from graphcell.ops import methods_movement as methods_movement  # isort: skip

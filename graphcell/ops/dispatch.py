@@ -1,0 +1,327 @@
+"""`apply`: the one door through which every primitive goes.
+
+With a graph under construction (`Trace`) the op is appended to it; otherwise its `eval` runs, and the tapes that follow one of the
+operands record it. Enters: an op and its operand Tensors. Leaves: a tuple of Tensors.
+"""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+from graphcell.errors import GraphcellError, Span
+from graphcell.ir.graph import Builder, Graph, Value
+from graphcell.ir.op import Op, evaluate, infer_types
+from graphcell.ir.types import TensorType
+from graphcell.tensor import Tensor, state
+
+_infer = lru_cache(maxsize=8192)(infer_types)
+
+
+def apply(op: Op, *operands: Tensor) -> tuple[Tensor, ...]:
+    """Applies `op`: appends it to the graph under construction, or evaluates it now."""
+    trace = state.trace
+    if trace is not None:
+        return trace.append(op, operands)
+    _infer(op, tuple(t.type for t in operands))  # for its errors
+    if state.tapes and op.regions:
+        return _apply_region(op, operands)
+    results = evaluate(op, tuple(t.array() for t in operands))
+    outputs = tuple(map(Tensor.of_array, results))
+    for tape in state.tapes:
+        tape.record(op, operands, outputs)
+    return outputs
+
+
+def apply1(op: Op, *operands: Tensor) -> Tensor:
+    """`apply` for ops with one result."""
+    return apply(op, *operands)[0]
+
+
+class Trace:
+    """A graph under construction, with what it took from outside and what it changed.
+
+    `parent` is the trace around a region. Values of outer traces are *lifted*: they become inputs of this graph, and `lifted` remembers
+    which outer value each stands for. Concrete Tensors met on the way are captured by the outermost trace as inputs, so that later
+    changes of their data are seen; Tensors made while tracing are constants. A write to a Tensor (a Parameter, `x[0] = …`) makes a new
+    newest value in `newest_values`; the graph itself stays pure.
+    """
+
+    def __init__(self, name: str, parent: Trace | None = None):
+        self.builder = Builder(name)
+        self.parent = parent
+        self.root: Trace = parent.root if parent is not None else self
+        self.own: set[Value] = set()
+        self.lifted: dict[Value, Value] = {}  # outer value -> input of this graph
+        self.captured: dict[int, tuple[Tensor, Value]] = {}  # root only: id(tensor) -> tensor, input
+        self.constants: dict[int, tuple[Tensor, Value]] = {}
+        self.newest_values: dict[int, tuple[Tensor, Value]] = {}
+        self.span: Callable[[], Span | None] = parent.span if parent is not None else lambda: None
+
+    # -- building ----------------------------------------------------------------------------------------------------
+    def input(self, type: TensorType, name: str = "") -> Value:
+        value = self.builder.input(type, name)
+        self.own.add(value)
+        return value
+
+    def append(self, op: Op, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        return tuple(map(Tensor.of_value, self.append_values(op, [self.read(t) for t in operands])))
+
+    def append_values(self, op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
+        results = self.builder.append(op, operands, self.span())
+        self.own.update(results)
+        return results
+
+    def inline(self, graph: Graph, arguments: Sequence[Value]) -> tuple[Value, ...]:
+        """Copies `graph` here; arguments may be outer values."""
+        before = len(self.builder.nodes)
+        outputs = self.builder.inline(graph, [self.lift(v) for v in arguments])
+        for node in self.builder.nodes[before:]:
+            self.own.update(node.results)
+        return outputs
+
+    # -- reading and writing storages --------------------------------------------------------------------------------
+    def newest(self, tensor: Tensor) -> Value:
+        """The newest value of a Tensor, wherever it was made (not yet lifted into this graph)."""
+        scope: Trace | None = self
+        while scope is not None:
+            entry = scope.newest_values.get(id(tensor))
+            if entry is not None:
+                return entry[1]
+            scope = scope.parent
+        if tensor._value is not None:
+            return tensor._value
+        return self._constant(tensor) if tensor._constant else self.root.capture(tensor)
+
+    def read(self, tensor: Tensor) -> Value:
+        """The newest value of a Tensor, as a value of this graph."""
+        return self.lift(self.newest(tensor))
+
+    def write(self, tensor: Tensor, value: Value) -> None:
+        """Makes `value` the newest of `tensor` for all that follows in this graph."""
+        self.newest_values[id(tensor)] = (tensor, value)
+
+    def lift(self, value: Value) -> Value:
+        """`value` as a value of this graph: itself, or the input that stands for an outer value."""
+        if value in self.own:
+            return value
+        found = self.lifted.get(value)
+        if found is None:
+            if self.parent is None:
+                raise GraphcellError("a Tensor of another graph was used in this one; it must be passed as an argument")
+            self.parent.lift(value)  # every graph between must have it too
+            found = self.lifted[value] = self.input(value.type, value.name)
+        return found
+
+    def capture(self, tensor: Tensor) -> Value:
+        entry = self.captured.get(id(tensor))
+        if entry is None:
+            name = getattr(tensor, "name", "") or f"captured{len(self.captured)}"
+            entry = self.captured[id(tensor)] = (tensor, self.input(tensor.type, str(name)))
+        return entry[1]
+
+    def _constant(self, tensor: Tensor) -> Value:
+        from graphcell.ops.creation import constant_op
+
+        for scope in self.chain():
+            entry = scope.constants.get(id(tensor))
+            if entry is not None:
+                return entry[1]
+        value = self.append_values(constant_op(tensor.array()), ())[0]
+        self.constants[id(tensor)] = (tensor, value)
+        return value
+
+    def chain(self) -> Iterator[Trace]:
+        """This trace and those around it, innermost first."""
+        scope: Trace | None = self
+        while scope is not None:
+            yield scope
+            scope = scope.parent
+
+    def writes(self) -> list[tuple[Tensor, Value]]:
+        """The Tensors that this graph changed, with their newest values."""
+        return list(self.newest_values.values())
+
+    def finish(self, outputs: Sequence[Value]) -> Graph:
+        return self.builder.finish([self.lift(v) for v in outputs])
+
+    @contextmanager
+    def active(self) -> Iterator[Trace]:
+        """Makes this the graph that ops are appended to."""
+        before = state.trace
+        state.trace = self
+        try:
+            yield self
+        finally:
+            state.trace = before
+
+
+@contextmanager
+def no_trace() -> Iterator[None]:
+    """Ops inside run eagerly even while a graph is being built (for compile-time values)."""
+    before, state.trace = state.trace, None
+    try:
+        yield
+    finally:
+        state.trace = before
+
+
+@dataclass(slots=True)
+class TapeEntry:
+    """One recorded op: its gradient rule, what that keeps, and the tape's numbers of the values it connects."""
+
+    rule: Any  # graphcell.passes.rules.Rule
+    kept: tuple[Tensor, ...]
+    operands: tuple[int, ...]  # of the operands that need gradients
+    results: tuple[int | None, ...]  # of the results that have cotangents
+    types: tuple[TensorType, ...]  # of the latter
+
+
+class Tape:
+    """Records the eager ops that depend on the watched Tensors, for reverse-mode differentiation by the ops' own gradient rules.
+
+    Every tracked value has a number. A Tensor's number changes when it is written in place, so that gradients flow through the value
+    that was read. Of an op's operands and results only those are kept alive that its rule reads, as snapshots: what is written into
+    their Tensors afterwards does not reach them.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # id(tensor) -> tensor, number of its newest value
+        self._watched: dict[int, tuple[Tensor, int]] = {}  # id(tensor) -> tensor, number of its value when watched
+        self._entries: list[TapeEntry] = []
+        self._count = 0
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    # -- what is tracked ---------------------------------------------------------------------------------------------
+    def watch(self, tensor: Tensor) -> None:
+        """Tracks `tensor`, so that its gradient can be asked for."""
+        number = self.number(tensor)
+        self._watched[id(tensor)] = (tensor, self._track(tensor) if number is None else number)
+
+    def number(self, tensor: Tensor) -> int | None:
+        """The number of the newest value of `tensor`, or None if it is not tracked."""
+        entry = self._numbers.get(id(tensor))
+        return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def alias(self, copy: Tensor, tensor: Tensor) -> None:
+        """Lets `copy` stand for the value that `tensor` has now."""
+        number = self.number(tensor)
+        if number is not None:
+            self._numbers[id(copy)] = (weakref.ref(copy), number)
+
+    def write(self, target: Tensor, value: Tensor) -> None:
+        """Notes that `target` has the value of `value` from now on."""
+        self._numbers.pop(id(target), None)
+        self.alias(target, value)
+
+    def _track(self, tensor: Tensor) -> int:
+        self._count += 1
+        self._numbers[id(tensor)] = (weakref.ref(tensor), self._count)
+        return self._count
+
+    # -- recording ---------------------------------------------------------------------------------------------------
+    def record(self, op: Op, operands: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+        """Notes an op without regions that has been run."""
+        numbers = [self.number(t) for t in operands]
+        if all(n is None for n in numbers) or op.name == "stop_gradient":
+            return
+        from graphcell.passes.rules import rule_of
+
+        needed = tuple(n is not None for n in numbers)
+        rule = rule_of(op, tuple(t.type for t in operands), needed)
+        self.add(rule, operands, outputs, ())
+
+    def add(self, rule: Any, operands: Sequence[Tensor], outputs: Sequence[Tensor], residuals: Sequence[Tensor]) -> None:
+        """Notes that `outputs` were made of `operands`, with gradients by `rule`."""
+        if not rule.seeds:
+            return
+        numbers = tuple(n for n in map(self.number, operands) if n is not None)
+        results = tuple(self._track(outputs[k]) for k in rule.seeds)
+        kept = (*(self._snapshot(operands[k]) for k in rule.operands), *(self._snapshot(outputs[k]) for k in rule.results), *residuals)
+        self._entries.append(TapeEntry(rule, kept, numbers, results, tuple(outputs[k].type for k in rule.seeds)))
+
+    def _snapshot(self, tensor: Tensor) -> Tensor:
+        copy = Tensor.of_array(tensor.array())
+        for tape in state.tapes:
+            if tape is not self:
+                tape.alias(copy, tensor)
+        return copy
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+    def gradients(
+        self, outputs: Sequence[Tensor], cotangents: Sequence[Tensor | None], wrt: Sequence[Tensor], release: bool = False
+    ) -> list[Tensor | None]:
+        """Cotangents of the watched Tensors `wrt` given those of `outputs`; None where nothing flows.
+
+        With `release` each entry is let go of as soon as it has been used, and the tape is empty afterwards.
+        """
+        from graphcell.passes.autodiff import accumulate, zeros_of_type
+
+        table: dict[int, Tensor] = {}
+        for t, g in zip(outputs, cotangents, strict=True):
+            number = self.number(t)
+            if g is not None and number is not None:
+                accumulate(table, number, g)
+        for entry in self._newest_first(release):
+            given = [table.pop(n, None) for n in entry.results]
+            if all(g is None for g in given):
+                continue
+            full = [zeros_of_type(t) if g is None else g for t, g in zip(entry.types, given, strict=True)]
+            for number, g in zip(entry.operands, entry.rule.backward(entry.kept, full), strict=True):
+                if g is not None:
+                    accumulate(table, number, g)
+        return [table.get(self._watched[id(t)][1]) for t in wrt]
+
+    def _newest_first(self, release: bool) -> Iterator[TapeEntry]:
+        if not release:
+            yield from reversed(self._entries)
+            return
+        while self._entries:
+            yield self._entries.pop()
+
+
+def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+    """Runs an op that holds graphs under the tapes. The innermost tape that follows an operand has the op leave its residuals; the tapes
+    around it see that forward op, and later the backward op, as ops of their own."""
+    from graphcell.passes.rules import region_rule
+
+    before = state.tapes
+    tape, state.tapes = before[-1], before[:-1]
+    try:
+        needed = tuple(tape.number(t) is not None for t in operands)
+        if not any(needed) or not any(op.active_results(needed)):  # type: ignore[attr-defined]
+            return apply(op, *operands)
+        forward, rule = region_rule(op, needed)  # type: ignore[arg-type]
+        results = apply(forward, *operands)
+        count = len(_infer(op, tuple(t.type for t in operands)))
+        tape.add(rule, operands, results[:count], results[count:])
+        return results[:count]
+    finally:
+        state.tapes = before
+
+
+def write(target: Tensor, value: Tensor) -> None:
+    """Makes `value`, of the same dtype and shape, the newest value of `target`: in the graph under construction, or in its buffer."""
+    if state.trace is not None:
+        state.trace.write(target, state.trace.read(value))
+        return
+    for tape in state.tapes:
+        tape.write(target, value)
+    target.rebind(value.array())
+
+
+@contextmanager
+def recording(tape: Tape) -> Iterator[Tape]:
+    """Adds `tape` to those that record in this thread."""
+    before = state.tapes
+    state.tapes = (*before, tape)
+    try:
+        yield tape
+    finally:
+        state.tapes = before

@@ -1,0 +1,177 @@
+"""What every public function starts with: operands become Tensors of one dtype and one shape.
+
+Also the few functions that gradient rules need (cast, select, zeros_like, …).
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from graphcell import dtype as dt
+from graphcell.dtype import DType
+from graphcell.errors import ArgumentTypeError, ShapeError
+from graphcell.ir.op import Op
+from graphcell.ir.types import Shape
+from graphcell.ops.arithmetic import Cast, Select
+from graphcell.ops.creation import Constant, Full, Literal, number_of
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.movement import BroadcastTo, Pad, Slice
+from graphcell.tensor import Tensor
+
+Number = bool | int | float
+NUMBER_TYPES = (bool, int, float, np.bool_, np.integer, np.floating)
+
+
+def full(shape: Shape, value: Number, dtype: DType) -> Tensor:
+    """A Tensor with `value` in every element."""
+    return apply1(Full(number_of(value, dtype), shape, dtype))
+
+
+def as_tensor(x: Any, what: str = "operand", function: str = "") -> Tensor:
+    """`x` as a Tensor: itself, a number, a list or tuple of numbers (and Tensors), or a numpy array.
+
+    Raises:
+        TypeError: for anything else.
+    """
+    if isinstance(x, Tensor):
+        return x
+    if isinstance(x, NUMBER_TYPES):
+        return full((), x, dt.from_numpy(x.dtype) if isinstance(x, np.generic) else dt.scalar_dtype(x))
+    if isinstance(x, np.ndarray):
+        return Tensor(x)
+    if isinstance(x, (list, tuple)):
+        if any(isinstance(e, Tensor) and e.is_symbolic for e in x):
+            from graphcell.ops.functional.movement import stack
+
+            return stack([as_tensor(e) for e in x])
+        return Tensor(x)
+    where = f"{function}: " if function else ""
+    raise ArgumentTypeError(f"{where}{what} must be a Tensor or a number, but is {type(x).__name__}")
+
+
+def cast(x: Any, dtype: Any) -> Tensor:
+    """x converted to `dtype`.
+
+    Raises:
+        TypeError: x is no Tensor or number, or `dtype` is none.
+    """
+    t, target = as_tensor(x, "input", "cast"), dt.as_dtype(dtype)
+    return t if t.dtype is target else apply1(Cast(target), t)
+
+
+def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
+    """The common shape of operands.
+
+    Raises:
+        ValueError: if they do not broadcast.
+    """
+    result: list[int] = []
+    rank = max(map(len, shapes))
+    for k in range(rank):
+        extent = 1
+        for shape in shapes:
+            d = shape[k - rank + len(shape)] if k - rank + len(shape) >= 0 else 1
+            if d != 1 and extent not in (1, d):
+                raise ShapeError(f"{function}: shapes {' and '.join(map(str, shapes))} cannot be broadcast together")
+            extent = d if d != 1 else extent
+        result.append(extent)
+    return tuple(result)
+
+
+def broadcast(x: Tensor, shape: Shape) -> Tensor:
+    return x if x.shape == shape else apply1(BroadcastTo(shape), x)
+
+
+def common_dtype(x: Any, y: Any, function: str) -> DType:
+    """The dtype in which two operands (Tensors or numbers) meet."""
+    if isinstance(x, Tensor):
+        return dt.promote(x.dtype, y.dtype) if isinstance(y, Tensor) else dt.promote_scalar(x.dtype, _number(y, function))
+    if isinstance(y, Tensor):
+        return dt.promote_scalar(y.dtype, _number(x, function))
+    return dt.promote(dt.scalar_dtype(_number(x, function)), dt.scalar_dtype(_number(y, function)))
+
+
+def _number(x: Any, function: str) -> Number:
+    if isinstance(x, NUMBER_TYPES):
+        return x
+    raise ArgumentTypeError(f"{function}: operands must be Tensors or numbers, but one is {type(x).__name__}")
+
+
+def pair(x: Any, y: Any, function: str, dtype: DType | None = None) -> tuple[Tensor, Tensor]:
+    """Two operands as Tensors of one dtype (the promoted one, or `dtype`) and one shape."""
+    if not isinstance(x, (Tensor, *NUMBER_TYPES)):
+        x = as_tensor(x, "the first operand", function)
+    if not isinstance(y, (Tensor, *NUMBER_TYPES)):
+        y = as_tensor(y, "the second operand", function)
+    target = dtype or common_dtype(x, y, function)
+    shape = broadcast_shapes(function, getattr(x, "shape", ()), getattr(y, "shape", ()))
+    return _operand(x, target, shape), _operand(y, target, shape)
+
+
+def _operand(x: Any, dtype: DType, shape: Shape) -> Tensor:
+    if not isinstance(x, Tensor):
+        return full(shape, x, dtype)
+    return broadcast(cast(x, dtype), shape)
+
+
+def binary(op: Op, x: Any, y: Any, dtype: DType | None = None) -> Tensor:
+    """A two-operand elementwise op with promotion and broadcasting."""
+    a, b = pair(x, y, op.name, dtype)
+    return apply1(op, a, b)
+
+
+def as_float(x: Any, function: str) -> Tensor:
+    """An operand for a function of real numbers: integers and Bool become float32."""
+    t = as_tensor(x, "input", function)
+    return t if t.dtype.is_float else cast(t, dt.float32)
+
+
+def select(condition: Tensor, x: Any, y: Any) -> Tensor:
+    """x where `condition` (Bool Tensor), else y; all three broadcast."""
+    a, b = pair(x, y, "select")
+    shape = broadcast_shapes("select", condition.shape, a.shape)
+    return apply1(Select(), broadcast(condition, shape), broadcast(a, shape), broadcast(b, shape))
+
+
+def full_like(x: Tensor, value: Number, dtype: DType | None = None) -> Tensor:
+    return full(x.shape, value, dtype or x.dtype)
+
+
+def zeros_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Zeros of the shape and (unless given) dtype of x."""
+    return full(x.shape, 0, x.dtype if dtype is None else dt.as_dtype(dtype))
+
+
+def ones_like(x: Tensor, dtype: Any = None) -> Tensor:
+    """Ones of the shape and (unless given) dtype of x."""
+    return full(x.shape, 1, x.dtype if dtype is None else dt.as_dtype(dtype))
+
+
+def constant(array: Any) -> Tensor:
+    """A Tensor of values known while compiling."""
+    data = np.asarray(array)
+    return apply1(Constant(Literal(data), dt.from_numpy(data.dtype)))
+
+
+def apply_slice_gradient(cut: Slice, shape: Shape, g: Tensor) -> Tensor:
+    """The transpose of a strided slice: `g` put back into zeros of `shape`."""
+    if 0 in g.shape:
+        return full(shape, 0, g.dtype)
+    flip = tuple(k for k, s in enumerate(cut.step) if s < 0)
+    start = list(cut.start)
+    if flip:
+        g = apply1(reverse(g.shape, flip), g)
+        for k in flip:
+            start[k] += cut.step[k] * (cut.size[k] - 1)
+    step = [abs(s) for s in cut.step]
+    used = [(n - 1) * s + 1 for n, s in zip(cut.size, step, strict=True)]
+    high = tuple(d - a - u for d, a, u in zip(shape, start, used, strict=True))
+    return apply1(Pad(tuple(start), high, tuple(s - 1 for s in step), number_of(0, g.dtype)), g)
+
+
+def reverse(shape: Shape, axes: tuple[int, ...]) -> Slice:
+    """The strided slice that reverses `axes` of a Tensor of `shape`."""
+    start = tuple(d - 1 if k in axes and d else 0 for k, d in enumerate(shape))
+    return Slice(start, shape, tuple(-1 if k in axes else 1 for k in range(len(shape))))

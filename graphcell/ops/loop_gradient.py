@@ -1,0 +1,141 @@
+"""The gradient of a counted loop: the loop that leaves residuals, and the loop that runs back over them.
+
+Enters: a `For`, which operands need gradients, which results have cotangents. Leaves: `Linearized`. Gradients of loop invariants that are
+products of per-step matrices are taken out of the loop: one product over all steps costs less than a sum of small ones.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from graphcell.errors import Span
+from graphcell.ir.graph import Builder, Graph, Value
+from graphcell.ops.arithmetic import Add
+from graphcell.ops.control import For, GraphCall, Linearized, Mask, positions, zeros
+
+if TYPE_CHECKING:
+    from graphcell.passes.autodiff import Split
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """Who is who. Positions count: carried values from 0, xs from 0, invariants from 0; body inputs are (index, carried, xs, invariants)."""
+
+    loop: For
+    split: Split
+    carried: tuple[int, ...]
+    """The carried values whose cotangents run backward."""
+    xs: tuple[int, ...]
+    invariants: tuple[int, ...]
+    """Those of which gradients are wanted."""
+    seeded: tuple[int, ...]
+    """The results (of op and body) that have cotangents; among the body's carried, those that are active."""
+
+    @property
+    def first(self) -> int:
+        return 1 + self.loop.carried
+
+    @property
+    def last(self) -> int:
+        return self.first + self.loop.scanned
+
+    def kept(self, low: int, high: int) -> list[int]:
+        """Body inputs between two positions that the backward body reads."""
+        return [k for k in self.split.inputs if low <= k < high]
+
+    @property
+    def stacked_carried(self) -> list[int]:
+        """Body inputs that are carried values to be saved in each step."""
+        return self.kept(1, self.first)
+
+    @property
+    def stacked_outputs(self) -> list[int]:
+        """Body outputs that are carried values to be saved in each step."""
+        return [k for k in self.split.outputs if k < self.loop.carried]
+
+    @property
+    def kept_ys(self) -> list[int]:
+        """Body outputs that are saved as results of the loop anyway."""
+        return [k for k in self.split.outputs if k >= self.loop.carried]
+
+
+def linearize_for(loop: For, needed: Mask, seeds: Mask) -> Linearized:
+    """Forward and backward op of `loop`; see `RegionOp.linearize`."""
+    from graphcell.passes.autodiff import split_vjp
+
+    active = loop.active_results(needed)
+    carried = tuple(positions(active[: loop.carried]))
+    xs = tuple(positions(needed[loop.carried : loop.carried + loop.scanned]))
+    invariants = tuple(positions(needed[loop.carried + loop.scanned :]))
+    seeded = (*carried, *(k for k in positions(seeds) if k >= loop.carried))
+    first, last = 1 + loop.carried, 1 + loop.carried + loop.scanned
+    wrt = [1 + k for k in carried] + [first + k for k in xs] + [last + k for k in invariants]
+    plan = _Plan(loop, split_vjp(loop.body, wrt, seeded), carried, xs, invariants, seeded)
+    operands = [k - 1 for k in (*plan.kept(first, last), *plan.kept(last, len(loop.body.inputs)))]
+    return Linearized(_forward(plan), GraphCall(_backward(plan, needed, seeds)), tuple(operands), tuple(plan.kept_ys))
+
+
+def _forward(plan: _Plan) -> For:
+    """The loop with one more stacked result for each residual of the body."""
+    b = Builder(plan.split.forward.name)
+    arguments = [b.input(v.type, v.name) for v in plan.split.forward.inputs]
+    results = b.inline(plan.split.forward, arguments)
+    count = len(plan.loop.body.outputs)
+    saved = [arguments[k] for k in plan.stacked_carried] + [results[k] for k in plan.stacked_outputs]
+    body = b.finish([*results[:count], *saved, *results[count:]])
+    return For(body, plan.loop.trip_count, plan.loop.carried, plan.loop.scanned, plan.loop.reverse)
+
+
+def _backward(plan: _Plan, needed: Mask, seeds: Mask) -> Graph:
+    """A graph of (*kept xs, *kept invariants, *kept ys, *residuals, *cotangents) that runs the loop back."""
+    loop, body = plan.loop, plan.loop.body
+    b = Builder(f"{body.name}.reversed")
+
+    def stack(v: Value) -> Value:
+        return b.input(v.type.with_shape((loop.trip_count, *v.type.shape)), v.name)
+
+    xs = [stack(body.inputs[k]) for k in plan.kept(plan.first, plan.last)]
+    invariants = [b.input(body.inputs[k].type, body.inputs[k].name) for k in plan.kept(plan.last, len(body.inputs))]
+    ys = [stack(body.outputs[k]) for k in plan.kept_ys]
+    saved = [stack(body.inputs[k]) for k in plan.stacked_carried] + [stack(body.outputs[k]) for k in plan.stacked_outputs]
+    residuals = [stack(v) for v in plan.split.residuals]
+    cotangents = {k: b.input(body.outputs[k].type) if k < loop.carried else stack(body.outputs[k]) for k in positions(seeds)}
+
+    scanned = [*xs, *ys, *saved, *residuals, *(cotangents[k] for k in plan.seeded if k >= loop.carried)]
+    step, span = _backward_body(plan)
+    start = [cotangents[k] if k in cotangents else zeros(b, body.outputs[k].type) for k in plan.carried]
+    start += [zeros(b, body.inputs[plan.last + k].type) for k in plan.invariants]
+    op = For(step, loop.trip_count, len(start), len(scanned), not loop.reverse)
+    results = b.append(op, [*start, *scanned, *invariants], span)
+    n = len(plan.carried)
+    gradients = dict(zip(plan.carried, results[:n], strict=True))
+    chosen = [gradients[k] for k in positions(needed[: loop.carried])]
+    return b.finish([*chosen, *results[len(start) :], *results[n : len(start)]])
+
+
+def _backward_body(plan: _Plan) -> tuple[Graph, Span | None]:
+    """One step back: (index, *cotangents of carried, *sums, *slices of what was scanned, *invariants) -> the same with gradients of xs."""
+    loop, body, split = plan.loop, plan.loop.body, plan.split
+    b = Builder(split.backward.name)
+    index = b.input(body.inputs[0].type, "index")
+    flowing = {k: b.input(body.outputs[k].type) for k in plan.carried}
+    sums = [b.input(body.inputs[plan.last + k].type) for k in plan.invariants]
+    held: dict[int, Value] = {0: index}
+    for k in plan.kept(plan.first, plan.last):
+        held[k] = b.input(body.inputs[k].type, body.inputs[k].name)
+    outputs = {k: b.input(body.outputs[k].type) for k in plan.kept_ys}
+    for k in plan.stacked_carried:
+        held[k] = b.input(body.inputs[k].type, body.inputs[k].name)
+    outputs |= {k: b.input(body.outputs[k].type) for k in plan.stacked_outputs}
+    residuals = [b.input(v.type, v.name) for v in split.residuals]
+    cotangents = {k: b.input(body.outputs[k].type) for k in plan.seeded if k >= loop.carried}
+    for k in plan.kept(plan.last, len(body.inputs)):
+        held[k] = b.input(body.inputs[k].type, body.inputs[k].name)
+    given = [flowing[k] if k < loop.carried else cotangents[k] for k in plan.seeded]
+    own = [held[k] for k in split.inputs] + [outputs[k] for k in split.outputs] + [*residuals, *given]
+    gradients = b.inline(split.backward, own)
+    n, m = len(plan.carried), len(plan.xs)
+    span = next((node.span for node in b.nodes if node.span is not None), None)
+    totals = [b.append(Add(), (s, g), span)[0] for s, g in zip(sums, gradients[n + m :], strict=True)]
+    return b.finish([*gradients[:n], *totals, *gradients[n : n + m]]), span

@@ -1,0 +1,524 @@
+"""Elementwise primitives of real functions: exponentials, logarithms, powers, roots, trigonometry, rounding, special functions.
+
+Each takes one float dtype. `eval` computes in float32 at least and rounds once; `emit` asks the emitter for the vector function of the
+same name (codegen/llvm/math.py). What costs many instructions is marked `fast = False`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+
+from graphcell import dtype as dt
+from graphcell.ir.op import Array
+from graphcell.ops import special
+from graphcell.ops.base import Elementwise, Emitter, Val
+from graphcell.ops.dispatch import apply1
+
+T = Any  # Tensor: this file stands below the operators that gradient rules use
+Grads = tuple[Any, ...]
+
+
+class Real(Elementwise):
+    """A function of one real number. Subclasses give `function` (numpy) and `slope`."""
+
+    takes = dt.FLOATS
+    fast = False
+    function: ClassVar[Callable[[Array], Array]]
+    at_least: ClassVar[type] = np.float32
+    """The narrowest dtype in which `function` computes."""
+
+    def eval(self, x: Array) -> Array:  # type: ignore[override]
+        return special.widened(type(self).function, x, at_least=self.at_least)
+
+    def slope(self, x: T, y: T) -> T:
+        """The derivative at x, where the value is y."""
+        raise NotImplementedError(f"{self.name}.slope")
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        return (cotangents[0] * self.slope(inputs[0], outputs[0]),)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        return getattr(b, self.name)(x)
+
+
+class Rounding(Real):
+    """A step function: its gradient is 0."""
+
+    fast = True
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        return (None,)
+
+
+@dataclass(frozen=True)
+class Exp(Real):
+    """e ** x."""
+
+    name = "exp"
+    function = staticmethod(np.exp)
+
+    def slope(self, x: T, y: T) -> T:
+        return y
+
+
+@dataclass(frozen=True)
+class Exp2(Real):
+    """2 ** x."""
+
+    name = "exp2"
+    function = staticmethod(np.exp2)
+
+    def slope(self, x: T, y: T) -> T:
+        return y * math.log(2.0)
+
+
+@dataclass(frozen=True)
+class Expm1(Real):
+    """e ** x - 1, without cancellation near 0."""
+
+    name = "expm1"
+    function = staticmethod(np.expm1)
+
+    def slope(self, x: T, y: T) -> T:
+        return y + 1.0
+
+
+@dataclass(frozen=True)
+class Log(Real):
+    """Natural logarithm."""
+
+    name = "log"
+    function = staticmethod(np.log)
+
+    def slope(self, x: T, y: T) -> T:
+        return 1.0 / x
+
+
+@dataclass(frozen=True)
+class Log1p(Real):
+    """log(1 + x), without cancellation near 0."""
+
+    name = "log1p"
+    function = staticmethod(np.log1p)
+
+    def slope(self, x: T, y: T) -> T:
+        return 1.0 / (x + 1.0)
+
+
+@dataclass(frozen=True)
+class Log2(Real):
+    """Logarithm to base 2."""
+
+    name = "log2"
+    function = staticmethod(np.log2)
+
+    def slope(self, x: T, y: T) -> T:
+        return (1.0 / math.log(2.0)) / x
+
+
+@dataclass(frozen=True)
+class Log10(Real):
+    """Logarithm to base 10."""
+
+    name = "log10"
+    function = staticmethod(np.log10)
+
+    def slope(self, x: T, y: T) -> T:
+        return (1.0 / math.log(10.0)) / x
+
+
+@dataclass(frozen=True)
+class Sqrt(Real):
+    """Square root."""
+
+    name = "sqrt"
+    function = staticmethod(np.sqrt)
+
+    def slope(self, x: T, y: T) -> T:
+        return 0.5 / y
+
+
+@dataclass(frozen=True)
+class Rsqrt(Real):
+    """1 / sqrt(x)."""
+
+    name = "rsqrt"
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        return 1 / np.sqrt(x)
+
+    def slope(self, x: T, y: T) -> T:
+        return y * y * y * -0.5
+
+
+@dataclass(frozen=True)
+class Tanh(Real):
+    """Hyperbolic tangent."""
+
+    name = "tanh"
+    function = staticmethod(np.tanh)
+
+    def slope(self, x: T, y: T) -> T:
+        return 1.0 - y * y
+
+
+@dataclass(frozen=True)
+class Sigmoid(Real):
+    """1 / (1 + exp(-x))."""
+
+    name = "sigmoid"
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        tail = np.exp(-np.abs(x))
+        return np.where(x < 0, tail, 1) / (1 + tail)
+
+    def slope(self, x: T, y: T) -> T:
+        return y * (1.0 - y)
+
+
+@dataclass(frozen=True)
+class Softplus(Real):
+    """log(1 + exp(x))."""
+
+    name = "softplus"
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Sigmoid(), x)
+
+
+@dataclass(frozen=True)
+class Erf(Real):
+    """Error function."""
+
+    name = "erf"
+    function = staticmethod(special.erf)
+    at_least = np.float64
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Exp(), -(x * x)) * (2.0 / math.sqrt(math.pi))
+
+
+@dataclass(frozen=True)
+class Erfc(Real):
+    """1 - erf(x), without cancellation for large x."""
+
+    name = "erfc"
+    function = staticmethod(special.erfc)
+    at_least = np.float64
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Exp(), -(x * x)) * (-2.0 / math.sqrt(math.pi))
+
+
+@dataclass(frozen=True)
+class Erfinv(Real):
+    """The inverse of erf."""
+
+    name = "erfinv"
+    function = staticmethod(special.erfinv)
+    at_least = np.float64
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Exp(), y * y) * (0.5 * math.sqrt(math.pi))
+
+
+@dataclass(frozen=True)
+class Sin(Real):
+    """Sine."""
+
+    name = "sin"
+    function = staticmethod(np.sin)
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Cos(), x)
+
+
+@dataclass(frozen=True)
+class Cos(Real):
+    """Cosine."""
+
+    name = "cos"
+    function = staticmethod(np.cos)
+
+    def slope(self, x: T, y: T) -> T:
+        return -apply1(Sin(), x)
+
+
+@dataclass(frozen=True)
+class Tan(Real):
+    """Tangent."""
+
+    name = "tan"
+    function = staticmethod(np.tan)
+
+    def slope(self, x: T, y: T) -> T:
+        return 1.0 + y * y
+
+
+@dataclass(frozen=True)
+class Asin(Real):
+    """Inverse sine; NaN outside of -1 to 1."""
+
+    name = "asin"
+    function = staticmethod(np.arcsin)
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Rsqrt(), (1.0 - x) * (1.0 + x))
+
+
+@dataclass(frozen=True)
+class Acos(Real):
+    """Inverse cosine; NaN outside of -1 to 1."""
+
+    name = "acos"
+    function = staticmethod(np.arccos)
+
+    def slope(self, x: T, y: T) -> T:
+        return -apply1(Rsqrt(), (1.0 - x) * (1.0 + x))
+
+
+@dataclass(frozen=True)
+class Atan(Real):
+    """Inverse tangent."""
+
+    name = "atan"
+    function = staticmethod(np.arctan)
+
+    def slope(self, x: T, y: T) -> T:
+        return 1.0 / (1.0 + x * x)
+
+
+@dataclass(frozen=True)
+class Sinh(Real):
+    """Hyperbolic sine."""
+
+    name = "sinh"
+    function = staticmethod(np.sinh)
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Cosh(), x)
+
+
+@dataclass(frozen=True)
+class Cosh(Real):
+    """Hyperbolic cosine."""
+
+    name = "cosh"
+    function = staticmethod(np.cosh)
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Sinh(), x)
+
+
+@dataclass(frozen=True)
+class Asinh(Real):
+    """Inverse hyperbolic sine."""
+
+    name = "asinh"
+    function = staticmethod(np.arcsinh)
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Rsqrt(), 1.0 + x * x)
+
+
+@dataclass(frozen=True)
+class Acosh(Real):
+    """Inverse hyperbolic cosine; NaN below 1."""
+
+    name = "acosh"
+    function = staticmethod(np.arccosh)
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Rsqrt(), (x - 1.0) * (x + 1.0))
+
+
+@dataclass(frozen=True)
+class Atanh(Real):
+    """Inverse hyperbolic tangent; NaN outside of -1 to 1."""
+
+    name = "atanh"
+    function = staticmethod(np.arctanh)
+
+    def slope(self, x: T, y: T) -> T:
+        return 1.0 / ((1.0 - x) * (1.0 + x))
+
+
+@dataclass(frozen=True)
+class Floor(Rounding):
+    """The next integer below."""
+
+    name = "floor"
+    function = staticmethod(np.floor)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        return b.unary("floor", x)
+
+
+@dataclass(frozen=True)
+class Ceil(Rounding):
+    """The next integer above."""
+
+    name = "ceil"
+    function = staticmethod(np.ceil)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        return b.unary("ceil", x)
+
+
+@dataclass(frozen=True)
+class Trunc(Rounding):
+    """The next integer toward zero."""
+
+    name = "trunc"
+    function = staticmethod(np.trunc)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        return b.unary("trunc", x)
+
+
+@dataclass(frozen=True)
+class Round(Rounding):
+    """The nearest integer; halves to the even one."""
+
+    name = "round"
+    function = staticmethod(np.round)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        return b.unary("roundeven", x)
+
+
+@dataclass(frozen=True)
+class Pow(Elementwise):
+    """x ** y. Integers modulo 2**bits; to a negative integer power the reciprocal rounded toward zero (0 ** negative is 0)."""
+
+    takes = dt.NUMBERS
+    fast = False
+    name = "pow"
+
+    def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
+        with np.errstate(all="ignore"):
+            if x.dtype.kind not in "iu":
+                return np.power(x, y)
+            power = np.power(x, np.maximum(y, 0))
+            return power if x.dtype.kind == "u" else np.where(y < 0, _negative_power(x, y), power).astype(x.dtype)
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        from graphcell.ops.functional.common import ones_like, select, zeros_like
+
+        x, y = inputs
+        g, zero, one = cotangents[0], zeros_like(x), ones_like(x)
+        slope = y * apply1(Pow(), x, select(y == zero, one, y - one))
+        gx = g * select(y == zero, zero, slope)
+        logarithm = apply1(Log(), select(x == zero, one, x))  # x ** y = 0 beside x = 0, whatever positive y is
+        return gx, g * select(x == zero, zero, outputs[0] * logarithm)
+
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+        if b.dtypes[0].is_float:
+            return b.pow(x, y)
+        zero, one = b.const(0, x), b.const(1, x)
+        with b.loop(0, x.type.bits, carried=(one, x, y), name="power", at_least_once=True) as bit:
+            power, square, exponent = bit.carried
+            odd = b.icmp("ne", b.and_(exponent, one), zero)
+            bit.carry(b.select(odd, b.mul(power, square), power), b.mul(square, square), b.shr(exponent, one))
+        power = bit.results[0]
+        if not b.dtypes[0].signed:
+            return power
+        unit = b.or_(b.icmp("eq", x, one), b.icmp("eq", x, b.const(-1, x)))  # 1 / x is x, so the bits of y decide as before
+        return b.select(b.and_(b.icmp("slt", y, zero), b.not_(unit)), zero, power)
+
+
+def _negative_power(x: Array, y: Array) -> Array:
+    sign = np.where(y % 2 == 0, 1, x)
+    return np.where((x == 1) | (x == -1), sign, 0)
+
+
+@dataclass(frozen=True)
+class Power(Elementwise):
+    """x ** exponent for a number known while compiling; small integer exponents are products."""
+
+    exponent: float
+    takes = dt.FLOATS
+    fast = False
+    name = "power"
+
+    def eval(self, x: Array) -> Array:  # type: ignore[override]
+        with np.errstate(all="ignore"):
+            return np.power(x, x.dtype.type(self.exponent))
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        from graphcell.ops.functional.arithmetic import pow
+
+        return (cotangents[0] * (pow(inputs[0], self.exponent - 1.0) * self.exponent),)
+
+    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+        count = abs(self.exponent)
+        if not (count.is_integer() and 1 <= count <= 16):
+            return b.pow(x, b.const(self.exponent, x))
+        power, square, bits = None, x, int(count)
+        while bits:
+            if bits & 1:
+                power = square if power is None else b.mul(power, square)
+            bits >>= 1
+            square = b.mul(square, square) if bits else square
+        return power if self.exponent > 0 else b.div(b.const(1, x), power)
+
+
+@dataclass(frozen=True)
+class Atan2(Elementwise):
+    """The angle of the point (y, x), in (-pi, pi]; first operand y."""
+
+    takes = dt.FLOATS
+    fast = False
+    name = "atan2"
+
+    def eval(self, y: Array, x: Array) -> Array:  # type: ignore[override]
+        return np.arctan2(y, x)
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        y, x = inputs
+        scaled = cotangents[0] / (x * x + y * y)
+        return scaled * x, -scaled * y
+
+    def emit(self, b: Emitter, y: Val, x: Val) -> Val:  # type: ignore[override]
+        return b.atan2(y, x)
+
+
+@dataclass(frozen=True)
+class Hypot(Elementwise):
+    """sqrt(x**2 + y**2) without overflow on the way; the gradient at (0, 0) is 0."""
+
+    takes = dt.FLOATS
+    fast = False
+    name = "hypot"
+
+    def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
+        with np.errstate(all="ignore"):
+            return np.hypot(x, y)
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        from graphcell.ops.functional.common import ones_like, select, zeros_like
+
+        length = outputs[0]
+        zero = zeros_like(length)
+        scaled = cotangents[0] / select(length == zero, ones_like(length), length)
+        return scaled * inputs[0], scaled * inputs[1]
+
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+        zero, one, infinity = b.const(0.0, x), b.const(1.0, x), b.const(float("inf"), x)
+        a, c = b.unary("fabs", x), b.unary("fabs", y)
+        long, short = b.binary("maximum", a, c), b.binary("minimum", a, c)
+        ratio = b.div(short, b.select(b.fcmp("oeq", long, zero), one, long))
+        length = b.mul(long, b.unary("sqrt", b.fma(ratio, ratio, one)))
+        infinite = b.or_(b.fcmp("oeq", a, infinity), b.fcmp("oeq", c, infinity))
+        return b.select(infinite, infinity, length)

@@ -1,0 +1,89 @@
+"""Constant folding: nodes whose operands are all known run now, through their `eval`.
+
+Enters: a Graph. Leaves: a Graph in which their results are constants. Results above 64 KiB are left to run time, and so is a broadcast
+of a constant, which costs nothing there. Fills stay fills whatever their size: they need no memory.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from graphcell.errors import GraphcellError
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ir.op import Array, Op, evaluate
+from graphcell.ops.base import Elementwise, View
+from graphcell.ops.creation import Constant, Full, Iota, constant_op, number_of
+from graphcell.ops.movement import BroadcastTo
+from graphcell.passes.rewrite import Rewriter, Rules, rewrite
+
+RESULT_LIMIT = 64 * 1024
+"""Bytes of results that are kept in the graph."""
+OPERAND_LIMIT = 16 * RESULT_LIMIT
+"""Bytes of operands that are worked on while compiling."""
+
+
+def fold(graph: Graph) -> Graph:
+    """Folds constants, in regions too."""
+    return rewrite(graph, FOLD_RULES)
+
+
+def fold_fills(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """An elementwise op on fills is a fill; so is a view of a fill."""
+    fills = []
+    for v in node.operands:
+        op = r.op_of(v)
+        if not isinstance(op, Full):
+            return None
+        fills.append(op)
+    result = node.results[0]
+    if isinstance(node.op, View):
+        return r.full(fills[0].value, result)
+    one = [np.full((1,), f.value, f.dtype.np_type) for f in fills]
+    array = _evaluated(node.op, one)
+    return None if array is None else r.full(_element(array[0]), result)
+
+
+def fold_constants(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """An op on constants of moderate size gives constants."""
+    op = node.op
+    if not node.operands or op.regions or op.has_effect:
+        return None
+    known = []
+    for v in node.operands:
+        source = r.op_of(v)
+        if not isinstance(source, (Constant, Full, Iota)):
+            return None
+        known.append(source)
+    size = sum(v.type.nbytes for v in node.results)
+    given = sum(v.type.nbytes for v in node.operands)
+    if size > RESULT_LIMIT or given > OPERAND_LIMIT or (isinstance(op, BroadcastTo) and size > given):
+        return None
+    arrays = _evaluated(op, [evaluate(source, ())[0] for source in known])
+    return None if arrays is None else [r.emit(_made(a))[0] for a in arrays]
+
+
+def _evaluated(op: Op, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
+    """None where the op refuses its operands: then it shall do so at run time, in its place."""
+    try:
+        with np.errstate(all="ignore"):
+            return evaluate(op, tuple(arrays))
+    except GraphcellError:
+        return None
+
+
+def _made(array: Array) -> Op:
+    """The op that makes `array`."""
+    op = constant_op(array)
+    if isinstance(op, Constant) and array.size == 0:
+        return Full(number_of(0, op.dtype), array.shape, op.dtype)
+    return op
+
+
+def _element(array: Array) -> bool | int | float:
+    value: bool | int | float = array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else float(array.reshape(-1)[0])
+    return value
+
+
+FOLD_RULES = Rules((Elementwise, fold_fills), (View, fold_fills), (Op, fold_constants))

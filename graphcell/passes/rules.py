@@ -1,0 +1,145 @@
+"""Gradient rules of single ops for the tape: what an op must keep, and how its gradients are computed from that.
+
+Enters: an op, its operand types, which operands need gradients. Leaves: a `Rule`. The op's own `grad` is traced once a signature, which
+shows which operands and results it reads (only those are kept alive), drops what nobody needs, and saves running its Python code again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from graphcell.errors import ConcretizationError, NoGradientError
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ir.op import Op, evaluate, infer_types
+from graphcell.ir.types import TensorType
+from graphcell.ops.control import Linearized, RegionOp, positions
+from graphcell.ops.dispatch import Trace, apply
+from graphcell.passes.autodiff import check_gradient, cotangent_of, live_nodes
+from graphcell.tensor import Tensor, state
+
+Array = np.ndarray[Any, Any]
+Gradients = Sequence[Tensor | None]
+_FOLD_BYTES = 1 << 12
+"""Fills and constants up to this size are computed once."""
+
+
+@dataclass(frozen=True)
+class Rule:
+    """How the gradients of one recorded op are computed.
+
+    `operands` and `results` are the positions of what must be kept; `seeds` those of the results that have cotangents. `backward`
+    takes what was kept (operands, results, and for region ops residuals) and the cotangents, all of them there; it gives one gradient,
+    or None, for each operand that needs one.
+    """
+
+    operands: tuple[int, ...]
+    results: tuple[int, ...]
+    seeds: tuple[int, ...]
+    backward: Callable[[Sequence[Tensor], Sequence[Tensor]], Gradients]
+
+
+@lru_cache(maxsize=4096)
+def rule_of(op: Op, types: tuple[TensorType, ...], needed: tuple[bool, ...]) -> Rule:
+    """The rule of an op without regions."""
+    results = infer_types(op, types)
+    trace = Trace(op.name)
+    inputs = [trace.input(t) for t in types]
+    outputs = [trace.input(t) for t in results]
+    seeds = tuple(k for k, t in enumerate(results) if t.dtype.is_float)
+    cotangents = {k: trace.input(results[k]) for k in seeds}
+    symbols = [tuple(map(Tensor.of_value, values)) for values in (inputs, outputs)]
+    given = tuple(Tensor.of_value(cotangents[k]) if k in cotangents else None for k in range(len(results)))
+    try:
+        with trace.active():
+            parts = op.grad(*symbols, given)
+            wanted = [parts[k] for k in positions(needed)]
+            values = [None if part is None else trace.read(part) for part in wanted]
+    except NoGradientError as e:
+        return Rule((), (), seeds, _raiser(e))
+    except ConcretizationError:
+        values = []
+    if trace.captured or len(values) < sum(needed):
+        return _direct_rule(op, results, seeds, needed)
+    for k, part in zip(positions(needed), wanted, strict=True):
+        if part is not None:
+            check_gradient(op, types[k], part)
+    found = [v for v in values if v is not None]
+    nodes = live_nodes(trace.builder.nodes, found)
+    read = {v for node in nodes for v in node.operands} | set(found)
+    kept, left = positions([v in read for v in inputs]), positions([v in read for v in outputs])
+    held = [*(inputs[k] for k in kept), *(outputs[k] for k in left), *cotangents.values()]
+    return Rule(tuple(kept), tuple(left), seeds, _Plan(Graph(f"{op.name}.grad", held, nodes, found), values))
+
+
+@lru_cache(maxsize=1024)
+def linearized(op: RegionOp, needed: tuple[bool, ...]) -> tuple[Linearized, tuple[int, ...]] | NoGradientError:
+    """`op.linearize` for cotangents of all active results, with the positions of these; the error where there is no gradient."""
+    seeds = op.active_results(needed)
+    try:
+        return op.linearize(needed, seeds), tuple(positions(seeds))
+    except NoGradientError as e:
+        return e
+
+
+def region_rule(op: RegionOp, needed: tuple[bool, ...]) -> tuple[Op, Rule]:
+    """The op to run instead of `op`, which leaves residuals, and the rule for its gradients."""
+    found = linearized(op, needed)
+    if isinstance(found, NoGradientError):
+        return op, Rule((), (), tuple(positions(op.active_results(needed))), _raiser(found))
+    parts, seeds = found
+    return parts.forward, Rule(parts.operands, parts.results, seeds, lambda kept, cotangents: apply(parts.backward, *kept, *cotangents))
+
+
+class _Plan:
+    """The traced rule, ready to run: eagerly on arrays, or op by op where another tape or graph must see it."""
+
+    def __init__(self, graph: Graph, values: Sequence[Value | None]):
+        self.graph = graph
+        self.values = values
+        self.constants: dict[Value, Array] = {}
+        self.nodes: list[Node] = []
+        for node in graph.nodes:
+            if not node.operands and node.results[0].type.nbytes <= _FOLD_BYTES:
+                self.constants[node.results[0]] = evaluate(node.op, ())[0]
+            else:
+                self.nodes.append(node)
+
+    def __call__(self, kept: Sequence[Tensor], cotangents: Sequence[Tensor]) -> Gradients:
+        if state.tapes or state.trace is not None:
+            return self._apply((*kept, *cotangents))
+        table = dict(self.constants)
+        table.update(zip(self.graph.inputs, [t.array() for t in (*kept, *cotangents)], strict=True))
+        for node in self.nodes:
+            table.update(zip(node.results, evaluate(node.op, tuple([table[v] for v in node.operands])), strict=True))
+        return [None if v is None else Tensor.of_array(table[v]) for v in self.values]
+
+    def _apply(self, tensors: Sequence[Tensor]) -> Gradients:
+        table = dict(zip(self.graph.inputs, tensors, strict=True))
+        for node in self.graph.nodes:
+            table.update(zip(node.results, apply(node.op, *[table[v] for v in node.operands]), strict=True))
+        return [None if v is None else table[v] for v in self.values]
+
+
+def _direct_rule(op: Op, results: tuple[TensorType, ...], seeds: tuple[int, ...], needed: tuple[bool, ...]) -> Rule:
+    """The op's `grad` called with all its operands and results each time: for rules that look at values."""
+    count = len(needed)
+
+    def backward(kept: Sequence[Tensor], cotangents: Sequence[Tensor]) -> Gradients:
+        table = dict(zip(seeds, cotangents, strict=True))
+        given = tuple(cotangent_of(table.get(k), t) for k, t in enumerate(results))
+        parts = op.grad(tuple(kept[:count]), tuple(kept[count:]), given)
+        return [parts[k] for k in positions(needed)]
+
+    return Rule(tuple(range(count)), tuple(range(len(results))), seeds, backward)
+
+
+def _raiser(error: NoGradientError) -> Callable[[Sequence[Tensor], Sequence[Tensor]], Gradients]:
+    def backward(kept: Sequence[Tensor], cotangents: Sequence[Tensor]) -> Gradients:
+        raise NoGradientError(error.message, hint=error.hint)
+
+    return backward

@@ -1,0 +1,1 @@
+"""What runs compiled code: executables, buffers, threads, the object cache."""

@@ -1,0 +1,506 @@
+"""A persistent pool of worker threads that are parked inside native code.
+
+Enters: a size. Leaves: the address of `parallel_for(ptr kernel, ptr context, i64 blocks)`, which generated
+code calls through a pointer. It calls `kernel(ptr context, i64 begin, i64 end)` on contiguous ranges that
+together are [0, blocks), the caller taking the first, and returns when all are done; the split depends on the
+number of blocks and of threads only. Refuses: sizes outside 1…MAX_THREADS.
+
+* One region at a time. A call that finds the pool busy (another Python thread's region, or a nested one) runs
+  all its blocks itself.
+* Workers start with the first region that wants them, again after a fork, and anew after `resize`. Between
+  regions they spin for a bounded time, then sleep. They never touch Python, block all signals but faults, and
+  end with the process.
+* They sleep on condition variables of pthreads, whose functions come from the process, so Linux and macOS
+  share the code. Without pthreads (Windows) the pool has one thread, the caller's.
+
+How a region is announced: `word` is a sequence number shifted left by _WIDTH bits, plus the number of threads
+that take part (0: end yourself). A worker compares it with the word it saw last, so one whose index is too
+high may miss any number of regions and never reads a field that the next caller is writing; those that take
+part are waited for. Sleeping and waking is Dekker's pattern with seq_cst: the caller writes `word`, then
+reads `sleepers`; a worker raises `sleepers`, then reads `word`; both notify and sleep under the mutex. The
+same holds between `remaining` and `waiting` when the caller waits for the last worker.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+import signal
+import threading
+import time
+from typing import Any
+
+import llvmlite
+
+from graphcell.codegen.llvm import target
+from graphcell.codegen.llvm.text import (
+    I1,
+    I32,
+    I64,
+    PTR,
+    VOID,
+    FunctionBuilder,
+    LType,
+    Module,
+    Val,
+    const,
+    i64,
+)
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError
+from graphcell.runtime.cache import make_key, open_cache
+
+SIZE_VARIABLE = "GRAPHCELL_NUM_THREADS"
+MAX_THREADS = 1024 if os.name == "posix" else 1
+# how long a thread polls before it sleeps; waking a sleeper costs about half of that
+_SPIN_NANOSECONDS = 100_000
+_WIDTH = 16  # bits of `word` that hold the number of threads; MAX_THREADS must fit
+# polls between two sched_yield, which let the other side run where cores are fewer than threads
+_YIELD_EVERY = 64
+_STACK_BYTES = 8 << 20  # as the main thread has on Linux; macOS would give 512 KiB
+# room for any pthread object or signal set (at most 64 bytes on macOS, 128 on Linux)
+_OPAQUE = ctypes.c_byte * 128
+_FUNCTIONS = {
+    "create": "pthread_create",
+    "join": "pthread_join",
+    "lock": "pthread_mutex_lock",
+    "unlock": "pthread_mutex_unlock",
+    "sleep": "pthread_cond_wait",
+    "broadcast": "pthread_cond_broadcast",
+    "mask": "pthread_sigmask",
+    "yield_": "sched_yield",
+}
+_PAIR = LType("{ i64, i1 }")  # what cmpxchg gives
+_REGION = (("kernel", PTR), ("context", PTR), ("blocks", I64))
+_FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT", "SIGSYS")
+
+
+class _State(ctypes.Structure):
+    """The pool's native memory, a global of the generated module. What different threads write is 128 bytes
+    apart."""
+
+    _fields_ = [
+        ("busy", ctypes.c_int64),  # 1 while somebody holds the pool
+        ("_line0", ctypes.c_byte * 120),
+        # written by the holder, read by workers; it announces a region: the next four
+        ("word", ctypes.c_int64),
+        ("kernel", ctypes.c_void_p),
+        ("context", ctypes.c_void_p),
+        ("quotient", ctypes.c_int64),  # blocks // participants
+        ("remainder", ctypes.c_int64),  # blocks % participants: that many first ranges are longer by one
+        ("_line1", ctypes.c_byte * 88),
+        ("remaining", ctypes.c_int64),  # workers that have not finished the region
+        ("_line2", ctypes.c_byte * 120),
+        ("sleepers", ctypes.c_int64),  # workers that sleep or are about to
+        ("waiting", ctypes.c_int64),  # 1 while the holder sleeps until `remaining` is 0
+        ("_line3", ctypes.c_byte * 112),
+        ("wanted", ctypes.c_int64),  # the size asked for
+        ("shaped", ctypes.c_int64),  # the `wanted` last acted on; 0 makes the next region start workers
+        ("started", ctypes.c_int64),  # threads there are, the caller's included
+        ("first_word", ctypes.c_int64),  # `word` when the present workers were started
+        ("spin_limit", ctypes.c_int64),  # polls before sleeping
+        *((name, ctypes.c_void_p) for name in _FUNCTIONS),
+        ("_line4", ctypes.c_byte * 24),
+        ("mutex", _OPAQUE),
+        ("wake", _OPAQUE),  # condition variable: `word` changed
+        ("done", _OPAQUE),  # condition variable: `remaining` is 0
+        ("attributes", _OPAQUE),
+        ("blocked", _OPAQUE),  # the signals that workers do not take
+        ("saved", _OPAQUE),
+        ("handles", ctypes.c_uint64 * MAX_THREADS),  # pthread_t by index; index 0, the caller, is unused
+    ]
+
+
+# -- the generated code --------------------------------------------------------------------------------------
+def _at(field: str) -> Val:
+    """The address of a field, a constant expression."""
+    return Val(f"getelementptr (i8, ptr @pool, i64 {getattr(_State, field).offset})", PTR)
+
+
+def _get(b: FunctionBuilder, field: str, order: str = "seq_cst") -> Val:
+    return b.raw(f"load atomic i64, ptr {_at(field).text} {order}, align 8", I64)
+
+
+def _set(b: FunctionBuilder, field: str, value: Val, order: str = "seq_cst") -> None:
+    b.effect(f"store atomic {value}, ptr {_at(field).text} {order}, align 8")
+
+
+def _add(b: FunctionBuilder, field: str, amount: int) -> Val:
+    """Adds to a field and returns what it was."""
+    return b.raw(f"atomicrmw add ptr {_at(field).text}, i64 {amount} seq_cst, align 8", I64)
+
+
+def _posix(b: FunctionBuilder, function: str, *args: Val) -> Val:
+    return b.call_pointer(b.load(_at(function), PTR), I32, *args)
+
+
+def _pause(b: FunctionBuilder) -> None:
+    """Tells the processor that this is a spin loop."""
+    machine = platform.machine().lower()
+    if machine in ("x86_64", "amd64"):
+        b.intrinsic("x86.sse2.pause", VOID)
+    elif machine in ("aarch64", "arm64"):
+        b.intrinsic("aarch64.hint", VOID, const(1, I32))
+
+
+def _emit_poll(module: Module) -> None:
+    """`poll(field, value, equal, limit) -> i64`: 1 once (field == value) == equal, 0 after `limit` looks."""
+    params = (("field", PTR), ("value", I64), ("equal", I64), ("limit", I64))
+    b = FunctionBuilder(module, "poll", params, I64, internal=False)
+    with b.loop(0, b.args["limit"]) as loop:
+        now = b.raw("load atomic i64, ptr %field acquire, align 8", I64)
+        equal = b.cast(b.icmp("eq", now, b.args["value"]), I64)
+        b.return_if(b.icmp("eq", equal, b.args["equal"]), i64(1))
+        _pause(b)
+        turn = b.and_(loop.index, i64(_YIELD_EVERY - 1))
+        with b.if_then(b.icmp("eq", turn, i64(_YIELD_EVERY - 1))):
+            _posix(b, "yield_")
+    b.finish(i64(0))
+
+
+def _notify(b: FunctionBuilder, condition: str) -> None:
+    _posix(b, "lock", _at("mutex"))
+    _posix(b, "broadcast", _at(condition))
+    _posix(b, "unlock", _at("mutex"))
+
+
+def _emit_publish(module: Module) -> None:
+    """`publish(i64 participants)`: a new word, and a call to those who sleep."""
+    b = FunctionBuilder(module, "publish", (("participants", I64),))
+    sequence = b.add(b.shr(_get(b, "word", "monotonic"), i64(_WIDTH)), i64(1))
+    _set(b, "word", b.or_(b.shl(sequence, i64(_WIDTH)), b.args["participants"]))
+    with b.if_then(b.icmp("ne", _get(b, "sleepers"), i64(0))):
+        _notify(b, "wake")
+    b.finish()
+
+
+def _sleep_while(b: FunctionBuilder, field: str, predicate: str, value: Val, condition: str) -> None:
+    """Sleeps on a condition variable as long as `field predicate value`; the mutex is held."""
+    wait = functools.partial(_posix, b, "sleep", _at(condition), _at("mutex"))
+    b.while_loop(lambda: b.icmp(predicate, _get(b, field), value), wait)
+
+
+def _emit_next_word(module: Module) -> None:
+    """`next_word(i64 last) -> i64`: waits until `word` is not `last`."""
+    b = FunctionBuilder(module, "next_word", (("last", I64),), I64)
+    last = b.args["last"]
+    seen = b.call("poll", I64, _at("word"), last, i64(0), _get(b, "spin_limit", "monotonic"))
+    b.return_if(b.icmp("ne", seen, i64(0)), _get(b, "word", "acquire"))
+    _posix(b, "lock", _at("mutex"))
+    _add(b, "sleepers", 1)
+    _sleep_while(b, "word", "eq", last, "wake")
+    _add(b, "sleepers", -1)
+    _posix(b, "unlock", _at("mutex"))
+    b.finish(_get(b, "word", "acquire"))
+
+
+def _emit_run_range(module: Module) -> None:
+    """`run_range(i64 index)`: this thread's part of the announced region."""
+    b = FunctionBuilder(module, "run_range", (("index", I64),))
+    index = b.args["index"]
+    quotient, remainder = b.load(_at("quotient"), I64), b.load(_at("remainder"), I64)
+    begin = b.add(b.mul(index, quotient), b.binary("smin", index, remainder))
+    extra = b.cast(b.icmp("slt", index, remainder), I64)
+    end = b.add(b.add(begin, quotient), extra)
+    b.call_pointer(b.load(_at("kernel"), PTR), VOID, b.load(_at("context"), PTR), begin, end)
+    b.finish()
+
+
+def _emit_worker(module: Module) -> None:
+    """`worker(ptr index) -> ptr`: the life of a thread."""
+    b = FunctionBuilder(module, "worker", (("argument", PTR),), PTR)
+    index = b.raw("ptrtoint ptr %argument to i64", I64)
+    last, taking = b.alloca(I64), b.alloca(I64)
+    b.store(_get(b, "first_word", "monotonic"), last)
+
+    def told_to_go_on() -> Val:
+        word = b.call("next_word", I64, b.load(last, I64))
+        b.store(word, last)
+        count = b.and_(word, i64((1 << _WIDTH) - 1))
+        b.store(count, taking)
+        return b.icmp("ne", count, i64(0))
+
+    def take_part() -> None:
+        with b.if_then(b.icmp("slt", index, b.load(taking, I64))):
+            b.call("run_range", VOID, index)
+            was_last = b.icmp("eq", _add(b, "remaining", -1), i64(1))
+            with b.if_then(b.and_(was_last, b.icmp("ne", _get(b, "waiting"), i64(0)))):
+                _notify(b, "done")
+
+    b.while_loop(told_to_go_on, take_part)
+    b.finish(const(0, PTR))
+
+
+def _emit_reshape(module: Module) -> None:
+    """`reshape(i64 size)`, for the holder: ends all workers, starts size - 1, or as many as it can."""
+    b = FunctionBuilder(module, "reshape", (("size", I64),))
+    size, started = b.args["size"], _get(b, "started", "monotonic")
+    with b.if_then(b.icmp("sgt", started, i64(1))):
+        b.call("publish", VOID, i64(0))
+        with b.loop(1, started) as loop:
+            handle = b.load(b.gep(_at("handles"), loop.index, I64), I64)
+            _posix(b, "join", handle, const(0, PTR))
+    _set(b, "started", i64(1), "monotonic")
+    _set(b, "first_word", _get(b, "word", "monotonic"), "monotonic")
+    with b.if_then(b.icmp("sgt", size, i64(1))):
+        set_mask = const(getattr(signal, "SIG_SETMASK", 0), I32)
+        _posix(b, "mask", set_mask, _at("blocked"), _at("saved"))
+        failed = b.alloca(I32)
+        b.store(const(0, I32), failed)
+
+        def wanting() -> Val:
+            fewer = b.icmp("slt", _get(b, "started", "monotonic"), size)
+            return b.and_(fewer, b.icmp("eq", b.load(failed, I32), const(0, I32)))
+
+        def start() -> None:
+            index = _get(b, "started", "monotonic")
+            argument = b.raw(f"inttoptr {index} to ptr", PTR)
+            slot = b.gep(_at("handles"), index, I64)
+            b.store(_posix(b, "create", slot, _at("attributes"), Val("@worker", PTR), argument), failed)
+            with b.if_then(b.icmp("eq", b.load(failed, I32), const(0, I32))):
+                _set(b, "started", b.add(index, i64(1)), "monotonic")
+
+        b.while_loop(wanting, start)
+        _posix(b, "mask", set_mask, _at("saved"), const(0, PTR))
+    b.finish()
+
+
+def _try_hold(b: FunctionBuilder) -> Val:
+    """An i1: whether the pool was free and is now held."""
+    pair = b.raw(f"cmpxchg ptr {_at('busy').text}, i64 0, i64 1 seq_cst monotonic, align 8", _PAIR)
+    return b.raw(f"extractvalue {pair}, 1", I1)
+
+
+def _emit_quiesce(module: Module) -> None:
+    """`quiesce() -> i64`: ends all workers and stays the holder, until `release()`; 0 if it was busy."""
+    b = FunctionBuilder(module, "quiesce", (), I64, internal=False)
+    b.return_if(b.not_(_try_hold(b)), i64(0))
+    b.call("reshape", VOID, i64(1))
+    _set(b, "shaped", i64(0))
+    b.finish(i64(1))
+    b = FunctionBuilder(module, "release", (), internal=False)
+    _set(b, "busy", i64(0), "release")
+    b.finish()
+
+
+def _emit_try_region(module: Module) -> None:
+    """`try_region(kernel, context, blocks) -> i64`: runs them on the pool; 0 if it cannot, nothing done."""
+    b = FunctionBuilder(module, "try_region", _REGION, I64)
+    blocks, wanted = b.args["blocks"], _get(b, "wanted", "monotonic")
+    b.return_if(b.icmp("slt", blocks, i64(2)), i64(0))
+    single = b.and_(b.icmp("eq", wanted, i64(1)), b.icmp("eq", _get(b, "shaped", "monotonic"), i64(1)))
+    b.return_if(single, i64(0))
+    b.return_if(b.icmp("ne", _get(b, "busy", "monotonic"), i64(0)), i64(0))
+    b.return_if(b.not_(_try_hold(b)), i64(0))
+    with b.if_then(b.icmp("ne", wanted, _get(b, "shaped", "monotonic"))):
+        b.call("reshape", VOID, wanted)
+        _set(b, "shaped", wanted, "monotonic")
+    participants = b.binary("smin", _get(b, "started", "monotonic"), blocks)
+    b.store(b.args["kernel"], _at("kernel"))
+    b.store(b.args["context"], _at("context"))
+    b.store(b.div(blocks, participants, signed=False), _at("quotient"))
+    b.store(b.rem(blocks, participants, signed=False), _at("remainder"))
+    _set(b, "remaining", b.sub(participants, i64(1)), "monotonic")
+    b.call("publish", VOID, participants)
+    b.call("run_range", VOID, i64(0))
+    done = b.call("poll", I64, _at("remaining"), i64(0), i64(1), _get(b, "spin_limit", "monotonic"))
+    with b.if_then(b.icmp("eq", done, i64(0))):
+        _posix(b, "lock", _at("mutex"))
+        _set(b, "waiting", i64(1))
+        _sleep_while(b, "remaining", "ne", i64(0), "done")
+        _set(b, "waiting", i64(0))
+        _posix(b, "unlock", _at("mutex"))
+    _set(b, "busy", i64(0), "release")
+    b.finish(i64(1))
+
+
+def _emit_parallel_for(module: Module) -> None:
+    b = FunctionBuilder(module, "parallel_for", _REGION, internal=False)
+    kernel, context, blocks = b.args.values()
+    b.return_if(b.icmp("slt", blocks, i64(1)))
+    b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, blocks), i64(0)))
+    b.call_pointer(kernel, VOID, context, i64(0), blocks)
+    b.finish()
+
+
+def _emit_access(module: Module) -> None:
+    """`state() -> ptr` and `want(i64 size)`, for Python."""
+    b = FunctionBuilder(module, "state", (), PTR, internal=False)
+    b.finish(Val("@pool", PTR))
+    b = FunctionBuilder(module, "want", (("size", I64),), internal=False)
+    _set(b, "wanted", b.args["size"])
+    b.finish()
+
+
+def assembly() -> str:
+    """The LLVM assembly of the pool."""
+    module = Module()
+    module.add_global("pool", f"internal global [{ctypes.sizeof(_State)} x i8] zeroinitializer, align 128")
+    for emit in (_emit_poll, _emit_publish, _emit_next_word, _emit_run_range, _emit_worker, _emit_reshape,
+                 _emit_quiesce, _emit_try_region, _emit_parallel_for, _emit_access):
+        emit(module)
+    return str(module)
+
+
+# -- Python's side -------------------------------------------------------------------------------------------
+class Pool:
+    """The process's worker threads. There is one, see `pool()`."""
+
+    def __init__(self, threads: int):
+        code = target.load_object(_object_code())
+        # Workers may be inside this code until the process is gone, so it is never freed, not even when
+        # Python ends.
+        ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+        self.address: int = code.address("parallel_for")
+        self._want = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("want"))
+        self._quiesce = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("quiesce"))
+        self._release = ctypes.CFUNCTYPE(None)(code.address("release"))
+        state_address = ctypes.CFUNCTYPE(ctypes.c_void_p)(code.address("state"))()
+        self._state = _State.from_address(state_address)
+        self._held = False
+        self._process = ctypes.CDLL(None) if MAX_THREADS > 1 else None
+        self._state.started = 1
+        if MAX_THREADS > 1:
+            self._connect()
+            self._calibrate(code.address("poll"), state_address + _State.word.offset)
+            os.register_at_fork(
+                before=self._before_fork, after_in_parent=self._after_fork, after_in_child=self._in_child)
+        self.resize(threads)
+
+    @property
+    def threads(self) -> int:
+        """How many threads a region uses, the caller's included; fewer than wanted if the system would start
+        no more."""
+        state = self._state
+        return int(state.started if state.shaped == state.wanted else state.wanted)
+
+    def resize(self, threads: int) -> None:
+        """Sets the size from the next region on; one that runs now keeps its own. Never waits."""
+        self._want(checked_size(threads, "the number of threads"))
+
+    def _connect(self) -> None:
+        """Fills in the functions, the thread attributes, the signal mask and the locks."""
+        state = self._state
+        for field, name in _FUNCTIONS.items():
+            setattr(state, field, ctypes.cast(getattr(self._process, name), ctypes.c_void_p).value)
+        attributes, blocked = ctypes.byref(state.attributes), ctypes.byref(state.blocked)
+        self._posix_call("pthread_attr_init", attributes)
+        self._posix_call("pthread_attr_setstacksize", attributes, ctypes.c_size_t(_STACK_BYTES))
+        self._posix_call("sigfillset", blocked)
+        for name in _FAULTS:
+            self._posix_call("sigdelset", blocked, int(getattr(signal, name)))
+        self._initialise_locks()
+
+    def _initialise_locks(self) -> None:
+        for field, kind in (("mutex", "mutex"), ("wake", "cond"), ("done", "cond")):
+            memory = getattr(self._state, field)
+            ctypes.memset(ctypes.byref(memory), 0, ctypes.sizeof(memory))
+            self._posix_call(f"pthread_{kind}_init", ctypes.byref(memory), None)
+
+    def _posix_call(self, function: str, *args: Any) -> None:
+        code = getattr(self._process, function)(*args)
+        if code:
+            raise ExecutionError(f"the thread pool cannot be set up: {function} returned {code}")
+
+    def _calibrate(self, poll_address: int, word: int) -> None:
+        """Turns _SPIN_NANOSECONDS into a number of polls; the best of a few tries, as the machine may be
+        busy."""
+        poll = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_void_p, *[ctypes.c_int64] * 3)(poll_address)
+        polls = 4 * _YIELD_EVERY
+        best = _SPIN_NANOSECONDS
+        for _ in range(5):
+            start = time.perf_counter_ns()
+            poll(word, self._state.word, 0, polls)
+            best = min(best, time.perf_counter_ns() - start)
+        self._state.spin_limit = max(_YIELD_EVERY, polls * _SPIN_NANOSECONDS // max(best, 1))
+
+    def _before_fork(self) -> None:
+        """Ends the workers, so that neither side inherits half a pool. If a region runs, the child cleans up
+        instead."""
+        # else leave the mark as it is: another thread may be forking, too, and hold the pool
+        if self._quiesce():
+            self._held = True
+
+    def _after_fork(self) -> None:
+        if self._held:
+            self._held = False
+            self._release()
+
+    def _in_child(self) -> None:
+        """The child has one thread: nothing is held, nobody sleeps; its first region starts workers of its
+        own."""
+        state = self._state
+        state.busy = state.remaining = state.sleepers = state.waiting = state.shaped = 0
+        state.started = 1
+        self._held = False
+        self._initialise_locks()
+
+
+def _object_code() -> bytes:
+    """The pool's code for this processor, from the object cache if it is there."""
+    text, host, objects = assembly(), target.host(), open_cache()
+    key = make_key("thread pool", text, repr(host), llvmlite.__version__)
+    entry = objects.get(key)
+    if entry is not None:
+        return entry[1]
+    code = target.compile_object(text, host)
+    objects.put(key, {"what": "thread pool"}, code)
+    return code
+
+
+def checked_size(value: object, what: str) -> int:
+    """`value` if a pool can have that size.
+
+    Raises ArgumentTypeError (a TypeError) if it is no int, ArgumentValueError (a ValueError) outside
+    1…MAX_THREADS.
+    """
+    if not isinstance(value, int) or isinstance(value, bool):
+        raise ArgumentTypeError(f"{what} must be an int, got {type(value).__name__}")
+    if not 1 <= value <= MAX_THREADS:
+        raise ArgumentValueError(f"{what} must be from 1 to {MAX_THREADS}, got {value}")
+    return value
+
+
+def default_size(configured: int | None = None) -> int:
+    """The environment's GRAPHCELL_NUM_THREADS, else `configured`, else the processors that this process may
+    use.
+
+    Raises ArgumentValueError (a ValueError) if the variable is not a number from 1 to MAX_THREADS.
+    """
+    text = os.environ.get(SIZE_VARIABLE, "").strip()
+    if text:
+        if not (text.isascii() and text.isdecimal()):
+            hint = f"set it to a number from 1 to {MAX_THREADS}, or unset it"
+            raise ArgumentValueError(f"{SIZE_VARIABLE} is {text!r}, which is not a number", hint=hint)
+        return checked_size(int(text), SIZE_VARIABLE)
+    if configured is not None:
+        return checked_size(configured, "the number of threads")
+    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min(available, MAX_THREADS)
+
+
+_pool: Pool | None = None
+_creating = threading.Lock()
+
+
+def _renew_lock() -> None:
+    """A fork may have happened while another thread, which the child does not have, was making the pool."""
+    global _creating
+    _creating = threading.Lock()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_lock)
+
+
+def pool(configured: int | None = None) -> Pool:
+    """The process's pool, made by the first call with `default_size(configured)` threads; later calls only
+    return it."""
+    global _pool
+    if _pool is not None:
+        return _pool
+    with _creating:
+        if _pool is None:
+            _pool = Pool(default_size(configured))
+        return _pool

@@ -1,0 +1,412 @@
+"""`Tensor`: a buffer, or an SSA value of the graph under construction.
+
+One class in both modes. Enters: numbers, nested lists, numpy arrays, other Tensors. Operators and most methods are attached by
+graphcell/ops/methods.py, which sits above this file. Refuses: asking a symbolic Tensor for its data.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import numpy as np
+
+from graphcell import buffer
+from graphcell import dtype as dt
+from graphcell.dtype import DType
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ConcretizationError
+from graphcell.ir.graph import Value
+from graphcell.ir.types import TensorType
+
+if TYPE_CHECKING:
+    from graphcell.ops.dispatch import Tape, Trace
+
+Array = np.ndarray[Any, Any]
+T = TypeVar("T", bound="Tensor")
+
+
+class ThreadState(threading.local):
+    """What this thread is doing: the graph it builds (or None) and the tapes it records (innermost last)."""
+
+    def __init__(self) -> None:
+        self.trace: Trace | None = None
+        self.tapes: tuple[Tape, ...] = ()
+
+
+state = ThreadState()
+
+
+class StorageEpoch:
+    """Counts every access from Python to the buffer of a Tensor that executables update in place.
+
+    An executable that sees the count unchanged since its last call knows that its table of addresses still holds.
+    """
+
+    value = 0
+
+
+class Tensor:
+    """A multi-dimensional array of one dtype.
+
+    Args:
+        input_data: number, nested list or tuple of numbers, numpy array, or Tensor. Its values are copied.
+        dtype: element type; default: that of the data (Python int gives Int64, float gives Float32, numpy arrays keep theirs).
+        shape, init: a Tensor without data yet, filled by `init` (an Initializer or its name) when `init_data()` is called.
+        const_arg: accepted for MindSpore's sake; every Tensor argument is a variable.
+
+    Raises:
+        TypeError: for data that are no numbers, or an unknown dtype.
+        ValueError: for a ragged list, or `init` without `shape` and `dtype`.
+    """
+
+    __slots__ = ("__dict__", "__weakref__", "_address", "_constant", "_data", "_persistent", "_value", "init")
+    __array_priority__ = 1000  # numpy leaves `array + tensor` to us
+
+    def __init__(self, input_data: Any = None, dtype: Any = None, shape: Any = None, init: Any = None, const_arg: bool = False, device: Any = None):
+        self._value: Value | None = None
+        self._address: int | None = None
+        self._persistent = False
+        self._constant = state.trace is not None
+        self.init = init
+        self._data: Array | None = None
+        if init is not None:
+            self._declare(shape, dtype)
+            return
+        if input_data is None:
+            if shape is not None and dtype is not None:
+                self._declare(shape, dtype)
+                return
+            raise ArgumentTypeError("Tensor needs input_data, or init together with shape and dtype")
+        if isinstance(input_data, Tensor):
+            self._init_from_tensor(input_data, dtype)
+            return
+        self._data = to_array(input_data, None if dtype is None else dt.as_dtype(dtype))
+        if shape is not None and tuple(shape) != self._data.shape:
+            raise ArgumentValueError(f"Tensor: shape {tuple(shape)} is not that of the data, {self._data.shape}")
+
+    def _declare(self, shape: Any, dtype: Any) -> None:
+        if shape is None or dtype is None:
+            raise ArgumentValueError("Tensor: init goes with both shape and dtype")
+        dims = (shape,) if isinstance(shape, int) else tuple(shape)
+        self.__dict__["_declared"] = TensorType(dt.as_dtype(dtype), dims)
+
+    def _init_from_tensor(self, source: Tensor, dtype: Any) -> None:
+        if source._data is None:
+            self._value, self._constant = source._value, False
+            if source._value is None:
+                raise ArgumentValueError("Tensor: the source is not initialised; call init_data() on it first")
+            if state.trace is not None:
+                self._value = state.trace.read(source)
+            if dtype is not None and dt.as_dtype(dtype) is not self.dtype:
+                from graphcell.ops import cast
+
+                self._value = cast(self, dt.as_dtype(dtype))._value
+            return
+        self._data = to_array(source.array(), None if dtype is None else dt.as_dtype(dtype))
+
+    # -- payload -----------------------------------------------------------------------------------------------------
+    @staticmethod
+    def of_array(data: Array) -> Tensor:
+        """A Tensor around an array of a supported dtype, without a copy."""
+        t = Tensor.__new__(Tensor)
+        t._data, t._value, t._address, t._persistent, t._constant, t.init = data, None, None, False, state.trace is not None, None
+        return t
+
+    @staticmethod
+    def of_buffer(data: Array, address: int) -> Tensor:
+        """A Tensor around a C-contiguous array whose address is known."""
+        t = Tensor.of_array(data)
+        t._address = address
+        return t
+
+    @staticmethod
+    def of_value(value: Value) -> Tensor:
+        """The symbolic Tensor of an SSA value."""
+        t = Tensor.__new__(Tensor)
+        t._data, t._value, t._address, t._persistent, t._constant, t.init = None, value, None, False, False, None
+        return t
+
+    @property
+    def is_symbolic(self) -> bool:
+        """True while this stands for a value of a graph under construction."""
+        return self._value is not None
+
+    def array(self) -> Array:
+        """The numpy array behind this Tensor (no copy). Marks the buffer as shared."""
+        if self._data is None:
+            return self._materialise()
+        if self._persistent:
+            StorageEpoch.value += 1
+        return self._data
+
+    def _materialise(self) -> Array:
+        if self._value is not None:
+            raise ConcretizationError(
+                "the value of a Tensor is not known while its graph is being built",
+                hint="compute with Tensor ops instead, or do this part outside of the compiled function",
+            )
+        if self.init is None:
+            raise ConcretizationError("this Tensor has a shape and a dtype but no data", hint="give it data, or an initializer")
+        self.init_data()
+        assert self._data is not None
+        return self._data
+
+    def address(self) -> int:
+        """Address of the first element of the C-contiguous buffer, for native code."""
+        if self._address is None:
+            data = self._data if self._data is not None else self._materialise()
+            if not data.flags.c_contiguous or data.ctypes.data % data.dtype.itemsize:
+                data = self._data = buffer.copy(data)
+            self._address = data.ctypes.data
+        return self._address
+
+    def rebind(self, data: Array) -> None:
+        """Makes `data` (same dtype and shape) the buffer of this Tensor; arrays and views taken before keep the old values."""
+        self._data, self._address, self.init = data, None, None
+        if self._persistent:
+            StorageEpoch.value += 1
+
+    def own_buffer(self, keep: bool) -> int:
+        """Address of a writable buffer that nothing else can see, for an in-place update; `keep` says if its values are still read."""
+        data = self._data if self._data is not None else self._materialise()
+        self._persistent = True
+        base = data.base if data.base is not None else data
+        # seen from here: the owner is held by `data.base` and the local `base` (or by `_data`, `data`, `base` if it owns itself)
+        alone = sys.getrefcount(base) <= (3 if base is not data else 4) and sys.getrefcount(data) <= 3 + (base is data)
+        if not (alone and data.flags.c_contiguous and data.flags.writeable):
+            self._data = buffer.copy(data) if keep else buffer.empty(data.shape, data.dtype)
+            self._address = None
+        return self.address()
+
+    @property
+    def type(self) -> TensorType:
+        """The IR type: dtype and shape."""
+        if self._value is not None:
+            return (state.trace.newest(self) if state.trace is not None else self._value).type
+        if self._data is not None:
+            return TensorType(dt.from_numpy(self._data.dtype), self._data.shape)
+        declared: TensorType = self.__dict__["_declared"]
+        return declared
+
+    # -- attributes --------------------------------------------------------------------------------------------------
+    @property
+    def dtype(self) -> DType:
+        """Element type."""
+        return self.type.dtype if self._data is None else dt.from_numpy(self._data.dtype)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Extents, outermost first."""
+        return self.type.shape if self._data is None else self._data.shape
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        """Number of elements."""
+        return self.type.size
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return self.dtype.itemsize
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.type.nbytes
+
+    @property
+    def strides(self) -> tuple[int, ...]:
+        """Bytes from one element to the next in each dimension."""
+        return self.array().strides
+
+    @property
+    def has_init(self) -> bool:
+        """True while the data are still to be made by an initializer."""
+        return self.init is not None and self._data is None
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+    def asnumpy(self) -> Array:
+        """The values as a numpy array that shares memory with this Tensor until the next in-place update.
+
+        Raises:
+            RuntimeError: while a graph is being built.
+        """
+        return self.array()
+
+    def numpy(self) -> Array:
+        """The same as `asnumpy`."""
+        return self.array()
+
+    def item(self, index: Any = None) -> bool | int | float:
+        """The element at `index` (an int or tuple; default: the only one) as a Python number.
+
+        Raises:
+            ValueError: without index, for a Tensor of more than one element.
+            IndexError: for an index out of range.
+        """
+        data = self.array()
+        if index is None:
+            if data.size != 1:
+                raise ArgumentValueError(f"item: a Tensor of shape {data.shape} has {data.size} elements, not one; give an index")
+            value = data.reshape(())[()]
+        else:
+            value = data.flat[index] if isinstance(index, int) else data[index]
+        number: bool | int | float = value.item() if data.dtype.kind in "biuf" else float(value)
+        return number
+
+    def tolist(self) -> Any:
+        """The values as nested Python lists."""
+        data = self.array()
+        return data.astype(np.float32).tolist() if self.dtype is dt.bfloat16 else data.tolist()
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
+        data = self.array()
+        if dtype is not None and np.dtype(dtype) != data.dtype:
+            return data.astype(dtype)
+        return data.copy() if copy else data
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self.array().__dlpack__(**options)
+
+    def __dlpack_device__(self) -> Any:
+        return self.array().__dlpack_device__()
+
+    @staticmethod
+    def from_numpy(array: Array) -> Tensor:
+        """A Tensor that shares memory with `array` (copied if it is not contiguous).
+
+        Raises:
+            TypeError: if `array` is not a numpy array.
+        """
+        if not isinstance(array, np.ndarray):
+            raise ArgumentTypeError(f"from_numpy: expected a numpy array, but got {type(array).__name__}")
+        dt.from_numpy(array.dtype)
+        return Tensor.of_array(np.ascontiguousarray(array) if array.ndim else array)
+
+    def init_data(self) -> Tensor:
+        """Fills a Tensor that was made with `init`, once.
+
+        Raises:
+            TypeError: if there is no initializer, or the data were made already.
+        """
+        if self.init is None:
+            raise ArgumentTypeError("init_data must be set Tensor.init, init can't be None")
+        declared: TensorType = self.__dict__["_declared"]
+        data = buffer.empty(declared.shape, declared.dtype.np_type)
+        self.init(data)
+        self.rebind(data)
+        return self
+
+    # -- Python protocol ---------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        from graphcell.formatting import tensor_repr
+
+        return tensor_repr(self)
+
+    def __str__(self) -> str:
+        from graphcell.formatting import tensor_str
+
+        return tensor_str(self)
+
+    __hash__ = object.__hash__
+
+    def __len__(self) -> int:
+        if not self.shape:
+            raise ArgumentTypeError("len() of a 0-d Tensor")
+        return self.shape[0]
+
+    def _scalar(self, what: str) -> Any:
+        if self.is_symbolic:
+            raise ConcretizationError(
+                f"{what} of a Tensor is not known while its graph is being built",
+                hint=f"use Tensor ops (ops.select, ops.where, a Tensor condition in `if`), or take {what} outside of the compiled function",
+            )
+        data = self.array()
+        if data.size != 1:
+            raise ArgumentValueError(f"{what} of a Tensor with {data.size} elements is ambiguous (shape {data.shape})", hint="use .any() or .all(), or one element")
+        return data.reshape(())[()]
+
+    def __bool__(self) -> bool:
+        return bool(self._scalar("the truth value"))
+
+    def __int__(self) -> int:
+        return int(self._scalar("the int value"))
+
+    def __float__(self) -> float:
+        return float(self._scalar("the float value"))
+
+    def __index__(self) -> int:
+        if not (self.dtype.is_integer or self.dtype.is_bool):
+            raise ArgumentTypeError(f"only integer Tensors can be used as an index, not {self.dtype}")
+        return int(self._scalar("the int value"))
+
+    def __deepcopy__(self: T, memo: Any) -> T:
+        new = type(self).__new__(type(self))
+        memo[id(self)] = new
+        new.__dict__.update(self.__dict__)
+        new._value, new._address, new._persistent, new._constant, new.init = self._value, None, False, False, self.init
+        new._data = None if self._data is None else buffer.copy(self._data)
+        return new
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_unpickle, (np.array(self.array()),))
+
+
+def _unpickle(data: Array) -> Tensor:
+    return Tensor(data)
+
+
+def to_array(data: Any, dtype: DType | None) -> Array:
+    """Numbers, nested sequences or arrays as a fresh aligned array.
+
+    Raises:
+        TypeError: data that are no numbers. ValueError: ragged sequences.
+    """
+    if isinstance(data, np.ndarray) or isinstance(data, np.generic):
+        source = np.asarray(data)
+    elif isinstance(data, (bool, int, float)):
+        source = np.asarray(data, (dtype or dt.scalar_dtype(data)).np_type)
+    elif isinstance(data, (list, tuple, range)):
+        source = _sequence_to_array(data)
+    elif hasattr(data, "__array__"):
+        source = np.asarray(data)
+    else:
+        raise ArgumentTypeError(f"Tensor: input_data must be a Tensor, number, list, tuple or numpy array, but got {type(data).__name__}")
+    target = dtype or dt.from_numpy(source.dtype)
+    result = buffer.empty(source.shape, target.np_type)
+    with np.errstate(invalid="ignore", over="ignore"):
+        result[...] = source
+    return result
+
+
+def _sequence_to_array(data: Any) -> Array:
+    plain = _plain(data)
+    try:
+        source = np.array(plain)
+    except (ValueError, OverflowError) as e:
+        raise ArgumentValueError(f"Tensor: the nested sequence is ragged or out of range ({e})") from None
+    if source.dtype == np.float64 and not _holds_float64(data):
+        source = source.astype(np.float32)
+    if source.size == 0 and source.dtype == np.float64:
+        source = source.astype(np.float32)
+    if source.dtype.kind not in "biuf" and source.dtype != dt.bfloat16.np_type:
+        raise ArgumentTypeError(f"Tensor: input_data must hold numbers only, but holds {source.dtype}")
+    return source
+
+
+def _plain(data: Any) -> Any:
+    if isinstance(data, (list, tuple)):
+        return [_plain(x) for x in data]
+    return data.array() if isinstance(data, Tensor) else data
+
+
+def _holds_float64(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(map(_holds_float64, data))
+    return getattr(data, "dtype", None) == np.float64 or (isinstance(data, Tensor) and data.dtype is dt.float64)
