@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -56,12 +57,51 @@ class Tensor:
         const_arg: accepted for MindSpore's sake; every Tensor argument is a variable.
 
     Raises:
-        TypeError: for data that are no numbers, or an unknown dtype.
-        ValueError: for a ragged list, or `init` without `shape` and `dtype`.
+        TypeError: for data that are no numbers, a ragged list, or an unknown dtype.
+        ValueError: for numbers out of range, or `init` without `shape` and `dtype`.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_address", "_constant", "_data", "_persistent", "_value", "init")
     __array_priority__ = 1000  # numpy leaves `array + tensor` to us
+
+    if TYPE_CHECKING:  # what graphcell/ops/methods.py and methods_movement.py attach
+
+        def __add__(self, other: Any) -> Tensor: ...
+        def __radd__(self, other: Any) -> Tensor: ...
+        def __sub__(self, other: Any) -> Tensor: ...
+        def __rsub__(self, other: Any) -> Tensor: ...
+        def __mul__(self, other: Any) -> Tensor: ...
+        def __rmul__(self, other: Any) -> Tensor: ...
+        def __truediv__(self, other: Any) -> Tensor: ...
+        def __rtruediv__(self, other: Any) -> Tensor: ...
+        def __floordiv__(self, other: Any) -> Tensor: ...
+        def __rfloordiv__(self, other: Any) -> Tensor: ...
+        def __mod__(self, other: Any) -> Tensor: ...
+        def __rmod__(self, other: Any) -> Tensor: ...
+        def __pow__(self, other: Any) -> Tensor: ...
+        def __rpow__(self, other: Any) -> Tensor: ...
+        def __matmul__(self, other: Any) -> Tensor: ...
+        def __rmatmul__(self, other: Any) -> Tensor: ...
+        def __and__(self, other: Any) -> Tensor: ...
+        def __or__(self, other: Any) -> Tensor: ...
+        def __xor__(self, other: Any) -> Tensor: ...
+        def __lshift__(self, other: Any) -> Tensor: ...
+        def __rshift__(self, other: Any) -> Tensor: ...
+        def __neg__(self) -> Tensor: ...
+        def __pos__(self) -> Tensor: ...
+        def __abs__(self) -> Tensor: ...
+        def __invert__(self) -> Tensor: ...
+        def __eq__(self, other: Any) -> Any: ...
+        def __ne__(self, other: Any) -> Any: ...
+        def __lt__(self, other: Any) -> Tensor: ...
+        def __le__(self, other: Any) -> Tensor: ...
+        def __gt__(self, other: Any) -> Tensor: ...
+        def __ge__(self, other: Any) -> Tensor: ...
+        def __getitem__(self, index: Any) -> Tensor: ...
+        def __setitem__(self, index: Any, value: Any) -> None: ...
+        def __iter__(self) -> Iterator[Tensor]: ...
+        def __contains__(self, element: Any) -> bool: ...
+        def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, input_data: Any = None, dtype: Any = None, shape: Any = None, init: Any = None, const_arg: bool = False, device: Any = None):
         self._value: Value | None = None
@@ -318,7 +358,7 @@ class Tensor:
 
     def __len__(self) -> int:
         if not self.shape:
-            raise ArgumentTypeError("len() of a 0-d Tensor")
+            raise ArgumentTypeError("len() of a 0-d tensor")
         return self.shape[0]
 
     def _scalar(self, what: str) -> Any:
@@ -366,14 +406,14 @@ def to_array(data: Any, dtype: DType | None) -> Array:
     """Numbers, nested sequences or arrays as a fresh aligned array.
 
     Raises:
-        TypeError: data that are no numbers. ValueError: ragged sequences.
+        TypeError: data that are no numbers, or ragged sequences. ValueError: a number out of range.
     """
-    if isinstance(data, np.ndarray) or isinstance(data, np.generic):
+    if isinstance(data, (np.ndarray, np.generic)):
         source = np.asarray(data)
     elif isinstance(data, (bool, int, float)):
-        source = np.asarray(data, (dtype or dt.scalar_dtype(data)).np_type)
+        source = _of_numbers(data).astype(dt.scalar_dtype(data).np_type)
     elif isinstance(data, (list, tuple, range)):
-        source = _sequence_to_array(data)
+        source = _of_sequence(data)
     elif hasattr(data, "__array__"):
         source = np.asarray(data)
     else:
@@ -385,28 +425,40 @@ def to_array(data: Any, dtype: DType | None) -> Array:
     return result
 
 
-def _sequence_to_array(data: Any) -> Array:
-    plain = _plain(data)
+def _of_numbers(data: Any) -> Array:
     try:
-        source = np.array(plain)
-    except (ValueError, OverflowError) as e:
-        raise ArgumentValueError(f"Tensor: the nested sequence is ragged or out of range ({e})") from None
-    if source.dtype == np.float64 and not _holds_float64(data):
-        source = source.astype(np.float32)
-    if source.size == 0 and source.dtype == np.float64:
-        source = source.astype(np.float32)
+        source = np.array(data)
+    except ValueError as e:
+        raise ArgumentTypeError(f"Tensor: the nested sequence is ragged ({e})") from None
+    if source.dtype.kind == "O" and _all_numbers(data):
+        raise ArgumentValueError("Tensor: a number does not fit into 64 bits")
     if source.dtype.kind not in "biuf" and source.dtype != dt.bfloat16.np_type:
         raise ArgumentTypeError(f"Tensor: input_data must hold numbers only, but holds {source.dtype}")
     return source
 
 
+def _all_numbers(data: Any) -> bool:
+    return all(map(_all_numbers, data)) if isinstance(data, (list, tuple)) else isinstance(data, (int, float))
+
+
+def _of_sequence(data: Any) -> Array:
+    """Numbers of a sequence count as Python's, whatever their width: integers make Int64, floats Float32. Arrays in it keep their dtype."""
+    source = _of_numbers(_plain(data))
+    if source.size and _holds_arrays(data):
+        return source
+    if source.size == 0 or source.dtype.kind == "f":
+        return source.astype(np.float32)
+    return source if source.dtype.kind == "b" else source.astype(np.int64)
+
+
 def _plain(data: Any) -> Any:
+    """Tensors in nested sequences as arrays."""
     if isinstance(data, (list, tuple)):
         return [_plain(x) for x in data]
     return data.array() if isinstance(data, Tensor) else data
 
 
-def _holds_float64(data: Any) -> bool:
+def _holds_arrays(data: Any) -> bool:
     if isinstance(data, (list, tuple)):
-        return any(map(_holds_float64, data))
-    return getattr(data, "dtype", None) == np.float64 or (isinstance(data, Tensor) and data.dtype is dt.float64)
+        return any(map(_holds_arrays, data))
+    return isinstance(data, (np.ndarray, Tensor))

@@ -43,18 +43,19 @@ class Load:
 
 @dataclass(frozen=True, slots=True)
 class GatherLoad:
-    """Reads an element at a place that a local decides: `access` plus `stride` times the index, which is clamped to [0, extent).
+    """Reads one element at places that locals decide: `access` plus, for each index local, `steps[k]` times its place.
 
-    `args` of the statement: (the index local,). Negative indices are the op's business.
+    An index i into `extents[k]` stands for the place `clamp(i < 0 ? i + extent : i, 0, extent - 1)`. The statement's args are the
+    indices.
     """
 
     access: Access
-    stride: int
-    extent: int
+    steps: tuple[int, ...]
+    extents: tuple[int, ...]
     dtype: DType
 
     def __str__(self) -> str:
-        return f"gather {self.access} + {self.stride}*index"
+        return f"gather {self.access} + {' + '.join(f'{s}*place' for s in self.steps)}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.movement import BroadcastTo, Reshape, Slice, Transpose
+from graphcell.ops.pooling import Windows
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +53,11 @@ def view_layout(node: Node, of: Layout) -> Layout | None:
         lead = len(op.shape) - len(shape)
         kept = tuple(0 if d == 1 else s for d, s in zip(shape, of.strides, strict=True))
         return Layout(of.root, of.offset, (0,) * lead + kept)
+    if isinstance(op, Windows):
+        moved = list(of.strides)
+        for a, step in zip(op.axes, op.stride, strict=True):
+            moved[a] *= step
+        return Layout(of.root, of.offset, (*moved, *(of.strides[a] * d for a, d in zip(op.axes, op.dilation, strict=True))))
     if isinstance(op, Reshape):
         strides = reshaped_strides(shape, of.strides, op.shape)
         return None if strides is None else Layout(of.root, of.offset, strides)

@@ -13,11 +13,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from graphcell.codegen.fuse import Analysis, Group, fuse
+from graphcell.codegen.indexed import gather_kernel, scatter_cost, scatter_kernel
 from graphcell.codegen.kernel import Access, LoopKernel
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.loops import block_count, cost, emit_loops
+from graphcell.codegen.llvm.scatter import emit_scatter
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
 from graphcell.codegen.memory import Interval, plan_arena
@@ -28,6 +31,7 @@ from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
+from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements
 from graphcell.ops.movement import Concat, Pad
 
 PARALLEL_FROM = 60_000
@@ -42,6 +46,14 @@ class HostCall:
     operands: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     where: str = ""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory that each thread has to itself while it runs a kernel: which of the kernel's buffers it is, and its size."""
+
+    position: int
+    nbytes: int
 
 
 @dataclass(frozen=True)
@@ -103,14 +115,14 @@ class Lowering:
             name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
         return name
 
-    def trampoline(self, function: str, pointers: int, scratch_bytes: int) -> str:
+    def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
         """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
         name = f"{function}.shared"
         if name not in self.module.functions:
             b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
             buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
-            if scratch_bytes:
-                buffers.append(b.alloca(I8, scratch_bytes))
+            if scratch is not None:
+                buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
             b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
             b.finish()
         return name
@@ -227,6 +239,15 @@ class _Frame:
             self._emit_concat(b, node, op, call)
         elif isinstance(op, Pad):
             self._emit_pad(b, node, op, call)
+        elif isinstance(op, (Gather, GatherElements)):
+            kernel = gather_kernel(op, tuple(v.type for v in node.operands), node.results[0].type)
+            self._run_loops(b, kernel, [self.place_of(v) for v in (*node.operands, *node.results)], call)
+        elif isinstance(op, (Scatter, ScatterElements)):
+            self._emit_scatter(b, node, op, call)
+        elif isinstance(op, DynamicSlice):
+            self._emit_dynamic_slice(b, node, op, call)
+        elif isinstance(op, DynamicUpdateSlice):
+            self._emit_dynamic_update(b, node, call)
         else:
             plan = self._native_plan(node)
             if plan is not None:
@@ -254,9 +275,7 @@ class _Frame:
             offset += -(-size // 64) * 64
         for stage in plan.stages:
             buffers = [table[n] for n in stage.buffers if n != "scratch"]
-            scratch = plan.scratch_bytes if "scratch" in stage.buffers else 0
-            if scratch and stage.buffers[-1] != "scratch":
-                raise AssertionError("scratch is the last buffer of a stage")
+            scratch = Scratch(stage.buffers.index("scratch"), plan.scratch_bytes) if "scratch" in stage.buffers else None
             call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops >= PARALLEL_FROM, scratch)
         self.lowering.steps.append(Step(f"{node.op} {', '.join(str(v.type) for v in node.operands)}", str(plan), sum(s.blocks for s in plan.stages)))
 
@@ -288,6 +307,46 @@ class _Frame:
         offset = sum(a * s for a, s in zip(op.low, strides, strict=True))
         inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
         self._copy_into(b, x, self.place[result], inside, offset, call)
+
+    def _emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: _Calls) -> None:
+        (result,) = node.results
+        self._copy_into(b, node.operands[0], self.place[result], row_major(result.type.shape), 0, call)
+        kernel = scatter_kernel(op, tuple(v.type for v in node.operands))
+        blocks = kernel.blocks(self.lowering.target)
+        if not blocks or not kernel.points:
+            return
+        name = self.lowering.kernels.get(kernel)
+        if name is None:
+            name = self.lowering.kernels[kernel] = emit_scatter(self.lowering.module, f"scatter{len(self.lowering.kernels)}", kernel, self.lowering.target)
+        buffers = [self.place[result], *map(self.place_of, node.operands[1:])]
+        call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
+        self.lowering.steps.append(Step(name, str(kernel), blocks))
+
+    def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], size: Sequence[int]) -> Val:
+        """The offset, in elements, of a block of extents `size` whose clamped start is read now."""
+        offset = i64(0)
+        for v, d, n, step in zip(starts, shape, size, row_major(shape), strict=True):
+            dtype = v.type.dtype
+            at = b.cast(b.load(self.place_of(v), storage_type(dtype)), I64, signed=dtype.signed)
+            last = i64(d - n)
+            at = b.binary("smin", b.binary("smax", at, i64(0)), last) if dtype.signed else b.binary("umin", at, last)
+            offset = b.add(offset, b.mul(at, i64(step)))
+        return offset
+
+    def _emit_dynamic_slice(self, b: FunctionBuilder, node: Node, op: DynamicSlice, call: _Calls) -> None:
+        x, (result,) = node.operands[0], node.results
+        offset = self._dynamic_start(b, node.operands[1:], x.type.shape, op.size)
+        source = b.gep(self.place_of(x), offset, storage_type(x.type.dtype))
+        kernel = copy_kernel(op.size, x.type.dtype, Access(0, row_major(x.type.shape)), Access(1, row_major(op.size)))
+        self._run_loops(b, kernel, [source, self.place[result]], call)
+
+    def _emit_dynamic_update(self, b: FunctionBuilder, node: Node, call: _Calls) -> None:
+        x, update, *starts = node.operands
+        (result,) = node.results
+        self._copy_into(b, x, self.place[result], row_major(x.type.shape), 0, call)
+        offset = self._dynamic_start(b, starts, x.type.shape, update.type.shape)
+        target = b.gep(self.place[result], offset, storage_type(x.type.dtype))
+        self._copy_into(b, update, target, row_major(x.type.shape), 0, call)
 
     # -- control flow ------------------------------------------------------------------------------------------------
     def _bind(self, frame: _Frame, places: Sequence[Val]) -> None:
@@ -377,10 +436,10 @@ class _Calls:
         for k, p in enumerate(buffers):
             b.store(p, b.gep(self.context, k, PTR))
 
-    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: int = 0) -> None:
+    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: Scratch | None = None) -> None:
         if not blocks:
             return
-        if not (shared and blocks > 1) and not scratch:
+        if not (shared and blocks > 1) and scratch is None:
             b.call(function, VOID, *buffers, i64(0), i64(blocks))
             return
         name = self.lowering.trampoline(function, len(buffers), scratch)

@@ -11,12 +11,16 @@ from typing import Any
 
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_gradient
+from graphcell.codegen.llvm.convolution_weights import emit_weights_gradient
+from graphcell.codegen.llvm.correlation import ConvSpec
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.ir.op import Op
-from graphcell.ir.types import TensorType
+from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.contraction import MatMul
+from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
 
 Strides = Sequence[tuple[int, ...]]
 Emit = Callable[[Module, str, Any, Sequence[TensorType], Strides, Target], Plan | None]
@@ -38,5 +42,46 @@ def emit_matmul_op(module: Module, name: str, op: MatMul, types: Sequence[Tensor
     return emit_matmul(module, name, spec, target)
 
 
-native_kernels: dict[type[Op], Emit] = {MatMul: emit_matmul_op}
+def _spec(op: Conv | ConvInputGrad | ConvWeightGrad, x_shape: Shape, w_shape: Shape, kind: str) -> ConvSpec:
+    (top, bottom), (left, right) = op.padding
+    n, h, w, c = x_shape
+    return ConvSpec(n, h, w, c, w_shape[0], *w_shape[2:], stride=op.stride, padding=(top, bottom, left, right), dilation=op.dilation,  # type: ignore[arg-type]
+                    groups=op.groups, x_kind=kind, w_kind=kind, y_kind=kind)
+
+
+def emit_conv_op(module: Module, name: str, op: Conv, types: Sequence[TensorType], strides: Strides, target: Target) -> Plan | None:
+    x, w = types
+    if not _has_kernel(op):
+        return None
+    spec = _spec(op, x.shape, w.shape, x.dtype.llvm)
+    return emit_convolution(module, name, spec, target).renamed({"x": "a", "w": "b", "y": "c"})
+
+
+def emit_input_grad_op(module: Module, name: str, op: ConvInputGrad, types: Sequence[TensorType], strides: Strides, target: Target) -> Plan | None:
+    w, g = types
+    if not _has_kernel(op):
+        return None
+    spec = _spec(op, op.infer(w, g).shape, w.shape, w.dtype.llvm)
+    return emit_input_gradient(module, name, spec, target).renamed({"w": "a", "dy": "b", "dx": "c"})
+
+
+def emit_weight_grad_op(module: Module, name: str, op: ConvWeightGrad, types: Sequence[TensorType], strides: Strides, target: Target) -> Plan | None:
+    x, g = types
+    if not _has_kernel(op):
+        return None
+    spec = _spec(op, x.shape, op.infer(x, g).shape, x.dtype.llvm)
+    return emit_weights_gradient(module, name, spec, target).renamed({"x": "a", "dy": "b", "dw": "c"})
+
+
+def _has_kernel(op: Conv | ConvInputGrad | ConvWeightGrad) -> bool:
+    """Images channels-last; other ranks run through `eval`."""
+    return op.channels_last and op.rank == 2
+
+
+native_kernels: dict[type[Op], Emit] = {
+    MatMul: emit_matmul_op,
+    Conv: emit_conv_op,
+    ConvInputGrad: emit_input_grad_op,
+    ConvWeightGrad: emit_weight_grad_op,
+}
 """Which ops have native kernels beyond loop nests."""

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.fuse import Analysis, Group
-from graphcell.codegen.kernel import Access, Index, Load, LoopKernel, Source, Splat, Statement, Store
+from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store
 from graphcell.codegen.layout import row_major
 from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
@@ -166,7 +166,7 @@ def _vectors(kernel: LoopKernel) -> list[tuple[int, ...]]:
         what = statement.what
         if isinstance(what, Index):
             found.append(what.strides)
-        elif not isinstance(what, Splat) and hasattr(what, "access"):
+        elif isinstance(what, (Load, GatherLoad)):
             found.append(what.access.strides)
     return found
 
@@ -193,8 +193,8 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
             what = Load(access(what.access), what.dtype)
         elif isinstance(what, Index):
             what = Index(shorter(what.strides), what.dtype)
-        elif not isinstance(what, Splat) and hasattr(what, "access"):
-            what = type(what)(access(what.access), what.stride, what.extent, what.dtype)
+        elif isinstance(what, GatherLoad):
+            what = GatherLoad(access(what.access), what.steps, what.extents, what.dtype)
         return Statement(what, s.args, s.dtype, loops, s.stage)
 
     extents = (*kernel.extents[:d], kernel.extents[d] * kernel.extents[d + 1], *kernel.extents[d + 2 :])
@@ -233,8 +233,8 @@ def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:
             what = Load(access(what.access), what.dtype)
         elif isinstance(what, Index):
             what = Index(vector(what.strides), what.dtype)
-        elif not isinstance(what, Splat) and hasattr(what, "access"):
-            what = type(what)(access(what.access), what.stride, what.extent, what.dtype)
+        elif isinstance(what, GatherLoad):
+            what = GatherLoad(access(what.access), what.steps, what.extents, what.dtype)
         loops = sum(1 << new for new, old in enumerate(order) if s.loops >> old & 1)
         return Statement(what, s.args, s.dtype, loops, s.stage)
 

@@ -26,6 +26,7 @@ from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.lexer import Source, Token, tokenize
 from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import DTYPE_OF_SHORT, Dim, TensorType
+from graphcell.ir.verify import operand_count
 
 _PLACE = re.compile(r"(?P<gradient>gradient of )?(?P<file>\S.*?):(?P<line>\d+)(?:  |$)")
 _KEYWORDS = {"True": True, "False": False, "None": None}
@@ -209,12 +210,15 @@ class _Parser:
             self.fail(f"{name.text}: {e.message}", name, e.hint, e)
 
     def infer(self, op: Op, operands: list[Value], name: Token) -> tuple[TensorType, ...]:
+        count = operand_count(type(op))
+        if count not in (None, len(operands)):
+            self.fail(f"{op.name} takes {count} operands, but {len(operands)} are written", name)
         try:
             return infer_types(op, tuple(v.type for v in operands))
         except GraphcellError as e:
             self.fail(e.message, name, e.hint, e)
-        except (TypeError, ValueError, IndexError) as e:  # what Python says of a wrong number of operands
-            self.fail(f"{op.name} does not take {len(operands)} operands of types {_types_text([v.type for v in operands])}", name, "", e)
+        except (TypeError, ValueError, LookupError) as e:  # the op was given what it cannot take at all
+            self.fail(f"{op.name} does not take operands {_types_text([v.type for v in operands])}", name, "", e)
 
     def span(self, token: Token) -> Span | None:
         """The user's source line, from the comment on the node's first line."""

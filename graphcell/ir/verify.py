@@ -6,6 +6,8 @@ before and after every pass while testing, and on every graph that comes from el
 
 from __future__ import annotations
 
+import functools
+import inspect
 from collections.abc import Sequence
 
 from graphcell.errors import GraphcellError, VerificationError
@@ -72,8 +74,18 @@ def _verify_op(where: str, node: Node) -> None:
         raise VerificationError(f"{where}: attributes must be immutable ({e})", span=node.span) from e
 
 
+@functools.cache
+def operand_count(cls: type[Op]) -> int | None:
+    """How many operands the op takes, by the signature of its `eval`; None if it takes any number."""
+    parameters = list(inspect.signature(cls.eval).parameters.values())[1:]
+    return None if any(p.kind is p.VAR_POSITIONAL for p in parameters) else len(parameters)
+
+
 def _infer(where: str, node: Node) -> tuple[TensorType, ...]:
     operands = tuple(v.type for v in node.operands)
+    count = operand_count(type(node.op))
+    if count not in (None, len(operands)):
+        raise VerificationError(f"{where}: takes {count} operands, but has {len(operands)}", span=node.span)
     try:
         return infer_types(node.op, operands)
     except GraphcellError as e:

@@ -1,9 +1,12 @@
 """Operations: primitives, each whole in its class, and the public functions composed of them."""
 
+from graphcell.ops.functional.activation import *  # noqa: F403
 from graphcell.ops.functional.arithmetic import *  # noqa: F403
-from graphcell.ops.functional.common import cast as cast
 from graphcell.ops.functional.comparison import *  # noqa: F403
 from graphcell.ops.functional.contraction import *  # noqa: F403
+from graphcell.ops.functional.creation import *  # noqa: F403
+from graphcell.ops.functional.mathematics import *  # noqa: F403
+from graphcell.ops.functional.gathering import *  # noqa: F403
 from graphcell.ops.functional.movement import *  # noqa: F403
 from graphcell.ops.functional.reductions import *  # noqa: F403
 

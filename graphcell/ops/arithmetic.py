@@ -415,7 +415,9 @@ class Cast(Elementwise):
         from graphcell.ops.functional.common import cast
 
         source = inputs[0].dtype
-        return (cast(cotangents[0], source) if source.is_float and self.dtype.is_float else None,)
+        # integers have gradients only where the user differentiates with respect to an integer
+        flows = self.dtype.is_float if source.is_float else source.is_integer and not self.dtype.is_bool
+        return (cast(cotangents[0], source) if flows else None,)
 
     def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
         return b.convert(x, b.dtypes[0], self.dtype)

@@ -276,7 +276,8 @@ class Tape:
             for number, g in zip(entry.operands, entry.rule.backward(entry.kept, full), strict=True):
                 if g is not None:
                     accumulate(table, number, g)
-        return [table.get(self._watched[id(t)][1]) for t in wrt]
+        numbers = (self._watched.get(id(t)) for t in wrt)
+        return [None if n is None else table.get(n[1]) for n in numbers]
 
     def _newest_first(self, release: bool) -> Iterator[TapeEntry]:
         if not release:

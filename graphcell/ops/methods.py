@@ -1,24 +1,42 @@
-"""Attaches operators and methods to `Tensor`.
+"""Attaches operators and elementwise methods to `Tensor`.
 
 tensor.py stands below the ops, so Tensor gets what is computed by ops here, from tables of name and function. A public function whose
 first argument is the Tensor serves as the method; where MindSpore's method takes other arguments, a small function below adapts it.
+Methods that move, reduce, index and sort are in methods_movement.py.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import builtins
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 
-from graphcell.ops.functional import arithmetic, comparison
-from graphcell.ops.functional.common import NUMBER_TYPES, cast
+from graphcell import dtype as dt
+from graphcell.dtype import DType
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, IndexRangeError, ShapeError
+from graphcell.ops.dispatch import write
+from graphcell.ops.functional import activation, arithmetic, common, comparison, creation, mathematics
+from graphcell.ops.functional.axes import arguments
+from graphcell.ops.functional.common import NUMBER_TYPES
 from graphcell.tensor import Tensor
 
 Function = Callable[..., Any]
-OPERANDS = (Tensor, *NUMBER_TYPES, list, tuple, np.ndarray)
 
 
+def attach(table: tuple[tuple[str, Any], ...]) -> None:
+    """Makes each function or property of `table` an attribute of Tensor."""
+    for name, function in table:
+        setattr(Tensor, name, function)
+
+
+def functions(module: Any, names: str) -> tuple[tuple[str, Function], ...]:
+    """A table of public functions that serve as methods of the same name."""
+    return tuple((name, getattr(module, name)) for name in names.split())
+
+
+# -- operators -------------------------------------------------------------------------------------------------------------
 def reflected(function: Function) -> Function:
     """The operator of a right operand: `__rsub__` from `sub`."""
 
@@ -29,11 +47,11 @@ def reflected(function: Function) -> Function:
 
 
 def _equal(self: Tensor, other: Any) -> Any:
-    return comparison.equal(self, other) if isinstance(other, OPERANDS) else False
+    return comparison.equal(self, other) if isinstance(other, (Tensor, *NUMBER_TYPES, np.ndarray)) else False
 
 
 def _not_equal(self: Tensor, other: Any) -> Any:
-    return comparison.not_equal(self, other) if isinstance(other, OPERANDS) else True
+    return comparison.not_equal(self, other) if isinstance(other, (Tensor, *NUMBER_TYPES, np.ndarray)) else True
 
 
 def _matmul(self: Tensor, other: Any) -> Any:
@@ -48,17 +66,38 @@ def _rmatmul(self: Tensor, other: Any) -> Any:
     return matmul(other, self)
 
 
-def _round(self: Tensor) -> Any:
-    from graphcell.ops import round
+def _round(self: Tensor, ndigits: int | None = None) -> Any:
+    return mathematics.round(self, decimals=ndigits or 0)
 
-    return round(self)
+
+def _getitem(self: Tensor, index: Any) -> Any:
+    from graphcell.ops.functional.indexing import tensor_getitem
+
+    return tensor_getitem(self, index)
+
+
+def _setitem(self: Tensor, index: Any, value: Any) -> None:
+    from graphcell.ops.functional.indexing import tensor_setitem
+
+    write(self, tensor_setitem(self, index, value))
+
+
+def _iter(self: Tensor) -> Iterator[Tensor]:
+    if self.ndim == 0:
+        raise ArgumentTypeError("iteration over a 0-d tensor")
+    return (self[k] for k in range(self.shape[0]))
+
+
+def _contains(self: Tensor, element: Any) -> builtins.bool:
+    same = _equal(self, element)
+    return builtins.bool(same.any()) if isinstance(same, Tensor) else False
 
 
 OPERATORS: tuple[tuple[str, Function], ...] = (
     ("__add__", arithmetic.add), ("__radd__", reflected(arithmetic.add)),
     ("__sub__", arithmetic.sub), ("__rsub__", reflected(arithmetic.sub)),
     ("__mul__", arithmetic.mul), ("__rmul__", reflected(arithmetic.mul)),
-    ("__truediv__", arithmetic.div), ("__rtruediv__", reflected(arithmetic.div)),
+    ("__truediv__", arithmetic.true_divide), ("__rtruediv__", reflected(arithmetic.true_divide)),
     ("__floordiv__", arithmetic.floor_div), ("__rfloordiv__", reflected(arithmetic.floor_div)),
     ("__mod__", arithmetic.floor_mod), ("__rmod__", reflected(arithmetic.floor_mod)),
     ("__pow__", arithmetic.pow), ("__rpow__", reflected(arithmetic.pow)),
@@ -68,30 +107,291 @@ OPERATORS: tuple[tuple[str, Function], ...] = (
     ("__xor__", comparison.bitwise_xor), ("__rxor__", reflected(comparison.bitwise_xor)),
     ("__lshift__", comparison.bitwise_left_shift), ("__rlshift__", reflected(comparison.bitwise_left_shift)),
     ("__rshift__", comparison.bitwise_right_shift), ("__rrshift__", reflected(comparison.bitwise_right_shift)),
-    ("__neg__", arithmetic.neg), ("__pos__", arithmetic.positive), ("__abs__", arithmetic.abs), ("__invert__", comparison.logical_not),
+    ("__neg__", arithmetic.neg), ("__pos__", creation.identity), ("__abs__", arithmetic.abs), ("__invert__", comparison.logical_not),
     ("__round__", _round), ("__eq__", _equal), ("__ne__", _not_equal), ("__lt__", comparison.less), ("__le__", comparison.less_equal),
-    ("__gt__", comparison.greater), ("__ge__", comparison.greater_equal),
-)  # fmt: skip
-
-METHODS: tuple[tuple[str, Function], ...] = ()
-
-
-def astype(self: Tensor, dtype: Any, copy: bool = True) -> Tensor:
-    """The values converted to `dtype`."""
-    return cast(self, dtype)
-
-
-METHODS = (
-    ("astype", astype), ("abs", arithmetic.abs), ("add", arithmetic.add), ("sub", arithmetic.sub), ("mul", arithmetic.mul),
-    ("div", arithmetic.div), ("pow", arithmetic.pow), ("neg", arithmetic.neg), ("square", arithmetic.square),
+    ("__gt__", comparison.greater), ("__ge__", comparison.greater_equal), ("__getitem__", _getitem), ("__setitem__", _setitem),
+    ("__iter__", _iter), ("__contains__", _contains),
 )  # fmt: skip
 
 
-def attach(table: tuple[tuple[str, Function], ...]) -> None:
-    """Makes each function of `table` an attribute of Tensor."""
-    for name, function in table:
-        setattr(Tensor, name, function)
+# -- conversion ------------------------------------------------------------------------------------------------------------
+def astype(self: Tensor, dtype: Any, copy: builtins.bool = True) -> Tensor:
+    """The values converted to `dtype` (a DType, its name, a Python or numpy type). Names without a width are numpy's: 'float' is float64.
 
+    Raises:
+        TypeError: `dtype` is none.
+    """
+    target = dt.float64 if dtype == "float" else dt.int64 if dtype == "int" else dt.as_dtype(dtype)
+    return self if not copy and target is self.dtype else creation.cast(self, target)
+
+
+def converter(target: DType) -> Function:
+    """The method that converts to `target`: `x.half()`."""
+
+    def convert(self: Tensor) -> Tensor:
+        return creation.cast(self, target)
+
+    convert.__doc__ = f"The values converted to {target.name}."
+    return convert
+
+
+def type(self: Tensor, dtype: Any = None) -> Any:
+    """The name of the dtype, or the values converted to `dtype`."""
+    return str(self.dtype) if dtype is None else creation.cast(self, dtype)
+
+
+def type_as(self: Tensor, other: Tensor) -> Tensor:
+    """The values converted to the dtype of `other`."""
+    return creation.cast(self, other.dtype)
+
+
+def to(self: Tensor, *target: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: builtins.bool = False) -> Tensor:
+    """The values converted to a dtype; a device ("CPU") changes nothing.
+
+    Raises:
+        ValueError: for another device. TypeError: for what is neither a dtype nor a device.
+    """
+    for given in (*target, *(x for x in (dtype, device) if x is not None)):
+        if isinstance(given, str) and given.upper() in ("ASCEND", "GPU"):
+            raise ArgumentValueError(f"to: there is no device {given!r} here, only 'CPU'")
+        if isinstance(given, str) and given.split(":")[0].upper() == "CPU":
+            continue
+        if isinstance(given, builtins.bool):
+            continue  # non_blocking, copy
+        return creation.cast(self, given.dtype if isinstance(given, Tensor) else given)
+    return creation.deepcopy(self) if copy else self
+
+
+def copy(self: Tensor) -> Tensor:
+    """A Tensor with the same values in memory of its own; gradients flow through."""
+    return creation.deepcopy(self)
+
+
+def value(self: Tensor) -> Tensor:
+    """The Tensor itself."""
+    return self
+
+
+def get_bytes(self: Tensor) -> bytes:
+    """The values in memory order, as bytes."""
+    return self.array().tobytes()
+
+
+# -- new Tensors of the same dtype -------------------------------------------------------------------------------------------
+def new_zeros(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """Zeros of shape `size`; dtype: by default this Tensor's."""
+    return creation.zeros(arguments(size), self.dtype if dtype is None else dtype)
+
+
+def new_ones(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
+    """Ones of shape `size`; dtype: by default this Tensor's."""
+    return creation.ones(arguments(size), self.dtype if dtype is None else dtype)
+
+
+def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
+    """`fill_value` in every element of a Tensor of shape `size`; dtype: by default this Tensor's."""
+    return creation.full(size, fill_value, dtype=self.dtype if dtype is None else dtype)
+
+
+# -- methods that differ from the function of their name -----------------------------------------------------------------------
+def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """self + alpha * other."""
+    return arithmetic.add(self, _scaled(other, alpha))
+
+
+def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """self - alpha * other."""
+    return arithmetic.sub(self, _scaled(other, alpha))
+
+
+def _scaled(other: Any, alpha: Any) -> Any:
+    return other if isinstance(alpha, NUMBER_TYPES) and alpha == 1 else arithmetic.mul(other, alpha)
+
+
+def where(self: Tensor, condition: Tensor, y: Any) -> Tensor:
+    """self where `condition` is not 0, else y."""
+    result: Tensor = creation.where(condition, self, y)
+    return result
+
+
+def allclose(self: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: builtins.bool = False) -> Any:
+    """Whether all elements are close (see `isclose`): a bool, or a Tensor of Bool while a graph is being built."""
+    answer = creation.isclose(self, other, rtol, atol, equal_nan).all()
+    return answer if answer.is_symbolic else builtins.bool(answer)
+
+
+# -- in place: the newest value of this very Tensor ------------------------------------------------------------------------------
+def update(self: Tensor, new: Any, function: str) -> Tensor:
+    """Makes `new` the value of `self`; returns `self`.
+
+    Raises:
+        ValueError: the shape would change. TypeError: the dtype would have to be of a higher kind.
+    """
+    t = common.as_tensor(new, "value", function)
+    if t.shape != self.shape:
+        raise ShapeError(f"{function}: a result of shape {t.shape} cannot be written into a Tensor of shape {self.shape}")
+    if dt.promote(self.dtype, t.dtype) is not self.dtype:
+        raise DTypeError(f"{function}: a result of {t.dtype} cannot be written into a Tensor of {self.dtype}", hint="cast the Tensor first")
+    write(self, common.cast(t, self.dtype))
+    return self
+
+
+def in_place(function: Function, name: str) -> Function:
+    """The in-place form of a function of one operand."""
+
+    def method(self: Tensor) -> Tensor:
+        return update(self, function(self), name)
+
+    method.__doc__ = f"In place: {function.__doc__}"
+    return method
+
+
+def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """In place: self + alpha * other."""
+    return update(self, add(self, other, alpha=alpha), "add_")
+
+
+def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
+    """In place: self - alpha * other."""
+    return update(self, sub(self, other, alpha=alpha), "sub_")
+
+
+def mul_(self: Tensor, other: Any) -> Tensor:
+    """In place: self * other."""
+    return update(self, arithmetic.mul(self, other), "mul_")
+
+
+def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
+    """In place: self / other (see `ops.div`)."""
+    return update(self, arithmetic.div(self, other, rounding_mode=rounding_mode), "div_")
+
+
+def copy_(self: Tensor, src: Any, non_blocking: builtins.bool = False) -> Tensor:
+    """In place: the values of `src`, broadcast to this shape and converted to this dtype."""
+    return update(self, common.broadcast(common.cast(src, self.dtype), self.shape), "copy_")
+
+
+def fill_(self: Tensor, value: Any) -> Tensor:
+    """In place: `value` in every element."""
+    return update(self, creation.full_like(self, value), "fill_")
+
+
+def zero_(self: Tensor) -> Tensor:
+    """In place: 0 in every element."""
+    return update(self, creation.zeros_like(self), "zero_")
+
+
+def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
+    """In place: see `ops.clamp`."""
+    return update(self, arithmetic.clamp(self, min, max), "clamp_")
+
+
+def assign_value(self: Tensor, value: Any) -> Tensor:
+    """Makes `value` the value of this Tensor."""
+    return update(self, value, "assign_value")
+
+
+# -- storage -----------------------------------------------------------------------------------------------------------------
+def contiguous(self: Tensor) -> Tensor:
+    """The Tensor itself: its elements count as lying in row-major order."""
+    return self
+
+
+def is_contiguous(self: Tensor) -> builtins.bool:
+    """True: elements count as lying in row-major order."""
+    return True
+
+
+def stride(self: Tensor, dim: int | None = None) -> Any:
+    """Elements from one to the next along each dimension, in row-major order; for one `dim` that number.
+
+    Raises:
+        IndexError: there is no such dimension.
+    """
+    steps, step = [], 1
+    for extent in reversed(self.shape):
+        steps.append(step)
+        step *= max(extent, 1)
+    steps.reverse()
+    if dim is None:
+        return steps
+    if not -self.ndim <= dim < self.ndim:
+        raise IndexRangeError(f"stride: dim must be in [{-self.ndim}, {self.ndim}), but is {dim}")
+    return steps[dim]
+
+
+def storage_offset(self: Tensor) -> int:
+    """0: a Tensor begins where its memory begins."""
+    return 0
+
+
+def data_ptr(self: Tensor) -> int:
+    """The address of the first element."""
+    return self.address()
+
+
+def is_signed(self: Tensor) -> builtins.bool:
+    """True for signed integers and floats."""
+    return self.dtype.signed
+
+
+def _false(self: Tensor) -> builtins.bool:
+    """False: Tensors live in ordinary memory."""
+    return False
+
+
+def _device(self: Tensor) -> str:
+    """Where the values are: 'CPU'."""
+    return "CPU"
+
+
+def _transposed(self: Tensor) -> Tensor:
+    """All dimensions reversed."""
+    return self.transpose()
+
+
+def _matrix_transposed(self: Tensor) -> Tensor:
+    """The last two dimensions exchanged.
+
+    Raises:
+        ValueError: there are less than two.
+    """
+    if self.ndim < 2:
+        raise ShapeError(f"mT: the Tensor must have two dimensions at least, but has shape {self.shape}")
+    return self.swapaxes(-1, -2)
+
+
+METHODS: tuple[tuple[str, Any], ...] = (
+    *functions(activation, "hardshrink"), ("soft_shrink", activation.softshrink),
+    *functions(arithmetic, """
+        abs absolute addcdiv addcmul clamp clip copysign div divide float_power floor_divide fmax fmod gcd heaviside inv invert lcm ldexp
+        lerp maximum minimum mul multiply nan_to_num neg negative nextafter positive pow reciprocal remainder sgn sign square subtract
+        true_divide"""),
+    *functions(comparison, """
+        bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor eq equal ge greater greater_equal gt isfinite
+        isinf isnan isneginf isposinf le less less_equal logical_and logical_not logical_or logical_xor lt ne not_equal signbit"""),
+    *functions(creation, "conj imag is_complex is_floating_point isclose isreal real"),
+    *functions(mathematics, """
+        acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh ceil cos cosh deg2rad digamma erf erfc
+        erfinv exp expm1 floor frac hypot lgamma log log10 log1p log2 logaddexp logaddexp2 logit mvlgamma rad2deg round rsqrt sigmoid sin
+        sinc sinh sqrt tan tanh trunc xlogy"""),
+    ("astype", astype), ("type_as", type_as), ("to", to), ("copy", copy), ("clone", copy), ("value", value),
+    ("get_bytes", get_bytes), ("float", converter(dt.float32)), ("double", converter(dt.float64)), ("half", converter(dt.float16)),
+    ("bfloat16", converter(dt.bfloat16)), ("bool", converter(dt.bool_)), ("byte", converter(dt.uint8)), ("char", converter(dt.int8)),
+    ("short", converter(dt.int16)), ("int", converter(dt.int32)), ("long", converter(dt.int64)),
+    ("new_zeros", new_zeros), ("new_ones", new_ones), ("new_full", new_full), ("new_empty", new_zeros), ("add", add), ("sub", sub),
+    ("where", where), ("allclose", allclose), ("add_", add_), ("sub_", sub_), ("mul_", mul_), ("div_", div_), ("copy_", copy_),
+    ("fill_", fill_), ("zero_", zero_), ("clamp_", clamp_), ("assign_value", assign_value), ("exp_", in_place(mathematics.exp, "exp_")),
+    ("floor_", in_place(mathematics.floor, "floor_")), ("erfinv_", in_place(mathematics.erfinv, "erfinv_")),
+    ("contiguous", contiguous), ("is_contiguous", is_contiguous), ("stride", stride), ("storage_offset", storage_offset),
+    ("data_ptr", data_ptr), ("is_signed", is_signed), ("is_pinned", _false), ("is_shared", _false),
+)  # fmt: skip
+
+PROPERTIES: tuple[tuple[str, Any], ...] = (
+    ("T", property(_transposed)), ("mT", property(_matrix_transposed)), ("H", property(_matrix_transposed)),
+    ("mH", property(_matrix_transposed)), ("data", property(creation.identity)), ("device", property(_device)), ("is_meta", property(_false)),
+)  # fmt: skip
 
 attach(OPERATORS)
 attach(METHODS)
+attach(PROPERTIES)

@@ -7,7 +7,7 @@ from eager code. The gradient rules are the ops' own, applied to symbolic Tensor
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Hashable, TypeVar
 
@@ -51,7 +51,7 @@ def vjp(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None = None) ->
 
     Returns a Graph with inputs (*graph.inputs, one cotangent for each output at `seeds`, by default the float outputs in order) and
     outputs (*graph.outputs, one gradient for each of `wrt`). Gradients of inputs that the outputs do not depend on are zeros, as are
-    those of integer and Bool inputs.
+    those of Bool inputs. An integer input has an integer gradient, and makes integers on the way differentiable, as in MindSpore.
 
     Raises:
         NoGradientError: at the line of an op without gradient rule on the way.
@@ -131,13 +131,19 @@ def live_nodes(nodes: Sequence[Node], outputs: Sequence[Value], known: set[Value
 
 # -- activity ------------------------------------------------------------------------------------------------------------
 def active_values(graph: Graph, wrt: Sequence[int]) -> set[Value]:
-    """The float values that depend differentiably on the inputs at `wrt`."""
-    active = {graph.inputs[k] for k in wrt if graph.inputs[k].type.dtype.is_float}
+    """The values that depend differentiably on the inputs at `wrt`: floats, and integers where one of these inputs is an integer."""
+    low = lowest_category(graph.inputs[k].type for k in wrt)
+    active = {graph.inputs[k] for k in wrt if graph.inputs[k].type.dtype.category >= low}
     for node in graph.nodes:
         mask = tuple(v in active for v in node.operands)
         if any(mask):
-            active.update(v for v, flag in zip(node.results, _active_results(node, mask), strict=True) if flag and v.type.dtype.is_float)
+            active.update(v for v, flag in zip(node.results, _active_results(node, mask), strict=True) if flag and v.type.dtype.category >= low)
     return active
+
+
+def lowest_category(types: Iterable[TensorType]) -> int:
+    """The lowest category of dtypes (see `DType`) that has gradients, if those of `types` are asked for: 1 if one is an integer, else 2."""
+    return 1 if any(t.dtype.is_integer for t in types) else 2
 
 
 def active_outputs(graph: Graph, active_inputs: Sequence[bool]) -> tuple[bool, ...]:
@@ -182,7 +188,8 @@ def _differentiate(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None
     graph = inline_calls(graph)
     joint = _Joint(Trace(f"{graph.name}.vjp"))
     trace = joint.trace
-    joint.seeds = [k for k, v in enumerate(graph.outputs) if v.type.dtype.is_float] if seeds is None else list(seeds)
+    low = lowest_category(graph.inputs[k].type for k in wrt)
+    joint.seeds = [k for k, v in enumerate(graph.outputs) if v.type.dtype.category >= low] if seeds is None else list(seeds)
     active = active_values(graph, wrt)
     useful = _useful_values(graph, active, joint.seeds)
     span = state.trace.span if state.trace is not None else trace.span
@@ -267,10 +274,8 @@ def emit(trace: Trace, op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
 
 
 def cotangent_of(cotangent: Tensor | None, type: TensorType) -> Tensor | None:
-    """What a gradient rule is given for a result: None if it is not float, zeros if nothing flows."""
-    if not type.dtype.is_float:
-        return None
-    return zeros_of_type(type) if cotangent is None else cotangent
+    """What a gradient rule is given for a result: where nothing flows, zeros if it is float, else None."""
+    return zeros_of_type(type) if cotangent is None and type.dtype.is_float else cotangent
 
 
 def check_gradient(op: Op, type: TensorType, gradient: Any) -> None:

@@ -14,7 +14,7 @@ from graphcell.errors import GraphcellError
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.op import Array, Op, evaluate
 from graphcell.ops.base import Elementwise, View
-from graphcell.ops.creation import Constant, Full, Iota, constant_op, number_of
+from graphcell.ops.creation import Constant, Full, Iota, constant_op
 from graphcell.ops.movement import BroadcastTo
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
@@ -26,7 +26,15 @@ OPERAND_LIMIT = 16 * RESULT_LIMIT
 
 def fold(graph: Graph) -> Graph:
     """Folds constants, in regions too."""
-    return rewrite(graph, FOLD_RULES)
+    return rewrite(graph, _RULES)
+
+
+def fold_empty(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """What has no elements need not be computed."""
+    op = node.op
+    if not node.operands or op.regions or op.has_effect or any(0 not in v.type.shape for v in node.results):
+        return None
+    return [r.full(0, v)[0] for v in node.results]
 
 
 def fold_fills(r: Rewriter, node: Node) -> Sequence[Value] | None:
@@ -61,7 +69,7 @@ def fold_constants(r: Rewriter, node: Node) -> Sequence[Value] | None:
     if size > RESULT_LIMIT or given > OPERAND_LIMIT or (isinstance(op, BroadcastTo) and size > given):
         return None
     arrays = _evaluated(op, [evaluate(source, ())[0] for source in known])
-    return None if arrays is None else [r.emit(_made(a))[0] for a in arrays]
+    return None if arrays is None else [r.emit(constant_op(a))[0] for a in arrays]
 
 
 def _evaluated(op: Op, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
@@ -73,17 +81,15 @@ def _evaluated(op: Op, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
         return None
 
 
-def _made(array: Array) -> Op:
-    """The op that makes `array`."""
-    op = constant_op(array)
-    if isinstance(op, Constant) and array.size == 0:
-        return Full(number_of(0, op.dtype), array.shape, op.dtype)
-    return op
-
-
 def _element(array: Array) -> bool | int | float:
     value: bool | int | float = array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else float(array.reshape(-1)[0])
     return value
 
 
-FOLD_RULES = Rules((Elementwise, fold_fills), (View, fold_fills), (Op, fold_constants))
+FOLD_RULES = (
+    (Op, fold_empty),
+    (Elementwise, fold_fills),
+    (View, fold_fills),
+    (Op, fold_constants),
+)
+_RULES = Rules(*FOLD_RULES)

@@ -22,11 +22,19 @@ form that no rule turns back), since the rules are applied to what it emits, too
 """
 
 
-class Rules:
-    """A tuple of (class of ops, rule), looked up by the class of a node's op; earlier rules go first."""
+Preparation = Callable[["Rewriter", Node], Node]
+"""Given a node with regions that are not rewritten yet: the node to go on with. It may `replace` results that the new node lacks."""
 
-    def __init__(self, *pairs: tuple[type[Op], Rule]):
+
+class Rules:
+    """A tuple of (class of ops, rule), looked up by the class of a node's op; earlier rules go first.
+
+    `prepare` sees each node with regions before these are rewritten, so that it can bring knowledge from outside into them.
+    """
+
+    def __init__(self, *pairs: tuple[type[Op], Rule], prepare: Preparation | None = None):
         self.pairs = pairs
+        self.prepare = prepare
         self._by_class: dict[type[Op], tuple[Rule, ...]] = {}
 
     def of(self, cls: type[Op]) -> tuple[Rule, ...]:
@@ -73,15 +81,15 @@ class Rewriter:
 
     def visit(self, node: Node) -> None:
         """Brings `node` over: with rewritten operands and regions, or replaced by what a rule gives."""
-        op, operands = node.op, node.operands
+        operands = node.operands
         if self.replaced:
             operands = tuple([self.replaced.get(v, v) for v in operands])
-        if op.regions:
-            op = self._rewrite_regions(op)
-        if op is not node.op or operands != node.operands:
-            node = Node(op, operands, node.results, node.span)
-            self.changed = True
+            if operands != node.operands:
+                node = Node(node.op, operands, node.results, node.span)
+                self.changed = True
         self.span = node.span
+        if node.op.regions:
+            node = self._visit_regions(node)
         replacement = self._apply_rules(node)
         if replacement is None:
             self._append(node)
@@ -89,9 +97,20 @@ class Rewriter:
         self.changed = True
         _check_types(node, replacement)
         for old, new in zip(node.results, replacement, strict=True):
-            self._replace(old, new)
+            self.replace(old, new)
 
-    def _rewrite_regions(self, op: Op) -> Op:
+    def _visit_regions(self, node: Node) -> Node:
+        before = node
+        if self.rules.prepare is not None:
+            node = self.rules.prepare(self, node)
+        op = self.rewrite_regions(node.op)
+        if op is not node.op:
+            node = Node(op, node.operands, node.results, node.span)
+        self.changed = self.changed or node is not before
+        return node
+
+    def rewrite_regions(self, op: Op) -> Op:
+        """`op` around rewritten regions."""
         before = op.regions
         after = tuple([_rewrite(g, self.rules, self.done) for g in before])
         unchanged = all(a is b for a, b in zip(before, after, strict=True))
@@ -109,7 +128,8 @@ class Rewriter:
         for v in node.results:
             self.producers[v] = node
 
-    def _replace(self, old: Value, new: Value) -> None:
+    def replace(self, old: Value, new: Value) -> None:
+        """Lets `new` stand for `old` in all that follows."""
         self.replaced[old] = new
         if self._uses is not None:
             self._uses[new] = self._uses.get(new, 0) + self._uses.get(old, 0)

@@ -19,7 +19,7 @@ from graphcell.ir.op import Op, evaluate, infer_types
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import Linearized, RegionOp, positions
 from graphcell.ops.dispatch import Trace, apply
-from graphcell.passes.autodiff import check_gradient, cotangent_of, live_nodes
+from graphcell.passes.autodiff import check_gradient, cotangent_of, live_nodes, lowest_category
 from graphcell.tensor import Tensor, state
 
 Array = np.ndarray[Any, Any]
@@ -50,7 +50,8 @@ def rule_of(op: Op, types: tuple[TensorType, ...], needed: tuple[bool, ...]) -> 
     trace = Trace(op.name)
     inputs = [trace.input(t) for t in types]
     outputs = [trace.input(t) for t in results]
-    seeds = tuple(k for k, t in enumerate(results) if t.dtype.is_float)
+    low = lowest_category(t for t, flag in zip(types, needed, strict=True) if flag)
+    seeds = tuple(k for k, t in enumerate(results) if t.dtype.category >= low)
     cotangents = {k: trace.input(results[k]) for k in seeds}
     symbols = [tuple(map(Tensor.of_value, values)) for values in (inputs, outputs)]
     given = tuple(Tensor.of_value(cotangents[k]) if k in cotangents else None for k in range(len(results)))

@@ -284,7 +284,7 @@ def is_lossless(source: DType, target: DType) -> bool:
     if source.is_integer:
         return MANTISSA[target.name] >= source.bits - source.signed
     a, b = finfo(source), finfo(target)
-    return MANTISSA[target.name] >= _MANTISSA[source.name] and bool(float(b.max) >= float(a.max)) and _reaches(b, a)
+    return MANTISSA[target.name] >= MANTISSA[source.name] and bool(float(b.max) >= float(a.max)) and _reaches(b, a)
 
 
 def _reaches(wide: object, narrow: object) -> bool:

@@ -10,7 +10,7 @@ from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Mul
 from graphcell.ops.base import Reduction, reduced_shape
 from graphcell.ops.contraction import MatMul
-from graphcell.ops.creation import Full
+from graphcell.ops.creation import Full, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.passes.rewrite import Rewriter
 from graphcell.passes.simplify_elementwise import MANTISSA
@@ -178,10 +178,9 @@ def pad_of_fill(r: Rewriter, node: Node) -> Result:
     """A fill padded with its own number is a larger fill; so is a pad of nothing."""
     assert isinstance(node.op, Pad)
     x, result = node.operands[0], node.results[0]
-    if x.type.size == 0:
-        return r.full(node.op.value, result)
-    filled = r.full(node.op.value, x)
-    return r.full(node.op.value, result) if r.op_of(filled[0]) == r.op_of(x) else None
+    number = number_of(node.op.value, x.type.dtype)
+    same = repr(r.number(x)) == repr(number) or x.type.size == 0
+    return r.full(number, result) if same else None
 
 
 def concat_of_one(r: Rewriter, node: Node) -> Result:
@@ -189,7 +188,7 @@ def concat_of_one(r: Rewriter, node: Node) -> Result:
     parts = [v for v in node.operands if v.type.size]
     if len(parts) == 1:
         return parts
-    return r.emit(node.op, *parts) if parts and len(parts) < len(node.operands) else None
+    return r.emit(node.op, *parts) if len(parts) < len(node.operands) else None
 
 
 def concat_of_concat(r: Rewriter, node: Node) -> Result:
@@ -292,7 +291,7 @@ def reduce_of_fill(r: Rewriter, node: Node) -> Result:
     number = r.number(x)
     if number is None or not isinstance(op, Reduction) or x.type.size == 0:
         return None
-    if op.kind in ("min", "max", "and", "or"):
+    if op.kind in ("min", "max", "and", "or") or x.type.dtype.is_bool:
         return r.full(number, result)
     count = math.prod(x.type.shape[a] for a in op.axis)
     if op.kind == "mul":

@@ -200,17 +200,17 @@ def lanes_for(columns: int, kind: str, target: ContractionTarget) -> int:
 
 def tile_cost(rows: int, vectors: int) -> float:
     """Relative time of one reduction step of a register tile: its multiply-adds, its loads, and the latency when it is small."""
-    return max(rows * vectors + 0.06 * rows + 0.12 * vectors + 0.4, 4.5)
+    return max(rows * vectors + 0.08 * rows + 0.1 * vectors + 0.4, 4.5)
 
 
-def choose_tile(rows: int, columns: int, kind: str, target: ContractionTarget) -> TileShape:
-    """The register tile with the least estimated time for a `rows` x `columns` output."""
-    (_, _, most), tile = choose_grid_tile((1, 1, rows), columns, kind, target)
+def choose_tile(rows: int, columns: int, kind: str, target: ContractionTarget, most_rows: int = 64) -> TileShape:
+    """The register tile with the least estimated time for a `rows` x `columns` output, of at most `most_rows` rows."""
+    (_, _, most), tile = choose_grid_tile((1, 1, rows), columns, kind, target, most_rows)
     return TileShape(most, tile.vectors, tile.lanes)
 
 
-def choose_grid_tile(grid: tuple[int, int, int], columns: int, kind: str,
-                     target: ContractionTarget) -> tuple[tuple[int, int, int], TileShape]:
+def choose_grid_tile(grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget,
+                     most_rows: int = 64) -> tuple[tuple[int, int, int], TileShape]:
     """The register tile for an output of `columns` columns whose rows are a box (images, rows of pixels, pixels).
 
     Returns the tile's extents in the box and its shape. A tile spans images only if it has all their rows and pixels.
@@ -219,13 +219,13 @@ def choose_grid_tile(grid: tuple[int, int, int], columns: int, kind: str,
     all_vectors = ceil_div(columns, lanes)
     best, box, shape = math.inf, (1, 1, 1), TileShape(1, 1, lanes)
     for vectors in range(1, min(all_vectors, 8) + 1):
-        limit = (vector_registers(target) - 1 - vectors) // vectors
+        limit = min(most_rows, (vector_registers(target) - 1 - vectors) // vectors)
         for extents in _boxes(grid, limit):
             parts = [split_evenly(extent, size) for extent, size in zip(grid, extents, strict=True)]
             across = [(vectors, all_vectors // vectors), (all_vectors % vectors, 1)]
             cost = sum(tile_cost(s.size * t.size * u.size, v) * s.tiles * t.tiles * u.tiles * n
                        for s in parts[0] for t in parts[1] for u in parts[2] for v, n in across if v and n)
-            cost *= 1 + 0.004 * (math.prod(map(len, parts)) - 1)
+            cost *= 1 + 0.001 * (math.prod(map(len, parts)) - 1)
             if cost < best - 1e-9:
                 best, box, shape = cost, extents, TileShape(math.prod(extents), vectors, lanes)
     return box, shape

@@ -329,7 +329,7 @@ class _Emitter:
         right = self._panel(b, group, column) if self._depth else c
         if part.depthwise and self._depth:
             a = b.gep(a, column, LType(kernel.a_kind))
-        call_micro(b, name, kernel, a, right, c, count=None, resume=None, last=None, row=linear, column=channel, batch=i64(0),
+        call_micro(b, name, kernel, a, right, c, counts={}, resume=None, last=None, row=linear, column=channel, batch=i64(0),
                    extra=self.extra)
 
     # -- the input ---------------------------------------------------------------------------------------------------

@@ -297,11 +297,11 @@ class _Emitter:
         """The reduction over the output pixels of a chunk; `count` is its images or its rows."""
         spec, plan = self.spec, self.plan
         image, row, pixel = plan.pitch
-        rows = Level(spec.oh if plan.by_images else None, spec.stride[0] * row, spec.ow * columns.padded)
+        rows = Level(spec.oh if plan.by_images else "count", spec.stride[0] * row, spec.ow * columns.padded)
         pixels = Level(spec.ow, spec.stride[1] * pixel, columns.padded)
         if not plan.by_images:
             return rows, pixels
-        return Level(None, image, spec.oh * spec.ow * columns.padded), rows, pixels
+        return Level("count", image, spec.oh * spec.ow * columns.padded), rows, pixels
 
     def _emit_block(self, b: FunctionBuilder, kernels: list[list[tuple[MicroKernel, str]]], packers: list[str], extra: Extra,
                     group: Val, split: Val, row_slab: Val, column_slab: Val) -> None:
@@ -388,5 +388,5 @@ class _Emitter:
                     filters = self._filter(b, group, column)
                     at = affine(b, [(line, total_columns), (filters, 1), (split, total_rows * total_columns)])
                     c = b.gep(b.args["dw" if plan.direct else "partial"], at, LType(kernel.c_kind))
-                    call_micro(b, name, kernel, b.gep(source, a, source_kind), self._panel(b, columns, column), c, count=count,
+                    call_micro(b, name, kernel, b.gep(source, a, source_kind), self._panel(b, columns, column), c, counts={"count": count},
                                resume=resume, last=last, row=line, column=filters, batch=i64(0), extra=extra)

@@ -35,14 +35,6 @@ _EXP = {
                0.00019841269837119456, 2.4801591304876687e-05, 2.755732189084999e-06, 2.755605381005338e-07,
                2.5051265340753174e-08, 2.107051596665448e-09, 1.6188151254123023e-10),
 }
-# The same with one term more, for functions that add roundings of their own.
-_EXP_FINE = {
-    "float": (0.5000000106258077, 0.1666667386715803, 0.04166652553636643, 0.008332527638233972, 0.0013893703588837834,
-              0.0002010984932210094, 2.444011645110567e-05),
-    "double": (0.5, 0.16666666666666652, 0.04166666666666726, 0.008333333333337842, 0.0013888888888804586, 0.0001984126983588363,
-               2.4801587354506678e-05, 2.7557322291466295e-06, 2.7557302987018633e-07, 2.505120595278152e-08,
-               2.087905163607722e-09, 1.6191420218798087e-10, 1.1378331074638982e-11),
-}
 # The same on [-ln2 / 2, ln2 / 2].
 _EXP_NARROW = {
     "float": (0.4999999344642165, 0.16666520632015952, 0.04166838828117204, 0.008368716723152233, 0.0013814587749867674),
@@ -84,7 +76,7 @@ _EXPM1_RANGE = {"float": (-18.0, 89.0), "double": (-38.0, 710.0)}
 
 
 # -- exponentials --------------------------------------------------------------------------------------------------------
-def exp_parts(b: FunctionBuilder, x: Val, table: tuple[float, ...]) -> tuple[Val, Val]:
+def _exp_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
     """p and s with e**x = p * s * s, both normal numbers. `x` lies in the range where e**x is neither 0 nor inf, or a little past it.
 
     Writing x = 2 k ln2 + r gives s = 2**k twice over: a single shift builds it, and results that are denormal or infinite come out of
@@ -95,19 +87,15 @@ def exp_parts(b: FunctionBuilder, x: Val, table: tuple[float, ...]) -> tuple[Val
     shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1, 0.5)[0], x), b.const(form.magic + form.bias, x))
     k = b.sub(shifted, b.const(form.magic + form.bias, x))
     r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
-    return polynomial(b, r, (1.0, 1.0, *table)), scaled_by_low_bits(b, shifted)
-
-
-def _exp_bounded(b: FunctionBuilder, x: Val, tables: dict[str, tuple[float, ...]]) -> Val:
-    p, s = exp_parts(b, x, tables[x.type.kind])
-    return b.mul(b.mul(p, s), s)
+    return polynomial(b, r, (1.0, 1.0, *_EXP[form.kind]), plain=2), scaled_by_low_bits(b, shifted)
 
 
 @widened
 def exp(b: FunctionBuilder, x: Val) -> Val:
     """e**x: 0 at -inf, inf past the largest number, denormal in between."""
     low, high = _EXP_RANGE[format_of(x).kind]
-    return _exp_bounded(b, at_least(b, at_most(b, x, high), low), _EXP)
+    p, s = _exp_parts(b, at_least(b, at_most(b, x, high), low))
+    return b.mul(b.mul(p, s), s)
 
 
 @widened
@@ -120,7 +108,7 @@ def exp2(b: FunctionBuilder, x: Val) -> Val:
     shifted = b.fma(x, b.const(0.5, x), magic)
     r = b.fma(b.sub(shifted, magic), b.const(-2.0, x), x)
     s = scaled_by_low_bits(b, shifted)
-    p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *_EXP2[form.kind]))
+    p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *_EXP2[form.kind]), plain=2)
     return b.mul(b.mul(p, s), s)
 
 
@@ -149,7 +137,8 @@ def twice_exp_of_minus(b: FunctionBuilder, x: Val) -> Val:
     shifted = b.fma(x, b.const(-split(LOG2_E, form.kind, 1)[0], x), magic)
     k = b.sub(shifted, magic)
     r = b.fma(k, b.const(low, x), b.fma(k, b.const(high, x), x))
-    return b.mul(polynomial(b, r, (1.0, -1.0, *_mirrored(_EXP_NARROW[form.kind]))), scaled_by_low_bits(b, shifted))
+    p = polynomial(b, r, (1.0, -1.0, *_mirrored(_EXP_NARROW[form.kind])), plain=2)
+    return b.mul(p, scaled_by_low_bits(b, shifted))
 
 
 def _mirrored(coefficients: tuple[float, ...]) -> tuple[float, ...]:
@@ -233,20 +222,29 @@ def _times_split(b: FunctionBuilder, x: Val, tail: Val, constant: str) -> Val:
 
 @widened
 def log1p(b: FunctionBuilder, x: Val) -> Val:
-    """log(1 + x), accurate near zero: -inf at -1, NaN below.
+    """log(1 + x), accurate near zero: -inf at -1, NaN below."""
+    return log1p_of_sum(b, x, None)
+
+
+def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
+    """log(1 + x + low), where low is a rounding error of x.
 
     With u = 1 + x rounded and u = 2**k * m, the fraction is f = (m - 1) + (x - (u - 1)) / 2**k, where both differences are exact.
     """
     form = format_of(x)
     one = b.const(1.0, x)
     u = b.add(x, one)
-    k, f = _normal_log_parts(b, u)
+    k, high = _normal_log_parts(b, u)
     lost = b.sub(x, b.sub(u, one))
-    inverse = _power_of_two(b, k, form.bias // 2)  # 2**(bias/2 - k): k reaches past the range of a plain 2**-k
-    f = b.fma(b.mul(lost, inverse), b.const(2.0 ** -(form.bias // 2), x), f)
-    high, low = split(LN2, form.kind, 2)
-    tail = b.fma(k, b.const(low, x), log1p_tail(b, f))
-    result = b.fma(k, b.const(high, x), b.add(f, tail))
+    lost = b.add(lost, low) if low is not None else lost
+    # 2**-k in two steps: k reaches past the range of a single one.
+    rest = b.mul(b.mul(lost, _power_of_two(b, k, form.bias // 2)), b.const(2.0 ** -(form.bias // 2), x))
+    f = b.add(high, rest)
+    tail = log1p_tail(b, f)
+    if low is not None:  # without it f is exact where its rounding would matter
+        tail = b.add(tail, b.sub(rest, b.sub(f, high)))
+    ln2, ln2_low = split(LN2, form.kind, 2)
+    result = b.fma(k, b.const(ln2, x), b.add(f, b.fma(k, b.const(ln2_low, x), tail)))
     at_edge = b.select(b.fcmp("oeq", x, b.const(-1.0, x)), b.const(float("-inf"), x), nan(x))
     result = b.select(b.fcmp("ogt", x, b.const(-1.0, x)), result, at_edge)
     return b.select(b.fcmp("oeq", x, infinity(x)), x, with_sign_of(b, result, x))
@@ -259,8 +257,22 @@ def _power_of_two(b: FunctionBuilder, k: Val, offset: int) -> Val:
 
 
 # -- logistic ------------------------------------------------------------------------------------------------------------
-def _twice_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
-    return _exp_bounded(b, at_least(b, b.neg(absolute(b, x)), _EXP_RANGE[format_of(x).kind][0]), _EXP_FINE)
+def _narrow_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
+    """r, p, q with e**x = e**r * p * q, |r| <= ln2 / 2, where p and q are powers of two (their product may be denormal)."""
+    form = format_of(x)
+    high, low = split(LN2, form.kind, 2)
+    magic, biased = b.const(form.magic, x), b.const(form.magic + form.bias, x)
+    k = b.sub(b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), magic), magic)
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    half = b.fma(k, b.const(0.5, x), biased)
+    rest = b.add(b.sub(biased, half), b.add(k, biased))
+    return r, scaled_by_low_bits(b, half), scaled_by_low_bits(b, rest)
+
+
+def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    low = _EXP_RANGE[format_of(x).kind][0]
+    r, p, q = _narrow_parts(b, at_least(b, b.neg(absolute(b, x)), low))
+    return b.mul(b.mul(polynomial(b, r, (1.0, 1.0, *_EXP_NARROW[x.type.kind]), plain=2), p), q)
 
 
 def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
@@ -281,29 +293,22 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     With x = k ln2 + r and t = 2**k it is t / (t + 1 + (e**-r - 1)), t being a product of two powers because 2**k may be denormal.
     The smaller two of the three terms are added first.
     """
-    form = format_of(x)
-    high, low = split(LN2, form.kind, 2)
-    x = at_least(b, at_most(b, x, _SIGMOID_RANGE[form.kind][1]), _SIGMOID_RANGE[form.kind][0])
-    magic, biased = b.const(form.magic, x), b.const(form.magic + form.bias, x)
-    k = b.sub(b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), magic), magic)
-    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    low, high = _SIGMOID_RANGE[format_of(x).kind]
+    r, p, q = _narrow_parts(b, at_least(b, at_most(b, x, high), low))
     square = b.mul(r, r)
-    rest = b.fma(polynomial(b, r, _mirrored(_EXP_NARROW[form.kind]), square), square, b.neg(r))  # e**-r - 1
-    shifted = b.fma(k, b.const(0.5, x), biased)
-    first = scaled_by_low_bits(b, shifted)
-    second = scaled_by_low_bits(b, b.add(b.sub(biased, shifted), b.add(k, biased)))
-    t = b.mul(first, second)
+    rest = b.fma(polynomial(b, r, _mirrored(_EXP_NARROW[x.type.kind]), square), square, b.neg(r))  # e**-r - 1
+    t = b.mul(p, q)
     total = b.add(at_least(b, t, 1.0), b.add(at_most(b, t, 1.0), rest))
-    return b.mul(b.div(first, total), second)
+    return b.mul(b.div(p, total), q)
 
 
 @widened
 def softplus(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + e**x), without overflow."""
-    return b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _twice_exp_of_minus_absolute(b, x)))
+    return b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))
 
 
 @widened
 def log_sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """log(1 / (1 + e**-x)), without overflow."""
-    return b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _twice_exp_of_minus_absolute(b, x)))
+    return b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))

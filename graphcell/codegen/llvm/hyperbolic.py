@@ -5,7 +5,7 @@ Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the 
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.exponential import log1p, twice_exp_of_minus
+from graphcell.codegen.llvm.exponential import log1p, log1p_of_sum, twice_exp_of_minus
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -59,7 +59,7 @@ def tanh(b: FunctionBuilder, x: Val) -> Val:
     large = b.sub(b.const(1.0, x), b.div(twice, b.fma(twice, b.const(0.5, x), b.const(1.0, x))))
     square = b.mul(x, x)
     small = b.fma(b.mul(polynomial(b, square, _TANH[kind]), square), x, x)
-    return b.select(b.fcmp("olt", a, b.const(_TANH_SMALL, x)), small, with_sign_of(b, large, x))
+    return with_sign_of(b, b.select(b.fcmp("olt", a, b.const(_TANH_SMALL, x)), small, large), x)
 
 
 def _scaled_exponentials(b: FunctionBuilder, magnitude: Val, rounding: float) -> tuple[Val, Val, Val, Val]:
@@ -104,21 +104,24 @@ def asinh(b: FunctionBuilder, x: Val) -> Val:
     a, one = absolute(b, x), b.const(1.0, x)
     square = b.mul(a, a)
     root = b.unary("sqrt", b.add(square, one))
-    return with_sign_of(b, _log1p_or_log_of_double(b, a, b.add(a, b.div(square, b.add(root, one)))), x)
+    return with_sign_of(b, _log1p_or_log_of_double(b, a, a, b.div(square, b.add(root, one))), x)
 
 
 @widened
 def acosh(b: FunctionBuilder, x: Val) -> Val:
-    """Inverse hyperbolic cosine: log1p(t + sqrt(2t + t**2)) with t = x - 1; NaN below 1."""
+    """Inverse hyperbolic cosine: log1p(sqrt(2t + t**2) + t) with t = x - 1; NaN below 1."""
     t = b.sub(x, b.const(1.0, x))
     root = b.unary("sqrt", b.fma(t, t, b.add(t, t)))
-    result = _log1p_or_log_of_double(b, x, b.add(t, root))
+    result = _log1p_or_log_of_double(b, x, root, t)
     return b.select(b.fcmp("olt", x, b.const(1.0, x)), nan(x), result)
 
 
-def _log1p_or_log_of_double(b: FunctionBuilder, a: Val, argument: Val) -> Val:
+def _log1p_or_log_of_double(b: FunctionBuilder, a: Val, x: Val, y: Val) -> Val:
+    """log(1 + x + y) for x >= y, and log(2a) where a is so large that x or y may be past the largest number."""
     large = b.fcmp("ogt", a, b.const(_LARGE[format_of(a).kind], a))
-    result = log1p(b, b.select(large, a, argument))
+    total = b.add(x, y)
+    low = b.select(large, b.const(0.0, a), b.sub(y, b.sub(total, x)))
+    result = log1p_of_sum(b, b.select(large, a, total), low)
     return b.select(large, b.add(result, b.const(split(LN2, a.type.kind, 1)[0], a)), result)
 
 

@@ -450,9 +450,7 @@ class LoopEmitter:
         if isinstance(what, Load):
             return self._load(what.access, what.dtype)
         if isinstance(what, GatherLoad):
-            index = scope.find(s.args[0])
-            assert index is not None
-            return self._gather(what, index)
+            return self._gather(what, s, scope)
         assert isinstance(what, Elementwise)
         args = []
         for a in s.args:
@@ -503,27 +501,31 @@ class LoopEmitter:
         pointers = self.b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype))
         return self.b.gather_value(pointers, dtype, self._every_lane())
 
-    def _gather(self, what: GatherLoad, index: Val) -> Val:
-        """Loads at a computed place; the place is clamped, so that no index leads outside of the buffer."""
-        b, lanes = self.b, index.type.lanes
-        wide = b.cast(index, LType("i64", lanes))
-        wide = b.binary("smax", wide, b.const(0, wide))
-        wide = b.binary("smin", wide, b.const(max(what.extent - 1, 0), wide))
-        step = b.mul(wide, b.const(what.stride, wide))
-        vector = self.kernel.vector
-        stride = what.access.strides[vector] if vector >= 0 else 0
+    def _gather(self, what: GatherLoad, s: Statement, scope: _Scope) -> Val:
+        """Loads at computed places, none of which leads outside of the buffer."""
+        b, vector = self.b, self.kernel.vector
+        steps: list[Val] = []
+        for local, step, extent in zip(s.args, what.steps, what.extents, strict=True):
+            index = scope.find(local)
+            assert index is not None
+            at = place(b, index, self.kernel.body[local].dtype, extent)
+            steps.append(b.mul(at, b.const(step, at)))
+        lanes = max(x.type.lanes for x in steps)
+        total = b.splat(steps[0], lanes)
+        for x in steps[1:]:
+            total = b.add(total, b.splat(x, lanes))
+        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
         pointer = self._pointer(what.access, what.dtype)
         if not lanes:
-            pointer = b.gep(pointer, step, storage_type(what.dtype))
+            pointer = b.gep(pointer, total, storage_type(what.dtype))
             if stride == 0:
                 return b.load_value(pointer, what.dtype, 0)
             if stride == 1:
                 return b.load_value(pointer, what.dtype, self.lanes, self.mask)
-            step = self._lane_offsets(stride)
+            total = self._lane_offsets(stride)
         elif stride:
-            step = b.add(step, self._lane_offsets(stride))
-        pointers = b.gep_vector(pointer, step, storage_type(what.dtype))
-        return b.gather_value(pointers, what.dtype, self._every_lane())
+            total = b.add(total, self._lane_offsets(stride))
+        return b.gather_value(b.gep_vector(pointer, total, storage_type(what.dtype)), what.dtype, self._every_lane())
 
     def _index_value(self, what: Index, s: Statement) -> Val:
         b, vector = self.b, self.kernel.vector
@@ -595,6 +597,17 @@ class LoopEmitter:
         if self.mask is None or self.vertical:
             return self.b.load(place, type)
         return self.b.masked_load(place, self.mask, type)
+
+
+def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
+    """Where an index leads in a dimension of `extent` elements: negative ones count from the end, all are clamped (i64)."""
+    wide = b.cast(index, LType("i64", index.type.lanes), signed=dtype.signed)
+    last = b.const(max(extent - 1, 0), wide)
+    if not dtype.signed:
+        return b.binary("umin", wide, last)
+    zero = b.const(0, wide)
+    wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
+    return b.binary("smin", b.binary("smax", wide, zero), last)
 
 
 def identity(kind: str, dtype: DType) -> bool | int | float:

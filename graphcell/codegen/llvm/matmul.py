@@ -37,12 +37,13 @@ from graphcell.codegen.llvm.contraction import (
     vector_registers,
 )
 from graphcell.codegen.llvm.microkernel import DotKernel, Level, MicroKernel, call_micro, emit_dot, emit_micro
-from graphcell.codegen.llvm.packing import constant_mask, copy_run, emit_pack_panel, load_as
+from graphcell.codegen.llvm.packing import copy_run, emit_pack_panel
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 
 _BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
+_GROUPED_ROWS = 64  # rows of a transposed A that are copied together, a few cache lines of each k
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
@@ -187,13 +188,17 @@ def uses_dot(spec: MatmulSpec, target: ContractionTarget) -> bool:
 def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     """Chooses tile, blocks, packing and the division of k."""
     kind, size = spec.kind, 8 if spec.kind == "double" else 4
-    tile = choose_tile(spec.m, spec.n, kind, target)
+    # Rows a multiple of the cache's way size apart fall on the same lines: no more of them than the cache has ways.
+    aliases = spec.a.row * size % 2048 == 0 and spec.a.column == 1
+    tile = choose_tile(spec.m, spec.n, kind, target, 8 if aliases else 64)
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
     whole = target.lanes(kind)
     splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole)
     narrow = spec.c.kind != kind and splits == 1
-    most = max(4 * whole, int(0.75 * target.l1_bytes) // (tile.rows * size) // whole * whole)
+    # A's tile stays in the L1 cache over a pass, at least 256 columns of B in half of the L2 cache.
+    most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 256 * size))
+    most = max(4 * whole, most // whole * whole)
     passes = 1 if narrow else max(1, ceil_div(split_depth, most))
     depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), whole)
     pack_b = _pack_b(spec, row_tiles, size, target)
@@ -210,7 +215,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
         per_column = max(1, min(per_column, column_tiles // missing))
-    pack_a = _pack_a(spec, per_column)
+    pack_a = _pack_a(spec, per_column, size)
     return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
 
 
@@ -237,12 +242,17 @@ def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarg
     return "block" if row_tiles > 3 and not fits else "no"
 
 
-def _pack_a(spec: MatmulSpec, column_tiles: int) -> str:
-    if spec.k == 0 or column_tiles < (2 if spec.a.kind != spec.kind else 4):
+def _pack_a(spec: MatmulSpec, column_tiles: int, size: int) -> str:
+    """A is read in place: a copy would wait for memory where the micro-kernel overlaps it with arithmetic.
+
+    Copied are operands to be converted, and transposed ones whose stride makes all steps of k fall on a few cache lines.
+    """
+    if column_tiles < 2 or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
         return "no"
-    if spec.a.column == 1:
-        return "rows"
-    return "columns" if spec.a.row == 1 else "no"
+    way = "columns" if spec.a.row == 1 and spec.m > 1 else "rows"
+    if spec.a.kind != spec.kind:
+        return way
+    return "columns" if way == "columns" and spec.a.column * size % 8192 == 0 and spec.k >= 64 else "no"
 
 
 @dataclass(frozen=True)
@@ -285,7 +295,11 @@ class _BlockedMatmul:
     def _a_pitch(self, plan: Schedule) -> int:
         """Distance in the packed copy of A from row to row, or from k to k."""
         lanes = self.target.lanes(self.spec.kind)
-        return round_up(plan.depth, lanes) + lanes if plan.pack_a == "rows" else round_up(plan.tile.rows, lanes)
+        return round_up(plan.depth, lanes) + lanes if plan.pack_a == "rows" else plan.tile.rows
+
+    def _group(self, plan: Schedule) -> int:
+        """Row tiles that are copied together."""
+        return max(1, _GROUPED_ROWS // plan.tile.rows) if plan.pack_a == "columns" else 1
 
     def _scratch(self, plan: Schedule) -> tuple[int, int]:
         """Bytes of the copy of A (which comes first) and of all scratch memory."""
@@ -293,7 +307,7 @@ class _BlockedMatmul:
         if plan.pack_a == "rows":
             a_bytes = plan.tile.rows * self._a_pitch(plan) * self._size
         if plan.pack_a == "columns":
-            a_bytes = max(plan.depth, 1) * self._a_pitch(plan) * self._size
+            a_bytes = self._group(plan) * plan.depth * self._a_pitch(plan) * self._size
         if plan.pack_b == "block":
             b_bytes = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size
         a_bytes = round_up(a_bytes, 64)
@@ -332,7 +346,7 @@ class _BlockedMatmul:
                 steps = range(rows.size)
                 kernel = MicroKernel(
                     spec.kind, columns, tuple(a_row * s for s in steps), tuple(c_row * s for s in steps), tuple(steps),
-                    (Level(spec.k // plan.splits if static else None, a_k, b_k, multiple),),
+                    (Level(spec.k // plan.splits if static else "count", a_k, b_k, multiple),),
                     spec.a.kind if plan.pack_a == "no" else spec.kind, spec.b.kind if plan.pack_b == "no" else spec.kind,
                     spec.kind if partial else spec.c.kind, b_packed=plan.pack_b != "no", resumes=plan.passes > 1)
                 name = emit_micro(self.module, f"{self.name}.micro{i}{j}", kernel, None if partial else self.epilogue,
@@ -419,13 +433,30 @@ class _Block:
         panels = b.gep(b.args["scratch"], a_bytes, LType("i8")) if plan.pack_b == "block" else right
         if plan.pack_b == "block":
             self._pack_slab(right, panels, k, count, columns, origin)
+        group = self.owner._group(plan)
+        if group == 1:
+            self._tiles(a, panels, c, k, count, resume, last, rows, columns, origin, base_row)
+            return
+        with b.loop(rows[0], rows[1], group, name="group") as loop:
+            high = b.binary("smin", b.add(loop.index, i64(group)), rows[1])
+            self._copy_columns(b.gep(a, affine(b, [(k, spec.a.column)]), LType(spec.a.kind)), count, loop.index, high)
+            self._tiles(a, panels, c, k, count, resume, last, (loop.index, high), columns, origin, base_row)
+
+    def _tiles(self, a: Val, panels: Val, c: Val, k: Val, count: Val, resume: Val | None, last: Val | None, rows: tuple[Val, Val],
+               columns: tuple[Val, Val], origin: Val, base_row: Val) -> None:
+        """All register tiles with row tiles rows[0] .. rows[1] and column tiles columns[0] .. columns[1]."""
+        b, plan, spec = self.b, self.plan, self.owner.spec
+        partial = plan.splits > 1
         for i, row_segment in enumerate(plan.row_segments):
-            with tile_loop(b, row_segment, *rows, "rows") as (_, row):
-                a_at = b.gep(a, affine(b, [(row, spec.a.row), (k, spec.a.column)]), LType(spec.a.kind))
-                if plan.pack_a != "no":
-                    a_at = self._copy_a(a_at, row_segment.size, count)
-                c_row = b.gep(c, affine(b, [(row, spec.n if plan.splits > 1 else spec.c.row)]),
-                              LType(spec.kind if plan.splits > 1 else spec.c.kind))
+            with tile_loop(b, row_segment, *rows, "rows") as (tile, row):
+                if plan.pack_a == "columns":
+                    a_at = self._column_panel(tile, rows[0])
+                else:
+                    a_at = b.gep(a, affine(b, [(row, spec.a.row), (k, spec.a.column)]), LType(spec.a.kind))
+                if plan.pack_a == "rows":
+                    a_at = self._copy_rows(a_at, row_segment.size, count)
+                c_row = b.gep(c, affine(b, [(row, spec.n if partial else spec.c.row)]),
+                              LType(spec.kind if partial else spec.c.kind))
                 linear_row = row if base_row.text == "0" else b.add(base_row, row)
                 batch = i64(0) if not spec.batch and self.owner.rows_of_batch == spec.m else \
                     b.div(linear_row, i64(self.owner.rows_of_batch), signed=False)
@@ -433,7 +464,7 @@ class _Block:
                     with tile_loop(b, segment, *columns, "columns") as (_, column):
                         kernel, name = self.kernels[i][j]
                         call_micro(b, name, kernel, a_at, self._b_at(panels, k, column, origin, shape),
-                                   b.gep(c_row, column, LType(kernel.c_kind)), count=count, resume=resume, last=last,
+                                   b.gep(c_row, column, LType(kernel.c_kind)), counts={"count": count}, resume=resume, last=last,
                                    row=linear_row, column=column, batch=batch, extra=self.extra)
 
     def _b_at(self, panels: Val, k: Val, column: Val, origin: Val, shape: Columns) -> Val:
@@ -453,23 +484,31 @@ class _Block:
                 source = b.gep(right, affine(b, [(k, spec.b.row), (column, spec.b.column)]), LType(spec.b.kind))
                 b.call(packer, LType("void"), source, self._b_at(panels, k, column, origin, shape), count)
 
-    def _copy_a(self, a: Val, rows: int, count: Val) -> Val:
-        """Copies the rows of one tile next to each other, in the orientation they have."""
+    def _column_panel(self, tile: Val, first: Val) -> Val:
+        """The copy of row tile `tile` of a transposed A, in the group that begins at tile `first`."""
+        b, plan = self.b, self.plan
+        at = b.mul(b.sub(tile, first), i64(plan.depth * self.owner._a_pitch(plan)))
+        return b.gep(b.args["scratch"], at, LType(self.owner.spec.kind))
+
+    def _copy_columns(self, a: Val, count: Val, low: Val, high: Val) -> None:
+        """Copies row tiles low .. high of a transposed A, each to a panel of its own; k outermost, to read whole cache lines."""
+        b, plan, spec = self.b, self.plan, self.owner.spec
+        lanes, pitch = self.owner.target.lanes(spec.kind), self.owner._a_pitch(plan)
+        with b.loop(0, count, name="copy") as k:
+            source = b.gep(a, b.mul(k.index, i64(spec.a.column)), LType(spec.a.kind))
+            offset = b.mul(k.index, i64(pitch))
+            for segment in plan.row_segments:
+                with tile_loop(b, segment, low, high, "copy.tile") as (tile, row):
+                    to = b.gep(self._column_panel(tile, low), offset, LType(spec.kind))
+                    copy_run(b, b.gep(source, row, LType(spec.a.kind)), to, segment.size, spec.a.kind, spec.kind, lanes)
+
+    def _copy_rows(self, a: Val, rows: int, count: Val) -> Val:
+        """Copies the rows of one tile next to each other, converting them."""
         b, plan, spec = self.b, self.plan, self.owner.spec
         lanes, pitch, to = self.owner.target.lanes(spec.kind), self.owner._a_pitch(plan), b.args["scratch"]
-        if plan.pack_a == "columns":
-            with b.loop(0, count, name="copy") as loop:
-                source = b.gep(a, b.mul(loop.index, i64(spec.a.column)), LType(spec.a.kind))
-                target = b.gep(to, b.mul(loop.index, i64(pitch)), LType(spec.kind))
-                for at in range(0, rows, lanes):
-                    mask = constant_mask(rows - at, lanes) if rows - at < lanes else None
-                    value = load_as(b, b.gep(source, at, LType(spec.a.kind)), spec.a.kind, spec.kind, lanes, mask)
-                    b.store(value, b.gep(target, at, LType(spec.kind)))
-            return to
         with b.loop(0, rows, name="copy", at_least_once=True) as row:
             source = b.gep(a, b.mul(row.index, i64(spec.a.row)), LType(spec.a.kind))
-            target = b.gep(to, b.mul(row.index, i64(pitch)), LType(spec.kind))
-            copy_run(b, source, target, count, spec.a.kind, spec.kind, lanes)
+            copy_run(b, source, b.gep(to, b.mul(row.index, i64(pitch)), LType(spec.kind)), count, spec.a.kind, spec.kind, lanes)
         return to
 
 

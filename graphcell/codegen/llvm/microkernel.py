@@ -22,18 +22,37 @@ from graphcell.codegen.llvm.packing import constant_mask, load_as, store_as, sum
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 
 _INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
-_UNROLLED = 112  # multiply-adds in the body of the innermost loop, about
+_UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
 _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
 
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One loop of a reduction nest. `extent` None means the function's parameter `count`, a multiple of `multiple`."""
+    """One loop of a reduction nest. An extent that is a name is a parameter of the function, a multiple of `multiple`."""
 
-    extent: int | None
+    extent: int | str
     a_stride: int
     b_stride: int
     multiple: int = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Tap:
+    """One step of `Taps`: where both operands are (A may only be reached from here together with a row's offset), and the rows it is for."""
+
+    a_offset: int
+    b_offset: int
+    rows: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Taps:
+    """A level of a nest that is unrolled: taps of a convolution that do not apply to every row of the tile."""
+
+    steps: tuple[Tap, ...]
+
+
+Nest = tuple[Level | Taps, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +68,7 @@ class MicroKernel:
     a_offsets: tuple[int, ...]
     c_offsets: tuple[int, ...]
     row_steps: tuple[int, ...]
-    nest: tuple[Level, ...]
+    nest: Nest
     a_kind: str
     b_kind: str
     c_kind: str
@@ -66,8 +85,14 @@ class MicroKernel:
         return self.rows * self.columns.vectors
 
     @property
-    def counted(self) -> bool:
-        return any(level.extent is None for level in self.nest)
+    def counts(self) -> tuple[str, ...]:
+        """The names of the loop extents that are parameters, outermost first."""
+        return tuple(level.extent for level in self.nest if isinstance(level, Level) and isinstance(level.extent, str))
+
+    @property
+    def empty(self) -> bool:
+        """Whether the reduction has no terms."""
+        return any(level.extent == 0 if isinstance(level, Level) else not level.steps for level in self.nest)
 
     @property
     def vector(self) -> LType:
@@ -84,31 +109,26 @@ Accumulators = list[Val]  # row by row
 
 
 def emit_micro(module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra) -> str:
-    """Emits `void name(ptr a, ptr b, ptr c, [count], [resume, last], row, column, batch, extra...)`; returns the name."""
-    params = [("a", PTR), ("b", PTR), ("c", PTR)]
-    params += [("count", I64)] if kernel.counted else []
+    """Emits `void name(ptr a, ptr b, ptr c, counts..., [resume, last], row, column, batch, extra...)`; returns the name."""
+    params = [("a", PTR), ("b", PTR), ("c", PTR), *((count, I64) for count in kernel.counts)]
     params += [("resume", I64), ("last", I64)] if kernel.resumes else []
     params += [("row", I64), ("column", I64), ("batch", I64), *extra]
     work = kernel.size
     for level in kernel.nest:
-        work *= 1_000_000 if level.extent is None else level.extent
+        work *= len(level.steps) if isinstance(level, Taps) else level.extent if isinstance(level.extent, int) else 1_000_000
     attributes = "nounwind" if work < _INLINE_BELOW else "nounwind noinline"
     b = FunctionBuilder(module, name, params, attributes=attributes)
-    start = [zeros(kernel.vector)] * kernel.size
-    total = start
-    if all(level.extent != 0 for level in kernel.nest):
-        total = _reduce(b, kernel, kernel.nest, b.args["a"], b.args["b"], start)
+    total = [zeros(kernel.vector)] * kernel.size
+    if not kernel.empty:
+        total = _reduce(b, kernel, kernel.nest, b.args["a"], b.args["b"], total, Tap(0, 0, tuple(range(kernel.rows))))
     _finish(b, kernel, total, epilogue)
     return b.finish()
 
 
-def call_micro(b: FunctionBuilder, name: str, kernel: MicroKernel, a: Val, right: Val, c: Val, *, count: Val | None,
+def call_micro(b: FunctionBuilder, name: str, kernel: MicroKernel, a: Val, right: Val, c: Val, *, counts: dict[str, Val],
                resume: Val | None, last: Val | None, row: Val, column: Val, batch: Val, extra: Extra) -> None:
     """Calls what `emit_micro` emitted; the extra arguments are those of the calling function."""
-    args = [a, right, c]
-    if kernel.counted:
-        assert count is not None
-        args.append(count)
+    args = [a, right, c, *(counts[count] for count in kernel.counts)]
     if kernel.resumes:
         assert resume is not None and last is not None
         args += [resume, last]
@@ -116,111 +136,130 @@ def call_micro(b: FunctionBuilder, name: str, kernel: MicroKernel, a: Val, right
     b.call(name, LType("void"), *args)
 
 
-def _reduce(b: FunctionBuilder, kernel: MicroKernel, nest: Sequence[Level], a: Val, right: Val,
-            total: Accumulators) -> Accumulators:
-    """The loops of `nest` around the innermost one, with the accumulators carried through."""
+def _reduce(b: FunctionBuilder, kernel: MicroKernel, nest: Nest, a: Val, right: Val, total: Accumulators,
+            tap: Tap) -> Accumulators:
+    """The levels of `nest`, with the accumulators of the rows of `tap` carried through."""
+    if not nest:
+        return _steps(b, kernel, Level(1, 0, 0), a, right, total, tap, 1)
     level, inner = nest[0], nest[1:]
+    if isinstance(level, Taps):
+        return _reduce_taps(b, kernel, level, inner, a, right, total)
     if not inner:
-        return _reduce_innermost(b, kernel, level, a, right, total)
+        return _reduce_innermost(b, kernel, level, a, right, total, tap)
     if level.extent == 1:
-        return _reduce(b, kernel, inner, a, right, total)
-    extent = i64(level.extent) if level.extent is not None else b.args["count"]
-    with b.loop(0, extent, carried=[a, right, *total], name="reduce", at_least_once=level.extent is not None) as loop:
+        return _reduce(b, kernel, inner, a, right, total, tap)
+    extent = i64(level.extent) if isinstance(level.extent, int) else b.args[level.extent]
+    with b.loop(0, extent, carried=[a, right, *total], name="reduce", at_least_once=isinstance(level.extent, int)) as loop:
         a_at, right_at, *partial = loop.carried
-        partial = _reduce(b, kernel, inner, a_at, right_at, partial)
+        partial = _reduce(b, kernel, inner, a_at, right_at, partial, tap)
         loop.carry(b.gep(a_at, level.a_stride, LType(kernel.a_kind)),
                    b.gep(right_at, level.b_stride, LType(kernel.b_kind)), *partial)
     return list(loop.results[2:])
 
 
-def _reduce_innermost(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val,
-                      total: Accumulators) -> Accumulators:
+def _reduce_taps(b: FunctionBuilder, kernel: MicroKernel, level: Taps, inner: Nest, a: Val, right: Val,
+                 total: Accumulators) -> Accumulators:
+    """Each tap in turn, on the accumulators of its rows."""
+    vectors = kernel.columns.vectors
+    total = list(total)
+    for tap in level.steps:
+        own = [i * vectors + v for i in tap.rows for v in range(vectors)]
+        part = _reduce(b, kernel, inner, a, b.gep(right, tap.b_offset, LType(kernel.b_kind)), [total[k] for k in own], tap)
+        for k, value in zip(own, part, strict=True):
+            total[k] = value
+    return total
+
+
+def _reduce_innermost(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, total: Accumulators,
+                      tap: Tap) -> Accumulators:
     """The innermost loop, unrolled; what the unrolling leaves over is a second loop of single steps."""
-    most = max(1, _UNROLLED // kernel.size)
-    if level.extent is not None and level.extent <= most:
-        spare = [zeros(kernel.vector)] * (kernel.size * (_ways(kernel, level.extent) - 1))
-        return _join(b, kernel, _steps(b, kernel, level, a, right, [*total, *spare], level.extent))
+    most = max(1, _UNROLLED // len(total))
+    if isinstance(level.extent, int) and level.extent <= most:
+        spare = [zeros(kernel.vector)] * (len(total) * (_ways(total, level.extent) - 1))
+        return _join(b, len(total), _steps(b, kernel, level, a, right, [*total, *spare], tap, level.extent))
     unroll = _unroll_factor(level, min(most, 16))
-    if level.extent is not None:
-        full: Val = i64(level.extent // unroll * unroll)
-        rest: Val | None = None if level.extent % unroll == 0 else i64(level.extent)
+    extent = level.extent
+    if isinstance(extent, int):
+        full: Val = i64(extent // unroll * unroll)
+        rest: Val | None = None if extent % unroll == 0 else i64(extent)
     else:
-        count = b.args["count"]
+        count = b.args[extent]
         exact = level.multiple % unroll == 0
         full = count if exact else b.and_(count, i64(-unroll))
         rest = None if exact else count
-    ways = _ways(kernel, unroll)
-    carried = [a, right, *total, *[zeros(kernel.vector)] * (kernel.size * (ways - 1))]
-    with b.loop(0, full, unroll, carried=carried, name="k", at_least_once=level.extent is not None) as loop:
-        loop.carry(*_advance(b, kernel, level, loop.carried, unroll))
+    spare = [zeros(kernel.vector)] * (len(total) * (_ways(total, unroll) - 1))
+    with b.loop(0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)) as loop:
+        loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll))
     a, right, *partial = loop.results
-    total = _join(b, kernel, partial)
+    total = _join(b, len(total), partial)
     if rest is None:
         return total
     with b.loop(full, rest, carried=[a, right, *total], name="k.rest") as loop:
-        loop.carry(*_advance(b, kernel, level, loop.carried, 1))
+        loop.carry(*_advance(b, kernel, level, loop.carried, tap, 1))
     return list(loop.results[2:])
 
 
 def _unroll_factor(level: Level, most: int) -> int:
-    """The largest power of two up to `most`, or a larger divisor of a static extent."""
+    """The largest power of two up to `most`, or a divisor of a static extent that is larger than half of it."""
     power = 1 << (most.bit_length() - 1)
-    if level.extent is None:
+    if isinstance(level.extent, str):
         return power
     divisor = max(d for d in range(1, most + 1) if level.extent % d == 0)
     return divisor if divisor * 2 > power else power
 
 
-def _ways(kernel: MicroKernel, steps: int) -> int:
+def _ways(total: Accumulators, steps: int) -> int:
     """Into how many sets of accumulators `steps` consecutive steps go, so that enough multiply-adds are in flight."""
     ways = 1
-    while kernel.size * ways < _IN_FLIGHT and ways * 2 <= steps:
+    while len(total) * ways < _IN_FLIGHT and ways * 2 <= steps:
         ways *= 2
     return ways
 
 
-def _join(b: FunctionBuilder, kernel: MicroKernel, partial: Accumulators) -> Accumulators:
+def _join(b: FunctionBuilder, size: int, partial: Accumulators) -> Accumulators:
     """Adds the sets of accumulators in pairs."""
-    sets = [partial[k:k + kernel.size] for k in range(0, len(partial), kernel.size)]
+    sets = [partial[k:k + size] for k in range(0, len(partial), size)]
     while len(sets) > 1:
         sets = [[b.add(x, y) for x, y in zip(s, t, strict=True)] for s, t in zip(sets[::2], sets[1::2], strict=True)]
     return sets[0]
 
 
-def _advance(b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], steps: int) -> list[Val]:
+def _advance(b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], tap: Tap, steps: int) -> list[Val]:
     """`steps` reduction steps on (a, b, accumulators...), which come back moved on."""
     a, right, *partial = carried
-    partial = _steps(b, kernel, level, a, right, partial, steps)
+    partial = _steps(b, kernel, level, a, right, partial, tap, steps)
     return [b.gep(a, steps * level.a_stride, LType(kernel.a_kind)),
             b.gep(right, steps * level.b_stride, LType(kernel.b_kind)), *partial]
 
 
-def _steps(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, partial: Accumulators,
+def _steps(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, partial: Accumulators, tap: Tap,
            steps: int) -> Accumulators:
     """`steps` reduction steps in a row, dealt out in turn to the sets of accumulators in `partial`."""
-    sets = [partial[k:k + kernel.size] for k in range(0, len(partial), kernel.size)]
+    size = len(tap.rows) * kernel.columns.vectors
+    sets = [partial[k:k + size] for k in range(0, len(partial), size)]
     for step in range(steps):
-        _step(b, kernel, b.gep(a, step * level.a_stride, LType(kernel.a_kind)),
+        _step(b, kernel, a, tap.a_offset + step * level.a_stride, tap.rows,
               b.gep(right, step * level.b_stride, LType(kernel.b_kind)), sets[step % len(sets)])
     return [value for one in sets for value in one]
 
 
-def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, right: Val, total: Accumulators) -> None:
-    """One reduction step: total[i][j] += a[i] * right[j], in place."""
+def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, a_offset: int, rows: Sequence[int], right: Val,
+          total: Accumulators) -> None:
+    """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place."""
     columns, lanes = kernel.columns, kernel.columns.lanes
     vectors = []
     for v in range(columns.vectors):
         at = b.gep(right, v * lanes, LType(kernel.b_kind))
         mask = None if kernel.b_packed else kernel.mask(v)
         vectors.append(load_as(b, at, kernel.b_kind, kernel.kind, lanes, mask))
-    for i, offset in enumerate(kernel.a_offsets):
-        at = b.gep(a, offset, LType(kernel.a_kind))
+    for n, i in enumerate(rows):
+        at = b.gep(a, a_offset + kernel.a_offsets[i], LType(kernel.a_kind))
         scalar = None if kernel.a_vector else b.splat(load_as(b, at, kernel.a_kind, kernel.kind, 0), lanes)
         for v, vector in enumerate(vectors):
             left = scalar
             if left is None:
                 left = load_as(b, b.gep(at, v * lanes, LType(kernel.a_kind)), kernel.a_kind, kernel.kind, lanes, kernel.mask(v))
-            index = i * columns.vectors + v
+            index = n * columns.vectors + v
             total[index] = b.fma(left, vector, total[index])
 
 

@@ -84,8 +84,19 @@ def split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> tuple[floa
 
 
 # -- evaluation ----------------------------------------------------------------------------------------------------------
-def polynomial(b: FunctionBuilder, x: Val, coefficients: Sequence[float], square: Val | None = None) -> Val:
-    """sum(coefficients[k] * x**k), by fused multiply-adds. `square` is x*x if the caller has it already."""
+def polynomial(b: FunctionBuilder, x: Val, coefficients: Sequence[float], square: Val | None = None, plain: int = 0) -> Val:
+    """sum(coefficients[k] * x**k), by fused multiply-adds.
+
+    A long sum is split into its even and its odd part; the first `plain` terms stay out of that, for the sake of accuracy. `square` is
+    x*x if the caller has it already.
+    """
+    total = _even_and_odd(b, x, coefficients[plain:], square)
+    for c in reversed(coefficients[:plain]):
+        total = b.fma(total, x, b.const(c, x))
+    return total
+
+
+def _even_and_odd(b: FunctionBuilder, x: Val, coefficients: Sequence[float], square: Val | None) -> Val:
     if len(coefficients) <= _HORNER_LIMIT:
         return _horner(b, x, coefficients)
     square = square if square is not None else b.mul(x, x)
@@ -135,8 +146,14 @@ def absolute(b: FunctionBuilder, x: Val) -> Val:
     return b.unary("fabs", x)
 
 
-def with_sign_of(b: FunctionBuilder, x: Val, sign: Val) -> Val:
-    return b.binary("copysign", x, sign)
+def with_sign_of(b: FunctionBuilder, x: Val, source: Val) -> Val:
+    """`x`, whose sign is either plus or already that of `source`, with the sign of `source`: one instruction less than copysign.
+
+    It also mends a zero: a sum such as r + r**3 * p gives +0 for -0 where p < 0.
+    """
+    bits = to_bits(b, source)
+    sign = b.and_(bits, b.const(-(1 << (bits.type.bits - 1)), bits))
+    return from_bits(b, b.or_(to_bits(b, x), sign))
 
 
 def any_lane(b: FunctionBuilder, condition: Val) -> Val:

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 FLOAT_KINDS = ("half", "bfloat", "float", "double")
+_SHORT_FLOATS = ("half", "bfloat")
 _INTRINSIC_SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
 _INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin", "umax": "umax",
                        "and": "and", "or": "or", "xor": "xor"}
@@ -322,12 +323,13 @@ class FunctionBuilder:
         if type.kind == "i1":
             byte = LType("i8", type.lanes)
             return self.icmp("ne", self.masked_load(pointer, mask, byte), const(0, byte))
+        if type.kind in _SHORT_FLOATS:
+            return self.bitcast(self.masked_load(pointer, mask, type.with_kind("i16")), type)
         zero = Val("zeroinitializer", type)
         return self.intrinsic(f"masked.load.{type.suffix}.p0", type, aligned(pointer, type.bytes), mask, zero)
 
     def masked_store(self, value: Val, pointer: Val, mask: Val) -> None:
-        if value.type.kind == "i1":
-            value = self.cast(value, LType("i8", value.type.lanes))
+        value = self._bits_for_memory(value)
         self.intrinsic(f"masked.store.{value.type.suffix}.p0", VOID, value, aligned(pointer, value.type.bytes), mask)
 
     def gather(self, pointers: Val, mask: Val, type: LType) -> Val:
@@ -335,15 +337,23 @@ class FunctionBuilder:
         if type.kind == "i1":
             byte = LType("i8", type.lanes)
             return self.icmp("ne", self.gather(pointers, mask, byte), const(0, byte))
+        if type.kind in _SHORT_FLOATS:
+            return self.bitcast(self.gather(pointers, mask, type.with_kind("i16")), type)
         zero = Val("zeroinitializer", type)
         name = f"masked.gather.{type.suffix}.v{type.lanes}p0"
         return self.intrinsic(name, type, aligned(pointers, type.bytes), mask, zero)
 
     def scatter(self, value: Val, pointers: Val, mask: Val) -> None:
-        if value.type.kind == "i1":
-            value = self.cast(value, LType("i8", value.type.lanes))
+        value = self._bits_for_memory(value)
         name = f"masked.scatter.{value.type.suffix}.v{value.type.lanes}p0"
         self.intrinsic(name, VOID, value, aligned(pointers, value.type.bytes), mask)
+
+    def _bits_for_memory(self, value: Val) -> Val:
+        """What a masked store writes: bytes for i1, integers for the 16-bit floats, which LLVM would else convert one by one
+        where there is no instruction for it."""
+        if value.type.kind == "i1":
+            return self.cast(value, value.type.with_kind("i8"))
+        return self.bitcast(value, value.type.with_kind("i16")) if value.type.kind in _SHORT_FLOATS else value
 
     def gep_vector(self, pointer: Val, indices: Val, element: LType) -> Val:
         """A vector of pointers `pointer + indices[l] * sizeof(element)`."""
@@ -382,8 +392,12 @@ class FunctionBuilder:
         return const(value, like.type if isinstance(like, Val) else like)
 
     def _in_float(self, operation: Callable[..., Val], *xs: Val) -> Val:
-        """bfloat operands computed in float, the result rounded: where the processor cannot round to bfloat, LLVM would
-        call functions of compiler-rt, which a process does not have."""
+        """bfloat operands computed in float, the result rounded.
+
+        On processors that cannot round to bfloat, LLVM calls a function of compiler-rt, which a process does not have. So
+        no bfloat arithmetic is written, and no `fpext bfloat` either, since LLVM makes the first of the second: it turns
+        floor(fpext x) into fpext(floor x).
+        """
         result = operation(*(self.cast(x, x.type.with_kind("float")) for x in xs))
         return self.cast(result, result.type.with_kind("bfloat"))
 
@@ -504,6 +518,8 @@ class FunctionBuilder:
             return self.fcmp("une", x, const(0, x.type)) if source.is_float else self.icmp("ne", x, const(0, x.type))
         if to.is_float:
             return self._cast_float(x, to) if source.is_float else self._cast_from_integer(x, to, signed)
+        if source.kind == "bfloat":
+            return self.cast(self.cast(x, source.with_kind("float")), to, signed=signed)
         if source.is_float:
             return self.intrinsic(f"fpto{'si' if signed else 'ui'}.sat.{to.suffix}.{source.suffix}", to, x)
         if source.bits > to.bits:
@@ -520,12 +536,15 @@ class FunctionBuilder:
     def _cast_float(self, x: Val, to: LType) -> Val:
         """Between float types. What LLVM would leave to functions of compiler-rt is written out (see `_in_float`)."""
         source, single = x.type, to.with_kind("float")
-        if to.bits == source.bits or (source.kind, to.kind) == ("double", "bfloat"):
+        if "bfloat" in (source.kind, to.kind) and "float" not in (source.kind, to.kind):
             return self.cast(self.cast(x, single), to)
-        if to.bits > source.bits:
-            return self.raw(f"fpext {x} to {to}", to)
         if to.kind == "bfloat":
             return self._round_to_bfloat(x)
+        if source.kind == "bfloat":
+            bits = self.cast(self.bitcast(x, to.with_kind("i16")), to.with_kind("i32"), signed=False)
+            return self.bitcast(self.shl(bits, const(16, bits.type)), to)
+        if to.bits > source.bits:
+            return self.raw(f"fpext {x} to {to}", to)
         if (source.kind, to.kind) == ("double", "half"):
             x = self._round_to_odd(x)
         return self.raw(f"fptrunc {x} to {to}", to)

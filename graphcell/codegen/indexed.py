@@ -1,0 +1,69 @@
+"""Kernels of the ops that read and write at places known only when they run."""
+
+from __future__ import annotations
+
+import math
+
+from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, Statement, Store
+from graphcell.codegen.layout import row_major
+from graphcell.codegen.llvm.scatter import ScatterKernel
+from graphcell.codegen.schedule import choose_vector, collapse
+from graphcell.ir.types import TensorType
+from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
+
+
+def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], result: TensorType) -> LoopKernel:
+    """Operands: x, the indices, the result."""
+    x, *indices = types
+    rank = result.rank
+    steps = row_major(x.shape)
+    every = (1 << rank) - 1
+    if isinstance(op, Gather):
+        axes, first, inner = op.axes, op.axes[0], indices[0].rank
+        index_strides = (0,) * first + row_major(indices[0].shape) + (0,) * (rank - first - inner)
+        rest = [k for k in range(first, x.rank) if k not in axes]
+        x_strides = steps[:first] + (0,) * inner + tuple(steps[k] for k in rest)
+    else:
+        axes = (op.axis,)
+        index_strides = row_major(indices[0].shape)
+        x_strides = tuple(0 if k == op.axis else s for k, s in enumerate(steps))
+    body = []
+    for k, t in enumerate(indices):
+        varies = sum(1 << d for d, s in enumerate(index_strides) if s)
+        body.append(Statement(Load(Access(k + 1, index_strides), t.dtype), (), t.dtype, varies, 0))
+    what = GatherLoad(Access(0, x_strides), tuple(steps[a] for a in axes), tuple(x.shape[a] for a in axes), x.dtype)
+    body.append(Statement(what, tuple(range(len(indices))), x.dtype, every, 0))
+    stores = (Store(len(body) - 1, Access(len(types), row_major(result.shape))),)
+    dtypes = (*(t.dtype for t in types), result.dtype)
+    return choose_vector(collapse(LoopKernel(result.shape, rank, -1, tuple(body), stores, dtypes)))
+
+
+def scatter_kernel(op: Scatter | ScatterElements, types: tuple[TensorType, ...]) -> ScatterKernel:
+    """Operands: the target (a copy of x), the indices, the updates."""
+    x, *indices, updates = types
+    steps, update_steps, index_steps = row_major(x.shape), row_major(updates.shape), row_major(indices[0].shape)
+    free: list[tuple[int, int, int, int]] = []
+    ordered: list[tuple[int, int, int, int]] = []
+    if isinstance(op, Scatter):
+        axes, first, inner = op.axes, op.axes[0], indices[0].rank
+        for d in range(first):
+            free.append((x.shape[d], steps[d], update_steps[d], 0))
+        for d in range(inner):
+            ordered.append((indices[0].shape[d], 0, update_steps[first + d], index_steps[d]))
+        rest = [k for k in range(first, x.rank) if k not in axes]
+        for position, k in enumerate(rest):
+            free.append((x.shape[k], steps[k], update_steps[first + inner + position], 0))
+        vector = bool(rest) and steps[rest[-1]] == 1
+    else:
+        axes, vector = (op.axis,), False
+        for d, n in enumerate(updates.shape):
+            if d == op.axis:
+                ordered.append((n, 0, update_steps[d], index_steps[d]))
+            else:
+                free.append((n, steps[d], update_steps[d], index_steps[d]))
+    return ScatterKernel(op.kind, x.dtype, tuple(t.dtype for t in indices), tuple(free), tuple(ordered),
+                         tuple(steps[a] for a in axes), tuple(x.shape[a] for a in axes), vector)
+
+
+def scatter_cost(kernel: ScatterKernel) -> int:
+    return kernel.points * (1 if kernel.vector else 4) + math.prod(n for n, *_ in kernel.ordered)

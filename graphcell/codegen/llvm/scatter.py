@@ -1,0 +1,133 @@
+"""Emits scatters: updates written, or combined with what is there, at places that index buffers hold.
+
+Enters: a `ScatterKernel`. Leaves: `void f(ptr target, ptr index..., ptr updates, i64 begin, i64 end)`. Updates of one place are applied
+in row-major order by one block, so that the result does not depend on threads. Places never lead outside of the target.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphcell.codegen.llvm.body import BodyBuilder, storage_type
+from graphcell.codegen.llvm.loops import combine, place
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
+from graphcell.dtype import DType
+
+_VECTORS = 4
+
+
+@dataclass(frozen=True)
+class ScatterKernel:
+    """The loops of a scatter.
+
+    `free` loops are independent of each other, `ordered` ones run in order within a block; for each loop: extent, and its strides (in
+    elements) in target, updates and each index buffer. The last free loop is the vector loop if `vector`.
+    `steps` and `extents`: the target's stride and extent of each indexed dimension.
+    """
+
+    kind: str
+    dtype: DType
+    index_dtypes: tuple[DType, ...]
+    free: tuple[tuple[int, int, int, int], ...]
+    ordered: tuple[tuple[int, int, int, int], ...]
+    steps: tuple[int, ...]
+    extents: tuple[int, ...]
+    vector: bool
+
+    def __str__(self) -> str:
+        loops = ", ".join(f"{n} free" for n, *_ in self.free) + ", " + ", ".join(f"{n} ordered" for n, *_ in self.ordered)
+        return f"scatter {self.kind} ({loops}{' vector' if self.vector else ''})"
+
+    def chunk(self, target: Target) -> int:
+        """Elements of the vector loop in one block."""
+        return _VECTORS * target.lanes("double" if self.dtype.bits == 64 else "float") if self.vector else 1
+
+    def blocks(self, target: Target) -> int:
+        rest = math.prod(n for n, *_ in self.free[:-1]) if self.vector else math.prod(n for n, *_ in self.free)
+        return rest * (-(-self.free[-1][0] // self.chunk(target)) if self.vector else 1)
+
+    @property
+    def points(self) -> int:
+        return math.prod(n for n, *_ in (*self.free, *self.ordered))
+
+
+class _ScatterEmitter:
+    def __init__(self, module: Module, name: str, kernel: ScatterKernel, target: Target):
+        self.kernel, self.target = kernel, target
+        count = len(kernel.index_dtypes)
+        params = [("target", PTR), *((f"index{k}", PTR) for k in range(count)), ("updates", PTR), ("begin", I64), ("end", I64)]
+        self.b = BodyBuilder(module, name, params)
+        self.lanes = target.lanes("double" if kernel.dtype.bits == 64 else "float")
+
+    def emit(self) -> str:
+        b, k = self.b, self.kernel
+        outer = k.free[:-1] if k.vector else k.free
+        chunk = k.chunk(self.target)
+        groups = -(-k.free[-1][0] // chunk) if k.vector else 1
+        with b.loop(b.args["begin"], b.args["end"], name="block") as block:
+            rest = block.index
+            group = i64(0)
+            if groups > 1:
+                group, rest = b.rem(rest, i64(groups), signed=False), b.div(rest, i64(groups), signed=False)
+            at = [i64(0), i64(0), i64(0)]
+            for extent, *strides in reversed(outer):
+                index = b.rem(rest, i64(extent), signed=False)
+                rest = b.div(rest, i64(extent), signed=False)
+                at = self._advance(at, index, strides)
+            start = b.mul(group, i64(chunk))
+            self._ordered(list(k.ordered), at, start)
+        return b.finish()
+
+    def _advance(self, at: list[Val], index: Val, strides: Sequence[int]) -> list[Val]:
+        b = self.b
+        return [b.add(a, b.mul(index, i64(s))) if s else a for a, s in zip(at, strides, strict=True)]
+
+    def _ordered(self, loops: list[tuple[int, int, int, int]], at: list[Val], start: Val) -> None:
+        if not loops:
+            self._update(at, start)
+            return
+        extent, *strides = loops[0]
+        with self.b.loop(0, extent, name="ordered") as loop:
+            self._ordered(loops[1:], self._advance(at, loop.index, strides), start)
+
+    def _update(self, at: list[Val], start: Val) -> None:
+        b, k = self.b, self.kernel
+        target, update, index_at = at
+        for number, (dtype, step, extent) in enumerate(zip(k.index_dtypes, k.steps, k.extents, strict=True)):
+            pointer = b.gep(b.args[f"index{number}"], index_at, storage_type(dtype))
+            where = place(b, b.load(pointer, storage_type(dtype)), dtype, extent)
+            target = b.add(target, b.mul(where, i64(step)))
+        element = storage_type(k.dtype)
+        to, source = b.gep(b.args["target"], target, element), b.gep(b.args["updates"], update, element)
+        if not k.vector:
+            self._apply(to, source, 0, None)
+            return
+        extent = k.free[-1][0]
+        for v in range(_VECTORS):
+            first = b.add(start, i64(v * self.lanes))
+            mask = None
+            if extent % k.chunk(self.target):
+                mask = b.icmp("slt", b.add(b.splat(first, self.lanes), b.iota(self.lanes)), b.splat(i64(extent), self.lanes))
+            self._apply(b.gep(to, first, element), b.gep(source, first, element), self.lanes, mask)
+
+    def _apply(self, to: Val, source: Val, lanes: int, mask: Val | None) -> None:
+        b, k = self.b, self.kernel
+        value = b.load_value(source, k.dtype, lanes, mask)
+        if k.kind != "update":
+            value = combine(b, k.kind, b.load_value(to, k.dtype, lanes, mask), value, k.dtype)
+        stored = b.narrow(value, k.dtype)
+        if mask is None:
+            b.store(stored, to)
+        else:
+            b.masked_store(stored, to, mask)
+
+
+def emit_scatter(module: Module, name: str, kernel: ScatterKernel, target: Target) -> str:
+    """Adds the function of `kernel` to `module`; returns its name."""
+    return _ScatterEmitter(module, name, kernel, target).emit()
+
+
+__all__ = ["ScatterKernel", "emit_scatter"]

@@ -1,0 +1,114 @@
+"""The printed forms of Tensors, which are MindSpore's.
+
+`str` is numpy's form. `repr` names shape and dtype and shows the values in a fixed width: rows of more than 6 entries, and vectors of
+more than 1000, are cut to the first and last 3. A symbolic Tensor has no values to show.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphcell import dtype as dt
+
+if TYPE_CHECKING:
+    from graphcell.tensor import Tensor
+
+Array = np.ndarray[Any, Any]
+
+_EDGE = 3  # entries shown at each end of what is cut
+_ROW_LIMIT = 6
+_VECTOR_LIMIT = 1000
+_FLOATS_A_LINE, _INTS_A_LINE = 12, 24
+
+
+def tensor_repr(tensor: Tensor) -> str:
+    """`Tensor(shape=[2], dtype=Float32, value= [ 1.00000000e+00,  2.00000000e+00])`."""
+    head = f"Tensor(shape={list(tensor.shape)}, dtype={tensor.dtype}, value="
+    if tensor.is_symbolic:
+        return f"{head}<symbolic>)"
+    if tensor._data is None:
+        return f"{head}<uninitialized>)"
+    data = tensor.array()
+    gap = " " if data.ndim < 2 else "\n"
+    return f"{head}{gap}{_values(data)})"
+
+
+def tensor_str(tensor: Tensor) -> str:
+    """The values as numpy prints them."""
+    if tensor._data is None:
+        return tensor_repr(tensor)
+    data = tensor.array()
+    if data.dtype != dt.bfloat16.np_type:
+        return str(data)
+    wide = data.astype(np.float32)
+    return f"{wide[()]:f}" if wide.ndim == 0 else np.array2string(wide, formatter={"float_kind": lambda x: f"{x:f}"})
+
+
+def _values(data: Array) -> str:
+    if data.ndim == 0:
+        return _short(data[()])
+    if data.size == 0:
+        return ""
+    form = _element_format(data)
+    if data.ndim == 1:
+        return _vector(data, form)
+    return _rows(data, form, 1)
+
+
+def _short(value: Any) -> str:
+    """A number with at most 6 digits."""
+    return str(value) if value.dtype.kind in "biu" else f"{float(value):g}"
+
+
+def _element_format(data: Array) -> Callable[[Any], str]:
+    if data.dtype.kind == "b":
+        return lambda x: f"{x!s:>5}"
+    if data.dtype == dt.float16.np_type:
+        return lambda x: f"{float(x):11.4e}"
+    if data.dtype.kind == "f":
+        return lambda x: f"{float(x):15.8e}"
+    width = max(len(_short(x)) for x in _shown(data).flat)
+    return lambda x: f"{_short(x):>{width}}"
+
+
+def _limit(rank: int) -> int:
+    return _VECTOR_LIMIT if rank == 1 else _ROW_LIMIT
+
+
+def _shown(data: Array) -> Array:
+    """The entries that are not cut."""
+    for axis, extent in enumerate(data.shape):
+        if extent > _limit(data.ndim):
+            data = np.take(data, [*range(_EDGE), *range(extent - _EDGE, extent)], axis)
+    return data
+
+
+def _vector(data: Array, form: Callable[[Any], str]) -> str:
+    if data.size > _VECTOR_LIMIT:
+        return _cut_row(data, form)
+    a_line = _FLOATS_A_LINE if data.dtype.kind in "bf" else _INTS_A_LINE
+    parts = []
+    for k, x in enumerate(data):
+        comma = ", " if k < data.size - 1 else ""
+        line_end = "\n " if (k + 1) % a_line == 0 else ""
+        parts.append(f"{form(x)}{comma}{line_end}")
+    return f"[{''.join(parts)}]"
+
+
+def _cut_row(row: Array, form: Callable[[Any], str]) -> str:
+    return f"[{', '.join(map(form, row[:_EDGE]))} ... {', '.join(map(form, row[-_EDGE:]))}]"
+
+
+def _rows(data: Array, form: Callable[[Any], str], depth: int) -> str:
+    """Nested rows; `depth` is the number of brackets open before an inner row."""
+    if data.ndim == 1:
+        return _cut_row(data, form) if data.size > _ROW_LIMIT else f"[{', '.join(map(form, data))}]"
+    line = "\n" + " " * depth
+    if len(data) <= _ROW_LIMIT:
+        return f"[{(',' + line).join(_rows(x, form, depth + 1) for x in data)}]"
+    first = [_rows(x, form, depth + 1) + "," for x in data[:_EDGE]]
+    last = [_rows(x, form, depth + 1) for x in data[-_EDGE:]]
+    return f"[{line.join([*first, '...', (',' + line).join(last)])}]"

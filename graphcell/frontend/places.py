@@ -1,0 +1,204 @@
+"""Places that interpreted code changes, and the log of their old values.
+
+When a branch or a loop body is interpreted, what it assigns must be seen, undone (the other branch starts from the same state) and joined.
+A `Place` can be read and written: a local name, a closure cell, a global, an attribute, the contents of a list, dict or set. A `Log`
+remembers the old value of each place that was changed since it was opened.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field
+from types import CellType
+from typing import Any, Protocol
+
+from graphcell.errors import GraphcellError
+
+
+class Unbound:
+    """The value of a place that has none. `error` makes what a read says; the default is Python's own."""
+
+    __slots__ = ("error",)
+
+    def __init__(self, error: Callable[[], GraphcellError] | None = None):
+        self.error = error
+
+    def __repr__(self) -> str:
+        return "<unbound>"
+
+
+UNBOUND = Unbound()
+CONTAINERS = (list, dict, set, deque, bytearray)
+
+
+class Place(Protocol):
+    """Where a value is kept."""
+
+    @property
+    def key(self) -> Hashable: ...
+    @property
+    def name(self) -> str: ...
+    def get(self) -> Any: ...
+    def set(self, value: Any) -> None: ...
+
+
+class Scope(Protocol):
+    """What holds local names (a Frame)."""
+
+    locals: dict[str, Any]
+    spans: dict[str, Any]
+
+
+@dataclass(slots=True, eq=False)
+class NamePlace:
+    """A local variable."""
+
+    scope: Scope
+    name: str
+
+    @property
+    def key(self) -> Hashable:
+        return (id(self.scope), self.name)
+
+    def get(self) -> Any:
+        return self.scope.locals.get(self.name, UNBOUND)
+
+    def set(self, value: Any) -> None:
+        if value is UNBOUND:
+            self.scope.locals.pop(self.name, None)
+        else:
+            self.scope.locals[self.name] = value
+
+
+@dataclass(slots=True, eq=False)
+class CellPlace:
+    """A local variable that a nested function sees too."""
+
+    cell: CellType
+    name: str
+
+    @property
+    def key(self) -> Hashable:
+        return id(self.cell)
+
+    def get(self) -> Any:
+        try:
+            return self.cell.cell_contents
+        except ValueError:
+            return UNBOUND
+
+    def set(self, value: Any) -> None:
+        if value is not UNBOUND:
+            self.cell.cell_contents = value
+        elif self.get() is not UNBOUND:
+            del self.cell.cell_contents
+
+
+@dataclass(slots=True, eq=False)
+class GlobalPlace:
+    """A global variable."""
+
+    table: dict[str, Any]
+    name: str
+
+    @property
+    def key(self) -> Hashable:
+        return (id(self.table), self.name, "global")
+
+    def get(self) -> Any:
+        return self.table.get(self.name, UNBOUND)
+
+    def set(self, value: Any) -> None:
+        if value is UNBOUND:
+            self.table.pop(self.name, None)
+        else:
+            self.table[self.name] = value
+
+
+@dataclass(slots=True, eq=False)
+class AttributePlace:
+    """An attribute of an object."""
+
+    owner: Any
+    attribute: str
+
+    @property
+    def key(self) -> Hashable:
+        return (id(self.owner), self.attribute, "attribute")
+
+    @property
+    def name(self) -> str:
+        return f"{type(self.owner).__name__}.{self.attribute}"
+
+    def get(self) -> Any:
+        return getattr(self.owner, self.attribute, UNBOUND)
+
+    def set(self, value: Any) -> None:
+        if value is UNBOUND:
+            if hasattr(self.owner, self.attribute):
+                delattr(self.owner, self.attribute)
+        else:
+            setattr(self.owner, self.attribute, value)
+
+
+@dataclass(slots=True, eq=False)
+class ItemsPlace:
+    """The contents of a list, dict, set, deque or bytearray. Its value is a copy."""
+
+    container: Any
+
+    @property
+    def key(self) -> Hashable:
+        return (id(self.container), "items")
+
+    @property
+    def name(self) -> str:
+        return f"the {type(self.container).__name__}"
+
+    def get(self) -> Any:
+        c = self.container
+        if isinstance(c, dict):
+            return dict(c)
+        return set(c) if isinstance(c, set) else list(c)
+
+    def set(self, value: Any) -> None:
+        c = self.container
+        c.clear()
+        if isinstance(c, (dict, set)):
+            c.update(value)
+        else:
+            c.extend(value)
+
+
+@dataclass(slots=True, eq=False)
+class Log:
+    """What changed since this was opened: for each place its old value.
+
+    `births`: containers and objects made since, which nothing outside can see. `strict`: a trial run that must be undoable without a
+    trace; what cannot be undone is refused in it.
+    """
+
+    level: int
+    strict: bool = False
+    entries: dict[Hashable, tuple[Place, Any]] = field(default_factory=dict)
+    births: dict[int, Any] = field(default_factory=dict)
+
+    def note(self, place: Place) -> None:
+        """To be called before `place` changes."""
+        key = place.key
+        if key not in self.entries:
+            self.entries[key] = (place, place.get())
+
+    def finals(self) -> dict[Hashable, Any]:
+        """The present values of the places that changed."""
+        return {key: place.get() for key, (place, _) in self.entries.items()}
+
+    def undo(self) -> None:
+        """Gives every place its old value back."""
+        for place, old in reversed(self.entries.values()):
+            place.set(old)
+
+
+class Speculation(BaseException):
+    """A trial run cannot be finished (and will be undone). Not an Exception, so that no user code catches it."""

@@ -1,0 +1,140 @@
+"""The pipeline: which passes run in which order, verified, timed and dumped.
+
+Enters: a Graph, differentiated if a gradient is wanted. Leaves: an equal Graph for codegen, and a record of each pass. With
+`config.verify` every graph is verified before and after every pass; with `save_graphs` each pass that changed something writes the
+result as `NN_pass_graph_SSSS.ir`, where NN is the place in the pipeline and SSSS the number of the run.
+"""
+
+from __future__ import annotations
+
+import itertools
+import os
+import re
+import tempfile
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from graphcell.context import config
+from graphcell.errors import ExecutionError, VerificationError
+from graphcell.ir.graph import Graph
+from graphcell.ir.text import print_graph
+from graphcell.ir.verify import verify
+from graphcell.passes.eliminate_dead import eliminate_dead
+from graphcell.passes.hoist_invariant import hoist_invariant
+from graphcell.passes.inline import inline
+from graphcell.passes.merge_common import merge_common
+from graphcell.passes.simplify import simplify
+
+Pass = Callable[[Graph], Graph]
+
+PIPELINE: tuple[tuple[str, Pass], ...] = (
+    ("inline", inline),
+    ("eliminate_dead", eliminate_dead),
+    ("simplify", simplify),
+    ("eliminate_dead", eliminate_dead),
+    ("hoist_invariant", hoist_invariant),
+    ("merge_common", merge_common),
+    ("simplify", simplify),
+    ("eliminate_dead", eliminate_dead),
+)
+"""Dead code goes before anything else looks at it (a gradient leaves much), and again before the question how often a value is used."""
+
+_DUMPED_ELEMENTS = 1024
+_runs = itertools.count()
+
+
+@dataclass(frozen=True, slots=True)
+class PassRecord:
+    """What one pass did: its name, the seconds it took, and the nodes (regions included) before and after it."""
+
+    name: str
+    seconds: float
+    nodes_before: int
+    nodes_after: int
+    changed: bool
+
+
+def run_pipeline(graph: Graph, name: str = "", passes: tuple[tuple[str, Pass], ...] = PIPELINE) -> tuple[Graph, list[PassRecord]]:
+    """`graph` after all `passes`, and their records. `name` is used in the names of dumped files; default: the graph's.
+
+    Raises:
+        VerificationError: under `config.verify`, if a graph is broken; the message names the pass.
+        ExecutionError: a dump cannot be written.
+    """
+    dump = _Dump.begin(name or graph.name)
+    records: list[PassRecord] = []
+    if config.verify:
+        verify(graph)
+    if dump is not None:
+        dump.write("input", graph)
+    count = graph.count_nodes()
+    for step, run in passes:
+        begin = time.perf_counter()
+        after = run(graph)
+        seconds = time.perf_counter() - begin
+        changed = after is not graph
+        before, count = count, after.count_nodes() if changed else count
+        records.append(PassRecord(step, seconds, before, count, changed))
+        if changed and config.verify:
+            _verify_after(step, after)
+        if changed and dump is not None:
+            dump.write(step, after)
+        elif dump is not None:
+            dump.step += 1
+        graph = after
+    return graph, records
+
+
+def _verify_after(step: str, graph: Graph) -> None:
+    try:
+        verify(graph)
+    except VerificationError as e:
+        raise VerificationError(f"after the pass {step}: {e.message}", span=e.span) from e
+
+
+class _Dump:
+    """The files of one run."""
+
+    def __init__(self, path: str, graph_name: str):
+        self.path = path
+        self.graph_name = re.sub(r"[^\w.-]+", "_", graph_name)[:80]
+        self.step = 0
+        self.run = 0
+
+    @staticmethod
+    def begin(graph_name: str) -> _Dump | None:
+        """None where nothing is to be dumped."""
+        return _Dump(config.graph_dump_path(), graph_name) if config.graph_dump_level() > 0 else None
+
+    def write(self, step: str, graph: Graph) -> None:
+        """Writes one file, whole or not at all, over no other."""
+        text = print_graph(graph, elide_over=_DUMPED_ELEMENTS)
+        try:
+            os.makedirs(self.path, exist_ok=True)
+            handle, temporary = tempfile.mkstemp(prefix=".", suffix=".ir", dir=self.path)
+            try:
+                with os.fdopen(handle, "w", encoding="utf-8") as f:
+                    f.write(text)
+                self.publish(temporary, step)
+            finally:
+                os.unlink(temporary)
+        except OSError as e:
+            raise ExecutionError(f"cannot write the graph to {self.path}: {e.strerror}", hint="choose another save_graphs_path") from e
+        self.step += 1
+
+    def publish(self, temporary: str, step: str) -> None:
+        """Links the written file to its name. The first file of a run looks for a number that is free."""
+        if self.step == 0:
+            self.run = next(_runs)
+        while True:
+            final = os.path.join(self.path, f"{self.step:02}_{step}_{self.graph_name}_{self.run:04}.ir")
+            try:
+                os.link(temporary, final)
+                return
+            except FileExistsError:
+                if self.step:
+                    os.replace(temporary, final)  # the run's number is ours: an older file of another process
+                    open(temporary, "x").close()
+                    return
+                self.run = next(_runs)
