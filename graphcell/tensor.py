@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
@@ -24,7 +24,6 @@ if TYPE_CHECKING:
     from graphcell.ops.dispatch import Tape, Trace
 
 Array = np.ndarray[Any, Any]
-T = TypeVar("T", bound="Tensor")
 
 
 class ThreadState(threading.local):
@@ -43,6 +42,12 @@ class StorageEpoch:
 
     An executable that sees the count unchanged since its last call knows that its table of addresses still holds.
     """
+
+    value = 0
+
+
+class StateEpoch:
+    """Counts every change of an attribute of a Cell; a compiled function that sees it unchanged need not check what it read."""
 
     value = 0
 
@@ -91,8 +96,8 @@ class Tensor:
         def __pos__(self) -> Tensor: ...
         def __abs__(self) -> Tensor: ...
         def __invert__(self) -> Tensor: ...
-        def __eq__(self, other: Any) -> Any: ...
-        def __ne__(self, other: Any) -> Any: ...
+        def __eq__(self, other: object) -> Any: ...
+        def __ne__(self, other: object) -> Any: ...
         def __lt__(self, other: Any) -> Tensor: ...
         def __le__(self, other: Any) -> Tensor: ...
         def __gt__(self, other: Any) -> Tensor: ...
@@ -386,7 +391,7 @@ class Tensor:
             raise ArgumentTypeError(f"only integer Tensors can be used as an index, not {self.dtype}")
         return int(self._scalar("the int value"))
 
-    def __deepcopy__(self: T, memo: Any) -> T:
+    def __deepcopy__(self, memo: Any) -> Self:
         new = type(self).__new__(type(self))
         memo[id(self)] = new
         new.__dict__.update(self.__dict__)
@@ -408,21 +413,25 @@ def to_array(data: Any, dtype: DType | None) -> Array:
     Raises:
         TypeError: data that are no numbers, or ragged sequences. ValueError: a number out of range.
     """
-    if isinstance(data, (np.ndarray, np.generic)):
+    if isinstance(data, (np.ndarray, np.generic)) or (hasattr(data, "__array__") and not isinstance(data, Tensor)):
         source = np.asarray(data)
-    elif isinstance(data, (bool, int, float)):
-        source = _of_numbers(data).astype(dt.scalar_dtype(data).np_type)
-    elif isinstance(data, (list, tuple, range)):
-        source = _of_sequence(data)
-    elif hasattr(data, "__array__"):
-        source = np.asarray(data)
+        target = dtype or dt.from_numpy(source.dtype)
+    elif isinstance(data, (bool, int, float, list, tuple, range)):
+        source = _of_numbers(_plain(data))
+        target = dtype or _default_dtype(source)
     else:
         raise ArgumentTypeError(f"Tensor: input_data must be a Tensor, number, list, tuple or numpy array, but got {type(data).__name__}")
-    target = dtype or dt.from_numpy(source.dtype)
     result = buffer.empty(source.shape, target.np_type)
     with np.errstate(invalid="ignore", over="ignore"):
         result[...] = source
     return result
+
+
+def _plain(data: Any) -> Any:
+    """Tensors in nested sequences as arrays."""
+    if isinstance(data, (list, tuple)):
+        return [_plain(x) for x in data]
+    return data.array() if isinstance(data, Tensor) else data
 
 
 def _of_numbers(data: Any) -> Array:
@@ -441,24 +450,8 @@ def _all_numbers(data: Any) -> bool:
     return all(map(_all_numbers, data)) if isinstance(data, (list, tuple)) else isinstance(data, (int, float))
 
 
-def _of_sequence(data: Any) -> Array:
-    """Numbers of a sequence count as Python's, whatever their width: integers make Int64, floats Float32. Arrays in it keep their dtype."""
-    source = _of_numbers(_plain(data))
-    if source.size and _holds_arrays(data):
-        return source
-    if source.size == 0 or source.dtype.kind == "f":
-        return source.astype(np.float32)
-    return source if source.dtype.kind == "b" else source.astype(np.int64)
-
-
-def _plain(data: Any) -> Any:
-    """Tensors in nested sequences as arrays."""
-    if isinstance(data, (list, tuple)):
-        return [_plain(x) for x in data]
-    return data.array() if isinstance(data, Tensor) else data
-
-
-def _holds_arrays(data: Any) -> bool:
-    if isinstance(data, (list, tuple)):
-        return any(map(_holds_arrays, data))
-    return isinstance(data, (np.ndarray, Tensor))
+def _default_dtype(source: Array) -> DType:
+    """Numbers and sequences count as Python's, whatever their width: integers make Int64, floats (and nothing) Float32."""
+    if source.size and source.dtype.kind in "biu":
+        return dt.bool_ if source.dtype.kind == "b" else dt.uint64 if source.dtype == np.uint64 else dt.int64
+    return dt.float32

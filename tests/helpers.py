@@ -17,6 +17,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ir.verify import verify
 from graphcell.ops.dispatch import Tape, Trace, recording
 from graphcell.passes.autodiff import vjp, zeros_of
+from graphcell.pullback import replace_tensors, tensors_in
 from graphcell.tensor import Tensor, state
 
 Array = np.ndarray[Any, Any]
@@ -35,6 +36,24 @@ def trace(fn: Function, *types: TensorType, name: str = "f") -> Graph:
     graph = builder.finish(values)
     verify(graph)
     return graph
+
+
+def in_graph(fn: Function, *args: Any) -> Any:
+    """What `fn(*args)` returns when it is traced into a graph, which then runs by the ops' `eval`. Plain Tensors in `args` become inputs;
+    what the function writes into Parameters is written."""
+    builder = Trace("outer")
+    plain = list({id(t): t for t in tensors_in(args) if type(t) is Tensor}.values())
+    symbols = {id(t): Tensor.of_value(builder.input(t.type)) for t in plain}
+    with builder.active():
+        result = fn(*replace_tensors(args, iter([symbols.get(id(t), t) for t in tensors_in(args)])))
+        values = [builder.read(t) for t in tensors_in(result)]
+    written = [(t, v) for t, v in builder.writes() if not t.is_symbolic]
+    graph = builder.finish([*values, *(v for _, v in written)])
+    verify(graph)
+    arrays = run(graph, *(t.array() for t in plain), *(t.array() for t, _ in builder.captured.values()))
+    for (t, _), array in zip(written, arrays[len(values) :], strict=True):
+        t.rebind(array)
+    return replace_tensors(result, map(Tensor.of_array, arrays[: len(values)]))
 
 
 def run(graph: Graph, *arrays: Array) -> tuple[Array, ...]:

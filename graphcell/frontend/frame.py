@@ -22,7 +22,7 @@ class Frame:
     `spans`: for each name, the node that assigned it last.
     """
 
-    __slots__ = ("caller", "cells", "function", "globals", "level", "library", "locals", "node", "parent", "source", "spans")
+    __slots__ = ("caller", "cells", "function", "globals", "handled", "level", "library", "locals", "node", "parent", "source", "spans")
 
     def __init__(self, source: FunctionSource, module_globals: dict[str, Any], caller: Span | None, level: int, parent: Frame | None = None):
         self.source = source
@@ -36,6 +36,7 @@ class Frame:
         self.node: ast.AST = source.node
         self.library = False
         self.function: Any = None
+        self.handled: Exception | None = None
 
     def nested(self, level: int) -> Frame:
         """The frame of a comprehension in this one."""

@@ -67,10 +67,19 @@ def binary(symbol: str, function: Callable[[Any, Any], Any], x: Any, y: Any) -> 
     affine = _affine(symbol, x, y)
     if affine is not None and affine[1] == 0:
         return affine[2]
-    if symbol not in ("+", "-", "*", "/", "//", "%", "**"):
-        raise Speculation(f"the index of the loop is an operand of {symbol}")
+    _check_operator(symbol, x, y)
     kind = max(_category(x), _category(y), 2 if symbol == "/" else 1)
     return WeakNumber(function(_wide(x, kind), _wide(y, kind)), affine)
+
+
+def _check_operator(symbol: str, x: Any, y: Any) -> None:
+    """Refuses what a graph would not compute as Python does: division by zero, negative powers, bit operations."""
+    if symbol not in ("+", "-", "*", "/", "//", "%", "**"):
+        raise Speculation(f"the index of the loop is an operand of {symbol}")
+    if symbol in ("/", "//", "%") and (isinstance(y, WeakNumber) or y == 0):
+        raise Speculation("the index of the loop stands in a divisor")
+    if symbol == "**" and (isinstance(y, WeakNumber) or y < 0 or type(y) is float):
+        raise Speculation("the index of the loop stands in a power")
 
 
 def compare(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:

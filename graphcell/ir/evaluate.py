@@ -30,6 +30,7 @@ def evaluate_graph(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
             e.at(node.span)
             raise
         environment.update(zip(node.results, results, strict=True))
+        del results  # else it would keep the last arrays alive while the next node runs
         for v in dead:
             del environment[v]
     return tuple([environment[v] for v in graph.outputs])

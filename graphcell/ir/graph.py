@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from graphcell.errors import GraphcellError, Span
-from graphcell.ir.op import Op, infer_types
+from graphcell.ir.op import Op, exact_key, infer_types
 from graphcell.ir.types import TensorType
 
 
@@ -154,11 +154,8 @@ def structural_key(graph: Graph) -> tuple[Any, ...]:
         number[v] = len(number)
     rows: list[Any] = []
     for node in graph.nodes:
-        key: Any = node.op
-        if node.op.regions:
-            attributes = tuple(sorted((k, repr(v)) for k, v in node.op.attributes().items()))
-            key = (node.op.name, attributes, tuple(map(structural_key, node.op.regions)))
-        rows.append((key, tuple(number[v] for v in node.operands)))
+        regions = tuple(map(structural_key, node.op.regions))
+        rows.append((exact_key(node.op), regions, tuple(number[v] for v in node.operands)))
         for v in node.results:
             number[v] = len(number)
     return (graph.input_types, tuple(rows), tuple(number[v] for v in graph.outputs))

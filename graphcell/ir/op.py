@@ -7,6 +7,8 @@ tuples, dtypes, Graphs). The table fills itself when a class is defined; nothing
 from __future__ import annotations
 
 import dataclasses
+import functools
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -86,6 +88,23 @@ def format_attribute(value: object) -> str:
         inside = ", ".join(map(format_attribute, value))
         return f"({inside},)" if len(value) == 1 else f"({inside})"
     return repr(value)
+
+
+def exact_key(op: Op) -> Hashable:
+    """Equal for ops that compute the same to the bit, apart from their regions: 0.0 and -0.0 differ, NaN equals itself, 1 is not True."""
+    cls = type(op)
+    floats, others = _field_names(cls)
+    if not floats:
+        return (cls, op) if not op.regions else (cls, tuple([getattr(op, name) for name in others]))
+    return (cls, tuple([getattr(op, name) for name in others]), tuple([repr(getattr(op, name)) for name in floats]))
+
+
+@functools.cache
+def _field_names(cls: type[Op]) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The static parameters that may be or hold floats, and the others."""
+    fields = [f for f in dataclasses.fields(cls) if not f.metadata.get("region")]  # type: ignore[arg-type]
+    floats = {f.name for f in fields if any(kind in str(f.type) for kind in ("float", "Number", "Any", "object"))}
+    return tuple(f.name for f in fields if f.name in floats), tuple(f.name for f in fields if f.name not in floats)
 
 
 def infer_types(op: Op, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]:

@@ -39,8 +39,11 @@ def parse(text: str, file: str = "<ir>") -> Graph:
         ParseError: the text is no IR, or breaks one of its rules.
     """
     parser = _Parser(Source(text, file))
-    parser.keyword("graph")
-    graph = parser.graph()
+    parser.expect("graph")
+    try:
+        graph = parser.graph()
+    except RecursionError as e:
+        parser.fail("the text is nested too deeply", cause=e)
     if parser.token.kind != "end":
         parser.fail(f"expected the end of the text after the graph, but found {parser.token.text!r}")
     return graph
@@ -83,9 +86,6 @@ class _Parser:
             self.fail(f"expected {text!r}, but found {self.found()}")
         return self.advance()
 
-    def keyword(self, text: str) -> Token:
-        return self.expect(text)
-
     def expect_kind(self, kind: str, what: str) -> Token:
         if self.token.kind != kind:
             self.fail(f"expected {what}, but found {self.found()}")
@@ -94,9 +94,18 @@ class _Parser:
     def found(self) -> str:
         return repr(self.token.text) if self.token.kind != "end" else "the end of the text"
 
+    def unquoted(self, token: Token) -> str:
+        """The name of a value or graph token, without its sign and quotes."""
+        if token.text[1:2] != '"':
+            return token.text[1:]
+        try:
+            return str(json.loads(token.text[1:]))
+        except ValueError as e:
+            self.fail(f"{token.text} is no name in quotes", token, cause=e)
+
     # -- graphs ------------------------------------------------------------------------------------------------------
     def graph(self) -> Graph:
-        name = _unquoted(self.expect_kind("graph", "a graph name such as @main").text)
+        name = self.unquoted(self.expect_kind("graph", "a graph name such as @main"))
         scope: dict[str, Value] = {}
         inputs = self.inputs(scope)
         written = self.output_types()
@@ -134,7 +143,7 @@ class _Parser:
     def define(self, token: Token, type: TensorType, scope: dict[str, Value]) -> Value:
         if token.text in scope:
             self.fail(f"{token.text} is defined twice", token)
-        name = _unquoted(token.text)
+        name = self.unquoted(token)
         value = scope[token.text] = Value(type, "" if name.isdecimal() and '"' not in token.text else name)
         return value
 
@@ -254,15 +263,21 @@ class _Parser:
 
     def attribute(self) -> Any:
         token = self.advance()
-        if token.kind == "number":
-            return float(token.text) if re.search(r"[.einfa]", token.text) else int(token.text)
-        if token.kind == "string":
-            return ast.literal_eval(token.text)
+        if token.kind in ("number", "string"):
+            return self.python_literal(token)
         if token.text == "(":
             return tuple(self.items(")"))
         if token.kind == "name":
             return self.named_attribute(token)
         self.fail(f"expected an attribute's value, but found {token.text or 'the end of the text'!r}", token)
+
+    def python_literal(self, token: Token) -> int | float | str:
+        try:
+            if token.kind == "string":
+                return str(ast.literal_eval(token.text))
+            return float(token.text) if re.search(r"[.einfa]", token.text) else int(token.text)
+        except (ValueError, SyntaxError) as e:
+            self.fail(f"{token.text[:40]} is no number or string", token, cause=e)
 
     def named_attribute(self, token: Token) -> Any:
         if token.text in _KEYWORDS:
@@ -299,8 +314,11 @@ class _Parser:
             numbers = self.items("]")
             if len(numbers) != type.size or not all(isinstance(x, (bool, int, float)) for x in numbers):
                 self.fail(f"{type} has {type.size} numbers, but {len(numbers)} are written", at)
-            with np.errstate(over="ignore"):
-                array = np.array(numbers, None if type.dtype.is_float else np_type).astype(np_type)
+            try:
+                with np.errstate(over="ignore"):
+                    array = np.array(numbers, None if type.dtype.is_float else np_type).astype(np_type)
+            except OverflowError as e:
+                self.fail(f"a number does not fit {type.dtype}", at, cause=e)
         elif at.kind == "digest":
             self.fail("this constant was left out of the text", at, "print the graph without elide_over")
         else:
@@ -405,12 +423,6 @@ def _converted_tuple(raw: Any, hints: tuple[Any, ...]) -> Any:
         return _MISFIT
     items = tuple(_converted(x, h) for x, h in zip(raw, hints, strict=True))
     return _MISFIT if any(x is _MISFIT for x in items) else items
-
-
-def _unquoted(token: str) -> str:
-    """The name of a value or graph token, without its sign and quotes."""
-    name: str = json.loads(token[1:]) if token[1:2] == '"' else token[1:]
-    return name
 
 
 def _types_text(types: typing.Sequence[TensorType]) -> str:

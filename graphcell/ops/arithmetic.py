@@ -35,7 +35,7 @@ class Add(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return cotangents[0], cotangents[0]
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.or_(x, y) if b.dtypes[0].is_bool else b.add(x, y)
 
 
@@ -53,7 +53,7 @@ class Sub(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return cotangents[0], -cotangents[0]
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.sub(x, y)
 
 
@@ -72,7 +72,7 @@ class Mul(Elementwise):
         g = cotangents[0]
         return g * y, g * x
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.and_(x, y) if b.dtypes[0].is_bool else b.mul(x, y)
 
 
@@ -92,7 +92,7 @@ class Div(Elementwise):
         gx = g / y
         return gx, -gx * outputs[0]
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.div(x, y)
 
 
@@ -109,7 +109,7 @@ class Neg(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (-cotangents[0],)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.neg(x)
 
 
@@ -126,7 +126,7 @@ class Abs(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (cotangents[0] * apply1(Sign(), inputs[0]),)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         if b.dtypes[0].is_float:
             return b.unary("fabs", x)
         if not b.dtypes[0].signed:
@@ -144,12 +144,12 @@ class Sign(Elementwise):
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         one = x.dtype.type(1)
         positive = np.where(x > 0, one, x.dtype.type(0))
-        return positive if x.dtype.kind == "u" else np.where(x < 0, -one, positive)
+        return np.where(x < 0, -one, positive) if x.dtype.kind != "u" else np.asarray(positive)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (None,)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         zero, one = b.const(0, x), b.const(1, x)
         dtype = b.dtypes[0]
         positive = b.select(_compare(b, "gt", x, zero), one, zero)
@@ -164,7 +164,7 @@ class Relu(Elementwise):
     name = "relu"
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
-        return np.maximum(x, x.dtype.type(0))
+        return np.maximum(x, np.zeros((), x.dtype))
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         from graphcell.ops.functional.common import select, zeros_like
@@ -172,7 +172,7 @@ class Relu(Elementwise):
         y, g = outputs[0], cotangents[0]
         return (select(y > zeros_like(y), g, zeros_like(g)),)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         zero = b.const(0, x)
         return b.select(_compare(b, "gt", zero, x), zero, x) if b.dtypes[0].signed else x
 
@@ -190,7 +190,7 @@ class Maximum(Elementwise):
         x, y = inputs
         return _share(x == y, x < y, x > y, cotangents[0])
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return _extremum(b, "max", x, y)
 
 
@@ -207,7 +207,7 @@ class Minimum(Elementwise):
         x, y = inputs
         return _share(x == y, x > y, x < y, cotangents[0])
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return _extremum(b, "min", x, y)
 
 
@@ -248,7 +248,7 @@ class FloorDiv(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return None, None
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         if b.dtypes[0].is_float:
             return _exact_quotient(b, "floor", x, y)
         quotient, remainder = _divide(b, x, y)
@@ -273,7 +273,7 @@ class FloorMod(Elementwise):
         g = cotangents[0]
         return g, -g * apply1(FloorDiv(), x, y)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         remainder = b.rem(x, y) if b.dtypes[0].is_float else _divide(b, x, y)[1]
         if not b.dtypes[0].signed:
             return remainder
@@ -293,12 +293,12 @@ class TruncDiv(Elementwise):
                 return _rounded_quotient(np.trunc, x, y)
             quotient = np.floor_divide(x, y)
             inexact = (np.remainder(x, y) != 0) & ((x < 0) != (y < 0))
-            return (quotient + inexact).astype(x.dtype)
+            return np.asarray(quotient + inexact).astype(x.dtype)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return None, None
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return _exact_quotient(b, "trunc", x, y) if b.dtypes[0].is_float else _divide(b, x, y)[0]
 
 
@@ -318,7 +318,7 @@ class TruncMod(Elementwise):
         g = cotangents[0]
         return g, -g * apply1(TruncDiv(), x, y)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.rem(x, y) if b.dtypes[0].is_float else _divide(b, x, y)[1]
 
 
@@ -390,7 +390,7 @@ class Select(Elementwise):
         zero = zeros_like(g)
         return None, select(condition, g, zero), select(condition, zero, g)
 
-    def emit(self, b: Emitter, condition: Val, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, condition: Val, x: Val, y: Val) -> Val:
         return b.select(condition, x, y)
 
 
@@ -419,7 +419,7 @@ class Cast(Elementwise):
         flows = self.dtype.is_float if source.is_float else source.is_integer and not self.dtype.is_bool
         return (cast(cotangents[0], source) if flows else None,)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.convert(x, b.dtypes[0], self.dtype)
 
 
@@ -445,5 +445,5 @@ class StopGradient(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (None,)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return x

@@ -33,7 +33,7 @@ class Comparison(Discrete):
         Elementwise.result_dtype(self, *dtypes)
         return dt.bool_
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         dtype = b.dtypes[0]
         if dtype.is_float:
             return b.fcmp(("u" if self.predicate == "ne" else "o") + self.predicate, x, y)
@@ -117,7 +117,7 @@ class BitwiseAnd(Discrete):
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         return np.bitwise_and(x, y)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.and_(x, y)
 
 
@@ -131,7 +131,7 @@ class BitwiseOr(Discrete):
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         return np.bitwise_or(x, y)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.or_(x, y)
 
 
@@ -145,7 +145,7 @@ class BitwiseXor(Discrete):
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         return np.bitwise_xor(x, y)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         return b.xor(x, y)
 
 
@@ -159,7 +159,7 @@ class BitwiseNot(Discrete):
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.invert(x)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.not_(x)
 
 
@@ -176,7 +176,7 @@ class LeftShift(Discrete):
         shift = np.where(inside, y, 0).astype(x.dtype)
         return np.where(inside, np.left_shift(x, shift), 0).astype(x.dtype)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         zero = b.const(0, x)
         inside = b.icmp("ult", y, b.const(x.type.bits, x))
         return b.select(inside, b.shl(x, b.select(inside, y, zero)), zero)
@@ -195,9 +195,9 @@ class RightShift(Discrete):
         shifted = np.right_shift(x, shift)
         if x.dtype.kind == "u":
             shifted = np.where(y < bits, shifted, 0)
-        return shifted.astype(x.dtype)
+        return np.asarray(shifted).astype(x.dtype)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         bits, signed = x.type.bits, b.dtypes[0].signed
         inside = b.icmp("ult", y, b.const(bits, x))
         shifted = b.shr(x, b.select(inside, y, b.const(bits - 1, x)), signed=signed)
@@ -222,7 +222,7 @@ class IsNan(FloatTest):
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.isnan(x)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.fcmp("uno", x, x)
 
 
@@ -235,7 +235,7 @@ class IsInf(FloatTest):
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.isinf(x)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.fcmp("oeq", b.unary("fabs", x), b.const(float("inf"), x))
 
 
@@ -248,7 +248,7 @@ class IsFinite(FloatTest):
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.isfinite(x)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.fcmp("olt", b.unary("fabs", x), b.const(float("inf"), x))
 
 
@@ -261,6 +261,6 @@ class SignBit(FloatTest):
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.signbit(x)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         one = b.binary("copysign", b.const(1.0, x), x)
         return b.fcmp("olt", one, b.const(0.0, x))

@@ -45,7 +45,7 @@ class MatMul(Op):
         a = a.swapaxes(-1, -2) if self.transpose_x else a
         b = b.swapaxes(-1, -2) if self.transpose_y else b
         with np.errstate(over="ignore", invalid="ignore"):
-            return np.matmul(a, b).astype(x.dtype)
+            return np.asarray(np.matmul(a, b)).astype(x.dtype, copy=False)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         x, y = inputs

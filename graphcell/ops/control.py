@@ -118,6 +118,8 @@ class While(RegionOp):
     """Repeats `body_graph` while `cond_graph` holds.
 
     Operands: (*carried, *invariant), `carried` of the first kind; cond -> (Bool scalar,), body -> new carried. Results: carried.
+
+    Gradient: see ops/while_gradient.py; a loop back over saved steps, in bounded memory.
     """
 
     cond_graph: Graph = region()
@@ -151,10 +153,9 @@ class While(RegionOp):
         return _loop_activity(self.body_graph, active[: self.carried], active[self.carried :], 0)
 
     def linearize(self, needed: Mask, seeds: Mask) -> Linearized:
-        raise NoGradientError(
-            "a `while` loop over a Tensor condition has no gradient: how often it runs is not known while compiling",
-            hint="use `for i in range(n)` with a fixed n and ops.select for an early end, or ops.stop_gradient on its results",
-        )
+        from graphcell.ops.while_gradient import linearize_while
+
+        return linearize_while(self, needed, seeds)
 
 
 @dataclass(frozen=True)

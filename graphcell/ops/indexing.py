@@ -27,9 +27,10 @@ KINDS = ("add", "update", "mul", "min", "max")
 def places(index: Array, extent: int) -> Array:
     """The places (int64) that `index` stands for in a dimension of `extent` elements."""
     if index.dtype.kind == "u":
-        return np.minimum(index, index.dtype.type(min(extent - 1, np.iinfo(index.dtype).max))).astype(np.int64)
+        last = index.dtype.type(min(extent - 1, int(np.iinfo(index.dtype).max)))
+        return np.asarray(np.minimum(index, last)).astype(np.int64)
     wide = index.astype(np.int64, copy=False)
-    return np.clip(np.where(wide < 0, wide + extent, wide), 0, max(extent - 1, 0))
+    return np.asarray(np.clip(np.where(wide < 0, wide + extent, wide), 0, max(extent - 1, 0)))
 
 
 def indexed_shape(name: str, x: TensorType, axes: tuple[int, ...], indices: tuple[TensorType, ...]) -> Shape:

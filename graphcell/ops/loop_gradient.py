@@ -13,6 +13,7 @@ from graphcell.errors import Span
 from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ops.arithmetic import Add
 from graphcell.ops.control import For, GraphCall, Linearized, Mask, positions, zeros
+from graphcell.ops.loop_sums import LoopSums
 
 if TYPE_CHECKING:
     from graphcell.passes.autodiff import Split
@@ -103,39 +104,57 @@ def _backward(plan: _Plan, needed: Mask, seeds: Mask) -> Graph:
     cotangents = {k: b.input(body.outputs[k].type) if k < loop.carried else stack(body.outputs[k]) for k in positions(seeds)}
 
     scanned = [*xs, *ys, *saved, *residuals, *(cotangents[k] for k in plan.seeded if k >= loop.carried)]
-    step, span = _backward_body(plan)
+    step = _BackwardBody(plan)
     start = [cotangents[k] if k in cotangents else zeros(b, body.outputs[k].type) for k in plan.carried]
-    start += [zeros(b, body.inputs[plan.last + k].type) for k in plan.invariants]
-    op = For(step, loop.trip_count, len(start), len(scanned), not loop.reverse)
-    results = b.append(op, [*start, *scanned, *invariants], span)
-    n = len(plan.carried)
+    start += [zeros(b, v.type) for v in step.sums.totals]
+    op = For(step.graph, loop.trip_count, len(start), len(scanned), not loop.reverse)
+    results = b.append(op, [*start, *scanned, *invariants], step.span)
+    n, last = len(plan.carried), len(start) + len(plan.xs)
+    stacks = dict(zip(step.scanned, scanned, strict=True)) | dict(zip(step.stacked, results[last:], strict=True))
+    sums = [finish(b, results[n : len(start)], [stacks[v] for v in step.sums.stacks]) for finish in step.finishes]
     gradients = dict(zip(plan.carried, results[:n], strict=True))
-    chosen = [gradients[k] for k in positions(needed[: loop.carried])]
-    return b.finish([*chosen, *results[len(start) :], *results[n : len(start)]])
+    return b.finish([*(gradients[k] for k in positions(needed[: loop.carried])), *results[len(start) : last], *sums])
 
 
-def _backward_body(plan: _Plan) -> tuple[Graph, Span | None]:
-    """One step back: (index, *cotangents of carried, *sums, *slices of what was scanned, *invariants) -> the same with gradients of xs."""
-    loop, body, split = plan.loop, plan.loop.body, plan.split
-    b = Builder(split.backward.name)
-    index = b.input(body.inputs[0].type, "index")
-    flowing = {k: b.input(body.outputs[k].type) for k in plan.carried}
-    sums = [b.input(body.inputs[plan.last + k].type) for k in plan.invariants]
-    held: dict[int, Value] = {0: index}
-    for k in plan.kept(plan.first, plan.last):
-        held[k] = b.input(body.inputs[k].type, body.inputs[k].name)
-    outputs = {k: b.input(body.outputs[k].type) for k in plan.kept_ys}
-    for k in plan.stacked_carried:
-        held[k] = b.input(body.inputs[k].type, body.inputs[k].name)
-    outputs |= {k: b.input(body.outputs[k].type) for k in plan.stacked_outputs}
-    residuals = [b.input(v.type, v.name) for v in split.residuals]
-    cotangents = {k: b.input(body.outputs[k].type) for k in plan.seeded if k >= loop.carried}
-    for k in plan.kept(plan.last, len(body.inputs)):
-        held[k] = b.input(body.inputs[k].type, body.inputs[k].name)
-    given = [flowing[k] if k < loop.carried else cotangents[k] for k in plan.seeded]
-    own = [held[k] for k in split.inputs] + [outputs[k] for k in split.outputs] + [*residuals, *given]
-    gradients = b.inline(split.backward, own)
-    n, m = len(plan.carried), len(plan.xs)
-    span = next((node.span for node in b.nodes if node.span is not None), None)
-    totals = [b.append(Add(), (s, g), span)[0] for s, g in zip(sums, gradients[n + m :], strict=True)]
-    return b.finish([*gradients[:n], *totals, *gradients[n : n + m]]), span
+class _BackwardBody:
+    """One step back: (index, *cotangents of carried, *totals, *slices of what was scanned, *invariants) -> (*cotangents, *totals,
+    *gradients of xs, *values to stack for the sums over steps)."""
+
+    def __init__(self, plan: _Plan):
+        from graphcell.passes.autodiff import live_nodes
+
+        loop, body, split = plan.loop, plan.loop.body, plan.split
+        b = Builder(split.backward.name)
+
+        def take(v: Value) -> Value:
+            return b.input(v.type, v.name)
+
+        held = {0: take(body.inputs[0])}
+        flowing = {k: take(body.outputs[k]) for k in plan.carried}
+        front = len(b.inputs)
+        held |= {k: take(body.inputs[k]) for k in plan.kept(plan.first, plan.last)}
+        outputs = {k: take(body.outputs[k]) for k in plan.kept_ys}
+        held |= {k: take(body.inputs[k]) for k in plan.stacked_carried}
+        outputs |= {k: take(body.outputs[k]) for k in plan.stacked_outputs}
+        residuals = [take(v) for v in split.residuals]
+        cotangents = {k: take(body.outputs[k]) for k in plan.seeded if k >= loop.carried}
+        self.scanned = b.inputs[front:]
+        held |= {k: take(body.inputs[k]) for k in plan.kept(plan.last, len(body.inputs))}
+
+        given = [flowing[k] if k < loop.carried else cotangents[k] for k in plan.seeded]
+        own = [held[k] for k in split.inputs] + [outputs[k] for k in split.outputs] + [*residuals, *given]
+        gradients = b.inline(split.backward, own)
+        n, m = len(plan.carried), len(plan.carried) + len(plan.xs)
+        producers = {v: node for node in b.nodes for v in node.results}
+        draft = LoopSums(loop.trip_count, producers, set(self.scanned))
+        for g in gradients[m:]:
+            draft.plan(g)
+        self.sums = LoopSums(loop.trip_count, producers, set(self.scanned), stacks=draft.stacks)  # a stack for one sum serves others
+        self.finishes = [self.sums.plan(g) for g in gradients[m:]]
+        self.stacked = [v for v in self.sums.stacks if v not in self.sums.given]
+        self.span: Span | None = next((node.span for node in b.nodes if node.span is not None), None)
+        before = [Value(v.type) for v in self.sums.totals]
+        totals = [b.append(Add(), pair, self.span)[0] for pair in zip(before, self.sums.totals, strict=True)]
+        b.inputs[front:front] = before
+        results = [*gradients[:n], *totals, *gradients[n:m], *self.stacked]
+        self.graph = Graph(b.name, b.inputs, live_nodes(b.nodes, results), results)

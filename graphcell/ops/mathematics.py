@@ -7,7 +7,6 @@ same name (codegen/llvm/math.py). What costs many instructions is marked `fast =
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
@@ -28,7 +27,7 @@ class Real(Elementwise):
 
     takes = dt.FLOATS
     fast = False
-    function: ClassVar[Callable[[Array], Array]]
+    function: ClassVar[Any]
     at_least: ClassVar[type] = np.float32
     """The narrowest dtype in which `function` computes."""
 
@@ -42,7 +41,7 @@ class Real(Elementwise):
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (cotangents[0] * self.slope(inputs[0], outputs[0]),)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return getattr(b, self.name)(x)
 
 
@@ -177,7 +176,7 @@ class Sigmoid(Real):
     @staticmethod
     def function(x: Array) -> Array:
         tail = np.exp(-np.abs(x))
-        return np.where(x < 0, tail, 1) / (1 + tail)
+        return np.asarray(np.divide(np.where(x < 0, tail, 1), 1 + tail))
 
     def slope(self, x: T, y: T) -> T:
         return y * (1.0 - y)
@@ -361,7 +360,7 @@ class Floor(Rounding):
     name = "floor"
     function = staticmethod(np.floor)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.unary("floor", x)
 
 
@@ -372,7 +371,7 @@ class Ceil(Rounding):
     name = "ceil"
     function = staticmethod(np.ceil)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.unary("ceil", x)
 
 
@@ -383,7 +382,7 @@ class Trunc(Rounding):
     name = "trunc"
     function = staticmethod(np.trunc)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.unary("trunc", x)
 
 
@@ -394,7 +393,7 @@ class Round(Rounding):
     name = "round"
     function = staticmethod(np.round)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         return b.unary("roundeven", x)
 
 
@@ -423,7 +422,7 @@ class Pow(Elementwise):
         logarithm = apply1(Log(), select(x == zero, one, x))  # x ** y = 0 beside x = 0, whatever positive y is
         return gx, g * select(x == zero, zero, outputs[0] * logarithm)
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         if b.dtypes[0].is_float:
             return b.pow(x, y)
         zero, one = b.const(0, x), b.const(1, x)
@@ -454,14 +453,14 @@ class Power(Elementwise):
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         with np.errstate(all="ignore"):
-            return np.power(x, x.dtype.type(self.exponent))
+            return np.asarray(np.power(x, np.asarray(self.exponent, x.dtype)))
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         from graphcell.ops.functional.arithmetic import pow
 
         return (cotangents[0] * (pow(inputs[0], self.exponent - 1.0) * self.exponent),)
 
-    def emit(self, b: Emitter, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val) -> Val:
         count = abs(self.exponent)
         if not (count.is_integer() and 1 <= count <= 16):
             return b.pow(x, b.const(self.exponent, x))
@@ -490,7 +489,7 @@ class Atan2(Elementwise):
         scaled = cotangents[0] / (x * x + y * y)
         return scaled * x, -scaled * y
 
-    def emit(self, b: Emitter, y: Val, x: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, y: Val, x: Val) -> Val:
         return b.atan2(y, x)
 
 
@@ -514,7 +513,7 @@ class Hypot(Elementwise):
         scaled = cotangents[0] / select(length == zero, ones_like(length), length)
         return scaled * inputs[0], scaled * inputs[1]
 
-    def emit(self, b: Emitter, x: Val, y: Val) -> Val:  # type: ignore[override]
+    def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         zero, one, infinity = b.const(0.0, x), b.const(1.0, x), b.const(float("inf"), x)
         a, c = b.unary("fabs", x), b.unary("fabs", y)
         long, short = b.binary("maximum", a, c), b.binary("minimum", a, c)

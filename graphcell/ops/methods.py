@@ -347,7 +347,8 @@ def _device(self: Tensor) -> str:
 
 def _transposed(self: Tensor) -> Tensor:
     """All dimensions reversed."""
-    return self.transpose()
+    result: Tensor = self.transpose()
+    return result
 
 
 def _matrix_transposed(self: Tensor) -> Tensor:
@@ -358,7 +359,8 @@ def _matrix_transposed(self: Tensor) -> Tensor:
     """
     if self.ndim < 2:
         raise ShapeError(f"mT: the Tensor must have two dimensions at least, but has shape {self.shape}")
-    return self.swapaxes(-1, -2)
+    result: Tensor = self.swapaxes(-1, -2)
+    return result
 
 
 METHODS: tuple[tuple[str, Any], ...] = (

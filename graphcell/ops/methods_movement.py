@@ -6,16 +6,25 @@ arguments are those of the public function is that function.
 
 from __future__ import annotations
 
+import builtins
+import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from graphcell import dtype as dt
 from graphcell.dtype import DType
-from graphcell.errors import ArityError
-from graphcell.ops.functional import contraction, movement, reductions
-from graphcell.ops.functional.axes import arguments
-from graphcell.ops.functional.common import cast
-from graphcell.ops.methods import attach
+from graphcell.errors import ArgumentValueError, ArityError, ShapeError
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.functional import contraction, gathering, indexing, movement, rearranging, reductions, scanning, softmax, sorting
+from graphcell.ops.functional.arithmetic import floor_mod, maximum, minimum, mul, sub
+from graphcell.ops.functional.axes import arguments, int_of, ints_of, known_array, normalize_axis
+from graphcell.ops.functional.common import as_tensor, broadcast, cast, select
+from graphcell.ops.functional.creation import where
+from graphcell.ops.indexing import Gather
+from graphcell.ops.methods import attach, functions, update
+from graphcell.ops.reduction import sum_to_shape
 from graphcell.tensor import Tensor
 
 Function = Callable[..., Any]
@@ -118,7 +127,7 @@ def sum(
         keepdim, dtype = None, keepdim
     keep = _keep("sum", keepdim, keepdims, "keepdim and keepdims")
     y = reductions.sum(self, _either("sum", dim, axis, "dim and axis"), keep, dtype=dtype)
-    return y if initial is None else cast(y + initial, y.dtype)  # type: ignore[operator]
+    return y if initial is None else cast(y + initial, y.dtype)
 
 
 def mean(self: Tensor, dim: Any = None, keepdim: Any = None, *, dtype: Any = None, axis: Any = None, keep_dims: Any = None) -> Tensor:
@@ -181,9 +190,9 @@ def argmax(self: Tensor, axis: Any = None, keepdims: Any = None, *, dim: Any = N
 
 
 def argmin(self: Tensor, axis: Any = None, keepdims: Any = None, *, dim: Any = None, keepdim: Any = None) -> Tensor:
-    """The index (Int64) of the first smallest element along `axis`."""
+    """See `ops.argmin`."""
     k = _either("argmin", axis, dim, "axis and dim")
-    return cast(reductions.argmin(self, k, _keep("argmin", keepdims, keepdim, "keepdims and keepdim")), dt.int64)
+    return reductions.argmin(self, k, _keep("argmin", keepdims, keepdim, "keepdims and keepdim"))
 
 
 def _spread(self: Tensor, axis: Any, ddof: Any, keepdims: Any, dim: Any, correction: Any, keepdim: Any, function: Function, name: str) -> Tensor:
@@ -206,18 +215,266 @@ def count_nonzero(self: Tensor, dim: Any = None, keep_dims: bool = False, dtype:
     return reductions.count_nonzero(self, _either("count_nonzero", dim, axis, "dim and axis"), keep_dims, dtype)
 
 
+def ptp(self: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
+    """The largest element along `axis` minus the smallest."""
+    return sub(reductions.amax(self, axis, keepdims), reductions.amin(self, axis, keepdims))
+
+
+def sum_to_size(self: Tensor, *size: Any) -> Tensor:
+    """The sum over the dimensions along which `size` was broadcast to this shape.
+
+    Raises:
+        ValueError: `size` does not broadcast to this shape.
+    """
+    shape = ints_of(arguments(size), "sum_to_size", "size")
+    lead = self.ndim - len(shape)
+    if lead < 0 or builtins.any(d not in (1, e) for d, e in zip(shape, self.shape[lead:], strict=True)):
+        raise ShapeError(f"sum_to_size: size {shape} does not broadcast to the shape {self.shape}")
+    y: Tensor = sum_to_shape(self, shape)
+    return y
+
+
+def softmax_(self: Tensor, axis: int, dtype: Any = None) -> Tensor:
+    """See `ops.softmax`."""
+    return softmax.softmax(self, axis, dtype=dtype)
+
+
+def cumsum(self: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None) -> Tensor:
+    """See `ops.cumsum`; without a dimension that of the flattened Tensor."""
+    k = _either("cumsum", dim, axis, "dim and axis")
+    return scanning.cumsum(movement.ravel(self), 0, dtype) if k is None else scanning.cumsum(self, k, dtype)
+
+
+# -- moving elements --------------------------------------------------------------------------------------------------------
+def tile(self: Tensor, *dims: Any, reps: Any = None) -> Tensor:
+    """See `ops.tile`; the counts may be given one by one."""
+    return rearranging.tile(self, arguments(dims) if reps is None else reps)
+
+
+def repeat(self: Tensor, *repeats: Any) -> Tensor:
+    """The Tensor repeated `repeats[k]` times along dimension k; at least as many counts as dimensions.
+
+    Raises:
+        ValueError: fewer counts than dimensions, or a negative one.
+    """
+    counts = ints_of(arguments(repeats), "repeat", "repeats")
+    if len(counts) < self.ndim:
+        raise ArgumentValueError(f"repeat: {len(counts)} counts are too few for a Tensor of shape {self.shape}")
+    return rearranging.tile(self, counts)
+
+
+def repeat_interleave(self: Tensor, repeats: Any, dim: Any = None, *, output_size: Any = None) -> Tensor:
+    """See `ops.repeat_interleave`; `output_size` has no effect."""
+    return rearranging.repeat_interleave(self, repeats, dim)
+
+
+def diagonal(self: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
+    """See `ops.diagonal`."""
+    return rearranging.diagonal(self, offset, axis1, axis2)
+
+
+def trace(self: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
+    """The sum of a diagonal; integers are summed as Int64 unless `dtype` says otherwise."""
+    return reductions.sum(rearranging.diagonal(self, offset, axis1, axis2), -1, dtype=dtype)
+
+
+def resize(self: Tensor, *new_shape: Any) -> Tensor:
+    """The elements in row-major order under another shape, cut off or filled up with zeros.
+
+    Raises:
+        TypeError: no ints. ValueError: a negative extent.
+    """
+    shape = ints_of(arguments(new_shape), "resize", "new_shape")
+    if builtins.min(shape, default=0) < 0:
+        raise ArgumentValueError(f"resize: extents must not be negative, but new_shape is {shape}")
+    count = math.prod(shape)
+    flat = movement.cut(movement.ravel(self), 0, 0, builtins.min(count, self.size))
+    return movement.reshape(rearranging.pad(flat, (0, count - flat.size)), shape)
+
+
+# -- indexing ---------------------------------------------------------------------------------------------------------------
+def gather(self: Tensor, dim: Any = None, index: Any = None, batch_dims: int = 0, *, input_indices: Any = None, axis: Any = None) -> Tensor:
+    """`gather(dim, index)`: see `ops.gather_elements`. `gather(input_indices, axis, batch_dims=0)`: see `ops.gather`."""
+    if isinstance(dim, Tensor) or input_indices is not None:
+        positional = isinstance(dim, Tensor)
+        k = _either("gather", index if positional else None, axis, "axis")
+        return gathering.gather(self, dim if positional else input_indices, k, batch_dims)
+    return gathering.gather_elements(self, dim, index)
+
+
+def scatter(self: Tensor, dim: Any = None, index: Any = None, src: Any = None, *, axis: Any = None) -> Tensor:
+    """See `ops.scatter`."""
+    return gathering.scatter(self, _either("scatter", dim, axis, "dim and axis"), index, src)
+
+
+def scatter_add(self: Tensor, dim: Any = None, index: Any = None, src: Any = None, *, indices: Any = None, updates: Any = None) -> Tensor:
+    """`scatter_add(dim, index, src)`: src added at indices along dim. `scatter_add(indices, updates)`: see `ops.tensor_scatter_add`."""
+    if isinstance(dim, Tensor) or indices is not None:
+        return gathering.tensor_scatter_add(self, _either("scatter_add", dim, indices, "indices"), _either("scatter_add", index, updates, "updates"))
+    at = gathering.indices_of(index, "scatter_add", "index")
+    return gathering.put_elements(self, normalize_axis(dim, self.ndim, "scatter_add", "dim"), at, src, "add", "scatter_add")
+
+
+def index_put(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """A copy with `values` at the places that `indices`, a tuple or list of index Tensors, take; with `accumulate` added there.
+
+    Raises:
+        TypeError, ValueError, IndexError: as indexing.
+    """
+    at = tuple(indices) if isinstance(indices, (tuple, list)) else (indices,)
+    return indexing.tensor_combine(self, at, values, "add") if accumulate else indexing.tensor_setitem(self, at, values)
+
+
+def select_(self: Tensor, dim: Any = None, index: Any = None, *, condition: Any = None, y: Any = None) -> Tensor:
+    """`select(dim, index)`: the slice at `index` along `dim`. `select(condition, y)`: self where the condition holds, else y."""
+    if isinstance(dim, Tensor) or condition is not None:
+        chosen: Tensor = where(_either("select", dim, condition, "condition"), self, _either("select", index, y, "y"))
+        return chosen
+    k = normalize_axis(dim, self.ndim, "select", "dim")
+    return indexing.getitem(self, (*[slice(None)] * k, int_of(index, "select", "index") if not isinstance(index, Tensor) else index))
+
+
+def take(self: Tensor, indices: Tensor, axis: Any = None, mode: str = "clip") -> Tensor:
+    """The elements at `indices` along `axis` (of the flattened Tensor by default).
+
+    Args:
+        mode: what an index out of range means: 'clip' takes the nearest end (negative ones the first), 'wrap' counts around, 'raise' raises.
+
+    Raises:
+        TypeError: indices no integers. ValueError: another mode. IndexError: with 'raise', an index known to be out of range.
+    """
+    at = gathering.indices_of(indices, "take", "indices")
+    x, k = (movement.ravel(self), 0) if axis is None else (self, normalize_axis(axis, self.ndim, "take"))
+    last = x.shape[k] - 1
+    if mode == "clip":
+        at = minimum(maximum(at, 0), last)
+    elif mode == "wrap":
+        at = floor_mod(at, last + 1)
+    elif mode != "raise":
+        raise ArgumentValueError(f"take: mode must be 'clip', 'wrap' or 'raise', but is {mode!r}")
+    return gathering.take_along(x, k, at, "take")
+
+
+def masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """A copy in which the elements where `mask` (Bool, broadcast to this shape) is True are replaced by those of `source`, in order.
+
+    Raises:
+        TypeError: mask not Bool. ValueError: shapes that do not broadcast, or known to be too few elements.
+    """
+    there = broadcast(as_tensor(mask, "mask", "masked_scatter"), self.shape)
+    known = known_array(there)
+    if known is not None and int(known.sum()) > source.size:
+        raise ArgumentValueError(f"masked_scatter: source has {source.size} elements, the mask takes {int(known.sum())}")
+    if source.size == 0:
+        return movement.unchanged(self)
+    count = sub(scanning.cumsum(cast(movement.ravel(there), dt.int64), 0), 1)
+    values = apply1(Gather((0,)), movement.ravel(cast(source, self.dtype)), maximum(count, 0))
+    return select(there, movement.reshaped(values, self.shape), self)
+
+
+def unique(self: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: Any = None) -> Any:
+    """The different elements (or slices along `dim`) in ascending order; with the flags also, for each element, its index among them
+    (Int64), and how often each occurs (Int64), as a tuple. Eager mode only.
+
+    Raises:
+        RuntimeError: the values are not known while the graph is being built.
+    """
+    values = gathering.known_values(self, "unique")
+    k = None if dim is None else normalize_axis(dim, self.ndim, "unique", "dim")
+    _, first, inverse, counts = np.unique(values, True, True, True, axis=k)
+    source = movement.ravel(self) if k is None else self
+    results = [apply1(Gather((k or 0,)), source, Tensor.of_array(first))]
+    if return_inverse:
+        results.append(Tensor.of_array(inverse.reshape(self.shape if k is None else -1).astype(np.int64)))
+    if return_counts:
+        results.append(Tensor.of_array(counts.astype(np.int64)))
+    return results[0] if len(results) == 1 else tuple(results)
+
+
+def sort(self: Tensor, dim: Any = None, descending: bool = False, stable: bool = False, *, axis: Any = None) -> tuple[Tensor, Tensor]:
+    """See `ops.sort`; equal elements keep their order in any case."""
+    k = _either("sort", dim, axis, "dim and axis")
+    return sorting.sort(self, -1 if k is None else k, descending)
+
+
+def searchsorted(self: Tensor, v: Any, side: str = "left", sorter: Any = None) -> Tensor:
+    """Where the numbers `v` would have to be put into this ascending Tensor (Int32). See `ops.searchsorted`."""
+    return sorting.searchsorted(self, as_tensor(v, "v", "searchsorted"), out_int32=True, side=side, sorter=sorter)
+
+
+# -- in place ----------------------------------------------------------------------------------------------------------------
+def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
+    """In place: see `ops.masked_fill`."""
+    return update(self, gathering.masked_fill(self, mask, value), "masked_fill_")
+
+
+def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
+    """In place: see `masked_scatter`."""
+    return update(self, masked_scatter(self, mask, source), "masked_scatter_")
+
+
+def scatter_(self: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
+    """In place: see `ops.scatter`."""
+    return update(self, gathering.scatter(self, dim, index, src), "scatter_")
+
+
+def scatter_add_(self: Tensor, dim: int, index: Tensor, src: Tensor) -> Tensor:
+    """In place: see `scatter_add`."""
+    return update(self, scatter_add(self, dim, index, src), "scatter_add_")
+
+
+def index_add_(self: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: Any = 1) -> Tensor:
+    """In place: alpha times the slices of `source` along `dim` added to those at the 1-D `index`."""
+    k = normalize_axis(dim, self.ndim, "index_add_", "dim")
+    scaled = source if alpha == 1 else cast(mul(source, alpha), source.dtype)
+    return update(self, gathering.put_slices(self, k, gathering.indices_of(index, "index_add_", "index"), scaled, "add", "index_add_"), "index_add_")
+
+
+def index_copy_(self: Tensor, dim: int, index: Tensor, tensor: Tensor) -> Tensor:
+    """In place: the slices of `tensor` along `dim` written to those at the 1-D `index`."""
+    k = normalize_axis(dim, self.ndim, "index_copy_", "dim")
+    at = gathering.indices_of(index, "index_copy_", "index")
+    return update(self, gathering.put_slices(self, k, at, tensor, "update", "index_copy_"), "index_copy_")
+
+
+def index_fill_(self: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
+    """In place: see `ops.index_fill`."""
+    return update(self, gathering.index_fill(self, dim, index, value), "index_fill_")
+
+
+def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False) -> Tensor:
+    """In place: see `index_put`."""
+    return update(self, index_put(self, indices, values, accumulate), "index_put_")
+
+
 METHODS: tuple[tuple[str, Function], ...] = (
+    ("__getitem__", indexing.getitem), ("__setitem__", indexing.setitem),
     ("reshape", reshape), ("view", view), ("view_as", view_as), ("reshape_as", view_as), ("transpose", transpose), ("permute", permute),
     ("broadcast_to", broadcast_to), ("expand", broadcast_to), ("expand_as", expand_as), ("squeeze", squeeze), ("flatten", flatten),
-    ("expand_dims", movement.expand_dims), ("unsqueeze", movement.unsqueeze), ("swapaxes", movement.swapaxes),
-    ("swapdims", movement.swapdims), ("moveaxis", movement.moveaxis), ("movedim", movement.movedim), ("ravel", movement.ravel),
-    ("t", movement.t), ("split", split), ("chunk", chunk), ("narrow", narrow), ("unbind", movement.unbind),
-    ("tensor_split", movement.tensor_split), ("hsplit", movement.hsplit), ("vsplit", movement.vsplit), ("dsplit", movement.dsplit),
-    ("ndimension", ndimension), ("dim", ndimension), ("numel", movement.numel), ("nelement", movement.numel),
-    ("sum", sum), ("mean", mean), ("prod", prod), ("all", all), ("any", any), ("max", max), ("min", min), ("argmax", argmax),
-    ("argmin", argmin), ("var", var), ("std", std), ("count_nonzero", count_nonzero), ("nansum", reductions.nansum),
-    ("nanmean", reductions.nanmean), ("amax", reductions.amax), ("amin", reductions.amin), ("aminmax", reductions.aminmax),
-    ("matmul", contraction.matmul),
+    ("split", split), ("chunk", chunk), ("narrow", narrow), ("ndimension", ndimension), ("dim", ndimension),
+    ("nelement", movement.numel), ("sum", sum), ("mean", mean), ("prod", prod), ("all", all), ("any", any), ("max", max), ("min", min),
+    ("argmax", argmax), ("argmin", argmin), ("var", var), ("std", std), ("count_nonzero", count_nonzero), ("ptp", ptp),
+    ("sum_to_size", sum_to_size), ("softmax", softmax_), ("cumsum", cumsum), ("tile", tile), ("repeat", repeat),
+    ("repeat_interleave", repeat_interleave), ("diagonal", diagonal), ("trace", trace), ("resize", resize), ("gather", gather),
+    ("scatter", scatter), ("scatter_add", scatter_add), ("scatter_sub", gathering.tensor_scatter_sub),
+    ("scatter_mul", gathering.tensor_scatter_mul), ("scatter_div", gathering.tensor_scatter_div),
+    ("scatter_max", gathering.tensor_scatter_max), ("scatter_min", gathering.tensor_scatter_min), ("index_put", index_put),
+    ("select", select_), ("take", take), ("masked_scatter", masked_scatter), ("unique", unique), ("sort", sort),
+    ("searchsorted", searchsorted), ("masked_fill_", masked_fill_), ("masked_scatter_", masked_scatter_), ("scatter_", scatter_),
+    ("scatter_add_", scatter_add_), ("index_add_", index_add_), ("index_copy_", index_copy_), ("index_fill_", index_fill_),
+    ("index_put_", index_put_), ("reverse", rearranging.flip),
+    *functions(contraction, "addbmm addmm addmv addr baddbmm bmm dot ger inner matmul mm outer"),
+    *functions(gathering, """
+        argwhere gather_elements gather_nd index_add index_fill index_select masked_fill masked_select nonzero select_scatter
+        slice_scatter unsorted_segment_max unsorted_segment_min unsorted_segment_prod"""),
+    *functions(movement, """
+        dsplit expand_dims hsplit moveaxis movedim numel ravel swapaxes swapdims t tensor_split unbind unsqueeze vsplit"""),
+    *functions(rearranging, """
+        diag diag_embed diagflat diagonal_scatter diff flip fliplr flipud reverse_sequence roll rot90 tril triu"""),
+    *functions(reductions, "amax amin aminmax nanmean nansum"),
+    *functions(scanning, "cummax cummin cumprod logcumsumexp"),
+    *functions(softmax, "logsumexp norm"),
+    *functions(sorting, "argsort bincount histc median msort nanmedian top_k topk unique_consecutive"),
 )  # fmt: skip
 
 attach(METHODS)

@@ -96,7 +96,8 @@ def lgamma(x: Array) -> Array:
 
 
 def _is_pole(x: Array) -> Array:
-    return (x <= 0) & (x == np.floor(x))
+    pole: Array = (x <= 0) & (x == np.floor(x))
+    return pole
 
 
 def _lgamma_positive(x: Array) -> Array:
@@ -169,4 +170,6 @@ def _polygamma_positive(order: int, x: Array) -> Array:
         x = np.where(below, x + 1.0, x)
     rising = [b * math.factorial(2 * k + order - 1) / math.factorial(2 * k) for k, b in enumerate(_BERNOULLI, 1)]
     tail = factorial / order + 0.5 * factorial / x + _in_inverse_squares(x, rising)
-    return (-1.0) ** (order + 1) * (result + tail / x**order)
+    result = result + tail / x**order
+    signed: Array = result if order % 2 else -result
+    return signed

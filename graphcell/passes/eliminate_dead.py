@@ -55,8 +55,15 @@ class _Elimination:
 
     # -- regions -----------------------------------------------------------------------------------------------------
     def shrink(self, node: Node, live: set[Value]) -> Node:
-        """`node` with only the results, operands and inner nodes that are needed; the same object if all are."""
-        used = [v in live for v in node.results]
+        """`node` with only the results, operands and inner nodes that are needed; the same object if all are.
+
+        What a loop's inner loops and branches no longer read may free more of what it carries: then it is looked at again.
+        """
+        smaller = self.shrink_once(node, [v in live for v in node.results])
+        inner = isinstance(node.op, (While, For)) and any(n.op.regions for g in smaller.op.regions for n in g.nodes)
+        return self.shrink(smaller, live) if inner and smaller is not node else smaller
+
+    def shrink_once(self, node: Node, used: list[bool]) -> Node:
         if isinstance(node.op, If):
             return self.shrink_branch(node, node.op, used)
         if isinstance(node.op, For):

@@ -31,8 +31,10 @@ def fold(graph: Graph) -> Graph:
 
 def fold_empty(r: Rewriter, node: Node) -> Sequence[Value] | None:
     """What has no elements need not be computed."""
-    op = node.op
-    if not node.operands or op.regions or op.has_effect or any(0 not in v.type.shape for v in node.results):
+    for v in node.results:
+        if 0 not in v.type.shape:
+            return None
+    if not node.operands or node.op.regions or node.op.has_effect:
         return None
     return [r.full(0, v)[0] for v in node.results]
 
@@ -86,10 +88,11 @@ def _element(array: Array) -> bool | int | float:
     return value
 
 
+EMPTY_RULES = ((Op, fold_empty),)
+"""These go first: other rules need not think of results without elements."""
 FOLD_RULES = (
-    (Op, fold_empty),
     (Elementwise, fold_fills),
     (View, fold_fills),
     (Op, fold_constants),
 )
-_RULES = Rules(*FOLD_RULES)
+_RULES = Rules(*EMPTY_RULES, *FOLD_RULES)

@@ -6,11 +6,10 @@ as an operand and are like any other. Regions are merged within themselves, and 
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Hashable
 
-from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ir.op import Op
+from graphcell.ir.graph import Graph, Node, Value, structural_key
+from graphcell.ir.op import Op, exact_key
 
 
 def merge_common(graph: Graph) -> Graph:
@@ -21,7 +20,6 @@ def merge_common(graph: Graph) -> Graph:
 class _Merging:
     def __init__(self) -> None:
         self.done: dict[Graph, Graph] = {}
-        self.float_fields: dict[type[Op], tuple[str, ...]] = {}
 
     def run(self, graph: Graph) -> Graph:
         found = self.done.get(graph)
@@ -66,40 +64,14 @@ class _Merging:
         op = node.op
         if op.has_effect or any(g.has_effect() for g in op.regions):
             return None
-        same = first.setdefault((self.op_key(op), node.operands), [])
+        same = first.setdefault((exact_key(op), node.operands), [])
         for other in same:
-            if not op.regions or self.same_regions(op, other.op):
+            if _same_regions(op, other.op):
                 return other
         same.append(node)
         return None
 
-    def same_regions(self, x: Op, y: Op) -> bool:
-        pairs = zip(x.regions, y.regions, strict=True)
-        return all(a is b or self.graph_key(a) == self.graph_key(b) for a, b in pairs)
 
-    def op_key(self, op: Op) -> Hashable:
-        """Equal for ops that compute the same, bit for bit, but for their regions."""
-        cls = type(op)
-        if op.regions:
-            return (cls, tuple([(k, repr(v)) for k, v in op.attributes().items()]))
-        floats = self.float_fields.get(cls)
-        if floats is None:
-            floats = self.float_fields[cls] = _float_fields(cls)
-        return (cls, op, tuple([repr(getattr(op, name)) for name in floats])) if floats else (cls, op)
-
-    def graph_key(self, graph: Graph) -> Hashable:
-        """Equal for graphs that compute the same, bit for bit (`structural_key` takes 0.0 and -0.0 for equal)."""
-        number = {v: k for k, v in enumerate(graph.inputs)}
-        rows: list[Hashable] = []
-        for node in graph.nodes:
-            inner = tuple(map(self.graph_key, node.op.regions))
-            rows.append((self.op_key(node.op), inner, tuple([number[v] for v in node.operands])))
-            for v in node.results:
-                number[v] = len(number)
-        return (graph.input_types, tuple(rows), tuple([number[v] for v in graph.outputs]))
-
-
-def _float_fields(cls: type[Op]) -> tuple[str, ...]:
-    """Fields that may hold floats: to Python 0.0 and -0.0 are equal, and so are 1 and True."""
-    kinds = ("float", "Number", "Any", "object")
-    return tuple(f.name for f in dataclasses.fields(cls) if any(k in str(f.type) for k in kinds))  # type: ignore[arg-type]
+def _same_regions(x: Op, y: Op) -> bool:
+    pairs = zip(x.regions, y.regions, strict=True)
+    return all(a is b or structural_key(a) == structural_key(b) for a, b in pairs)

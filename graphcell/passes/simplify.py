@@ -8,14 +8,22 @@ either opens the way for the other. No rule reorders float sums or products, or 
 from __future__ import annotations
 
 from graphcell.ir.graph import Graph
-from graphcell.passes.fold import FOLD_RULES
+from graphcell.passes.fold import EMPTY_RULES, FOLD_RULES
 from graphcell.passes.inline import INLINE_RULES
 from graphcell.passes.rewrite import Rules, rewrite
 from graphcell.passes.simplify_control import CONTROL_RULES, sink_operands
 from graphcell.passes.simplify_elementwise import ELEMENTWISE_RULES
 from graphcell.passes.simplify_movement import MOVEMENT_RULES
 
-RULES = Rules(*INLINE_RULES, *ELEMENTWISE_RULES, *MOVEMENT_RULES, *CONTROL_RULES, *FOLD_RULES, prepare=sink_operands)
+RULES = Rules(
+    *EMPTY_RULES,
+    *INLINE_RULES,
+    *ELEMENTWISE_RULES,
+    *MOVEMENT_RULES,
+    *CONTROL_RULES,
+    *FOLD_RULES,
+    prepare=sink_operands,
+)
 
 
 def simplify(graph: Graph) -> Graph:

@@ -418,9 +418,8 @@ class Pool:
     def _before_fork(self) -> None:
         """Ends the workers, so that neither side inherits half a pool. If a region runs, the child cleans up
         instead."""
-        # else leave the mark as it is: another thread may be forking, too, and hold the pool
         if self._quiesce():
-            self._held = True
+            self._held = True  # never set to False here: another thread may be forking, too, and hold the pool
 
     def _after_fork(self) -> None:
         if self._held:
@@ -463,10 +462,10 @@ def checked_size(value: object, what: str) -> int:
 
 
 def default_size(configured: int | None = None) -> int:
-    """The environment's GRAPHCELL_NUM_THREADS, else `configured`, else the processors that this process may
-    use.
+    """The environment's GRAPHCELL_NUM_THREADS, else `configured`, else as many as processors it may use.
 
-    Raises ArgumentValueError (a ValueError) if the variable is not a number from 1 to MAX_THREADS.
+    A `configured` of 0 or None leaves it open. Raises ArgumentValueError (a ValueError) if either is not a number
+    from 1 to MAX_THREADS.
     """
     text = os.environ.get(SIZE_VARIABLE, "").strip()
     if text:
@@ -474,7 +473,7 @@ def default_size(configured: int | None = None) -> int:
             hint = f"set it to a number from 1 to {MAX_THREADS}, or unset it"
             raise ArgumentValueError(f"{SIZE_VARIABLE} is {text!r}, which is not a number", hint=hint)
         return checked_size(int(text), SIZE_VARIABLE)
-    if configured is not None:
+    if configured is not None and configured != 0:
         return checked_size(configured, "the number of threads")
     available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
     return min(available, MAX_THREADS)

@@ -1,4 +1,5 @@
-"""Control flow and stack storage of the text emitter: compiled, run, and compared with the same program in Python."""
+"""Control flow and stack storage of the text emitter: compiled, run, and compared with the same program in
+Python."""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class Built:
     def __init__(self, count: int, emit: Callable[..., Val]):
         module = Module()
         names = [f"x{k}" for k in range(count)]
-        b = FunctionBuilder(module, "f", [("out", PTR), *((name, I64) for name in names)], I64, internal=False)
+        params = [("out", PTR), *((name, I64) for name in names)]
+        b = FunctionBuilder(module, "f", params, I64, internal=False)
         b.finish(emit(b, b.args["out"], *(b.args[name] for name in names)))
         self.text = str(module)
         self._code = target.load_object(target.compile_object(self.text, target.host()))
@@ -46,7 +48,10 @@ class Built:
         return int(self._call(self.out.ctypes.data, *args))
 
 
-RANGES = [(0, 0, 1), (0, 1, 1), (0, 7, 1), (3, 3, 1), (5, 3, 1), (-4, 5, 2), (0, 10, 3), (0, 9, 3), (2, 3, 100)]
+RANGES = [
+    (0, 0, 1), (0, 1, 1), (0, 7, 1), (3, 3, 1), (5, 3, 1), (-4, 5, 2), (0, 10, 3), (0, 9, 3), (2, 3, 100),
+]
+KINDS = ("i1", "i8", "i16", "i32", "i64", "half", "bfloat", "float", "double", "ptr")
 big = 2**63
 
 
@@ -54,7 +59,7 @@ def wrap(value: int) -> int:
     return (value + big) % (2 * big) - big
 
 
-# -- loop --------------------------------------------------------------------------------------------------------------
+# -- loop ----------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize(("start", "stop", "step"), RANGES)
 def test_loop_visits_the_indices_of_range(start: int, stop: int, step: int) -> None:
     def emit(b: FunctionBuilder, out: Val, first: Val, last: Val, by: Val) -> Val:
@@ -179,7 +184,7 @@ def test_loop_body_that_ends_in_other_blocks(at_least_once: bool) -> None:
         assert f(n) == max(map(length, range(1, n)))
 
 
-@pytest.mark.parametrize("kind", ["i1", "i8", "i16", "i32", "i64", "half", "float", "double", "bfloat", "ptr"])
+@pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("lanes", [0, 1, 4, 16])
 def test_loop_carries_every_type(kind: str, lanes: int) -> None:
     """Starting from a constant (a splat, for vectors): a value is carried through two loops unchanged."""
@@ -233,7 +238,7 @@ def test_loop_far_from_zero() -> None:
     assert f(big - 4, big - 1) == 3
 
 
-# -- if, while, return -------------------------------------------------------------------------------------------------
+# -- if, while, return ---------------------------------------------------------------------------------------
 def test_if_then_nested() -> None:
     def emit(b: FunctionBuilder, out: Val, x: Val, y: Val) -> Val:
         with b.if_then(b.icmp("sgt", x, i64(0))):
@@ -319,7 +324,8 @@ def test_return_if_in_nested_loops(at_least_once: bool) -> None:
         b.return_if(b.icmp("slt", wanted, i64(0)), i64(-2))
         with b.loop(1, n, carried=[i64(0)], at_least_once=at_least_once) as i:
             with b.loop(1, n, carried=[i.carried[0]], at_least_once=at_least_once) as j:
-                b.return_if(b.icmp("eq", b.mul(i.index, j.index), wanted), b.add(b.mul(i.index, i64(100)), j.index))
+                found = b.icmp("eq", b.mul(i.index, j.index), wanted)
+                b.return_if(found, b.add(b.mul(i.index, i64(100)), j.index))
                 j.carry(b.add(j.carried[0], i64(1)))
             i.carry(j.results[0])
         b.store(i.results[0], out)
@@ -347,9 +353,10 @@ def test_return_if_without_a_value() -> None:
     assert out[0] == 5
 
 
-# -- alloca ------------------------------------------------------------------------------------------------------------
+# -- alloca --------------------------------------------------------------------------------------------------
 def test_alloca_in_a_loop_is_one_place() -> None:
-    """Hoisted to the entry block: a million turns do not grow the stack, and each turn sees the last one's value."""
+    """Hoisted to the entry block: a million turns do not grow the stack, and each turn sees the last one's
+    value."""
     def emit(b: FunctionBuilder, out: Val, n: Val) -> Val:
         with b.loop(0, n) as loop:
             place = b.alloca(I64, 64)
@@ -361,13 +368,11 @@ def test_alloca_in_a_loop_is_one_place() -> None:
     assert Built(1, emit)(1_000_000) == 999_999 * 500_000
 
 
-KINDS = ("i1", "i8", "i16", "i32", "i64", "half", "bfloat", "float", "double", "ptr")
-
-
 @pytest.mark.parametrize("lanes", [0, 1, 3, 8, 16, 64])
 @pytest.mark.parametrize("kind", KINDS)
 def test_alloca_holds_its_elements_and_no_more(kind: str, lanes: int) -> None:
-    """Neighbouring places keep their values when all elements of one are stored: `alloca` and `store` agree on the size."""
+    """Neighbouring places keep their values when all elements of one are stored: `alloca` and `store` agree
+    on the size."""
     type = LType(kind, lanes)
 
     def emit(b: FunctionBuilder, out: Val) -> Val:
@@ -428,7 +433,7 @@ def test_gep_steps_over_whole_elements(kind: str, lanes: int, stride: int) -> No
     assert f.out[:3].tolist() == [-2 * stride, 5 * stride, 0]
 
 
-# -- calls -------------------------------------------------------------------------------------------------------------
+# -- calls ---------------------------------------------------------------------------------------------------
 def test_calls_by_name_and_by_pointer() -> None:
     def emit(b: FunctionBuilder, out: Val, x: Val) -> Val:
         g = FunctionBuilder(b.module, "g", [("a", I64), ("c", I1), ("d", F64)], I64)
@@ -445,8 +450,9 @@ def test_mixed_types_are_refused_where_they_meet() -> None:
     b = FunctionBuilder(Module(), "f", [("x", F32), ("y", F64), ("n", I64), ("v", LType("float", 4))])
     x, y, n, v = b.args.values()
     wrong: list[Callable[[], Any]] = [
-        lambda: b.add(x, y), lambda: b.mul(x, v), lambda: b.fma(x, x, y), lambda: b.icmp("eq", n, const(1, I32)),
-        lambda: b.select(const(True, I1), x, y), lambda: b.cast(x, LType("double", 4)), lambda: b.splat(v, 8),
+        lambda: b.add(x, y), lambda: b.mul(x, v), lambda: b.fma(x, x, y),
+        lambda: b.icmp("eq", n, const(1, I32)), lambda: b.select(const(True, I1), x, y),
+        lambda: b.cast(x, LType("double", 4)), lambda: b.splat(v, 8),
         lambda: b.cast(n, PTR), lambda: const(7, PTR), lambda: b.reduce("xor", v), lambda: b.reduce("sum", v),
     ]
     for call in wrong:

@@ -1,6 +1,8 @@
-"""The text emitter on every element type: conversions, arithmetic of short floats, Booleans, reductions and masked memory.
+"""The text emitter on every element type: conversions, arithmetic of short floats, Booleans, reductions and
+masked memory.
 
-The reference is numpy (with ml_dtypes for bfloat16), or Python integers; results are compared bit by bit, NaNs as NaNs.
+The reference is numpy (with ml_dtypes for bfloat16), or Python integers; results are compared bit by bit,
+NaNs as NaNs.
 """
 
 from __future__ import annotations
@@ -9,6 +11,7 @@ import ctypes
 import dataclasses
 import itertools
 import platform
+import re
 import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -18,13 +21,14 @@ import numpy as np
 import pytest
 
 from graphcell.codegen.llvm import target
-from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, const, float_literal, i64
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, const, i64
 
 Array = np.ndarray[Any, Any]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 KINDS = {
-    "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32", "uint32": "i32",
-    "int64": "i64", "uint64": "i64", "float16": "half", "bfloat16": "bfloat", "float32": "float", "float64": "double",
+    "bool": "i1", "int8": "i8", "uint8": "i8", "int16": "i16", "uint16": "i16", "int32": "i32",
+    "uint32": "i32", "int64": "i64", "uint64": "i64", "float16": "half", "bfloat16": "bfloat",
+    "float32": "float", "float64": "double",
 }
 FLOATS = ("float16", "bfloat16", "float32", "float64")
 LANES = (0, 3, 8, 16)
@@ -46,7 +50,8 @@ def load(text: str) -> Any:
 
 
 def run(emit: Callable[..., Val], inputs: Sequence[Array], result: str, lanes: int) -> Array:
-    """`emit(b, *values)` on each vector (0 lanes: element) of arrays of one length, a multiple of the lanes."""
+    """`emit(b, *values)` on each vector (0 lanes: element) of arrays of one length, a multiple of the
+    lanes."""
     module = Module()
     names = [f"p{k}" for k in range(len(inputs))]
     params = [*((name, PTR) for name in names), ("out", PTR), ("n", I64)]
@@ -90,22 +95,24 @@ def samples(name: str, count: int = 480) -> Array:
     if name == "bool":
         return draw.random(count) < 0.5
     if name not in FLOATS:
-        info = np.iinfo(dtype)
-        edges = [info.min, info.min + 1, -129, -128, -1, 0, 1, 2, 127, 128, 255, 256, 257 << 23, (257 << 23) + 1,
-                 65503, 65519, 65520, 2**24 + 1, info.max - 1, info.max]
-        special = np.array([e for e in edges if info.min <= e <= info.max], dtype)
-        return np.concatenate([special, draw.integers(info.min, info.max, count - special.size, dtype, endpoint=True)])
-    info = ml_dtypes.finfo(dtype)
+        low, high = int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)
+        whole = [low, low + 1, -129, -128, -1, 0, 1, 2, 127, 128, 255, 256, 257 << 23, (257 << 23) + 1,
+                 65503, 65519, 65520, 2**24 + 1, high - 1, high]
+        special = np.array([e for e in whole if low <= e <= high], dtype)
+        rest = draw.integers(low, high, count - special.size, dtype, endpoint=True)
+        return np.concatenate([special, rest])
     tie = 1 + 2.0**-11  # between two halves; with 2**-40 above it and below it
-    edges = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 0.999, 1.5, 2.5, 127.5, 128.0, -128.5, 255.9, 256.0, 1e9, -1e9, 2.0**31,
-             2.0**32, 2.0**63, -(2.0**63), 2.0**64, 65504.0, 65519.0, 65520.0, 1e-8, 6e-8, 2.0**-25, 1e-40, 1e300, np.inf,
-             -np.inf, np.nan, tie, tie + 2.0**-40, tie - 2.0**-40, 1 + 2.0**-8 + 2.0**-20, 3e-320]
-    special = np.array([*edges, float(info.max), float(info.tiny), float(info.smallest_subnormal)]).astype(dtype)
+    edges = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 0.999, 1.5, 2.5, 127.5, 128.0, -128.5, 255.9, 256.0, 1e9, -1e9,
+             2.0**31, 2.0**32, 2.0**63, -(2.0**63), 2.0**64, 65504.0, 65519.0, 65520.0, 1e-8, 6e-8, 2.0**-25,
+             1e-40, 1e300, np.inf, -np.inf, np.nan, tie, tie + 2.0**-40, tie - 2.0**-40,
+             1 + 2.0**-8 + 2.0**-20, 3e-320, 2.0**-14, 2.0**-24, 2.0**-126, 2.0**-133, 2.0**-149, 2.0**-1022,
+             5e-324, 3.38e38, 3.4e38, 1.79e308]
+    special = np.array(edges).astype(dtype)
     random = draw.integers(0, 256, (count - special.size) * dtype.itemsize, np.uint8).view(dtype)
     return np.concatenate([special, random])
 
 
-# -- conversions -------------------------------------------------------------------------------------------------------
+# -- conversions ---------------------------------------------------------------------------------------------
 def converted(x: Array, name: str) -> Array:
     """What `cast` promises."""
     to = dtype_of(name)
@@ -121,11 +128,10 @@ def converted(x: Array, name: str) -> Array:
     return x.astype(to)
 
 
-@pytest.mark.parametrize("to", KINDS)
-@pytest.mark.parametrize("source", KINDS)
+@pytest.mark.parametrize(("source", "to"), [
+    (source, to) for source in KINDS for to in KINDS if KINDS[source] != KINDS[to] or source == to
+])
 def test_cast(source: str, to: str) -> None:
-    if KINDS[source] == KINDS[to] and source != to:
-        pytest.skip("one LLVM type: nothing to convert")
     x = samples(source)
     unsigned = (source if to in FLOATS or source not in FLOATS else to).startswith("u")
     expected = converted(x, to)
@@ -137,7 +143,8 @@ def test_cast(source: str, to: str) -> None:
 def test_every_bfloat_and_every_half_widens() -> None:
     for name, to in itertools.product(("bfloat16", "float16"), ("float32", "float64")):
         x = np.arange(2**16, dtype=np.uint16).view(dtype_of(name))
-        assert_same(run(lambda b, v, to=to: b.cast(v, LType(KINDS[to], 16)), [x], to, 16), x.astype(dtype_of(to)))
+        found = run(lambda b, v, to=to: b.cast(v, LType(KINDS[to], 16)), [x], to, 16)
+        assert_same(found, x.astype(dtype_of(to)))
 
 
 @pytest.mark.parametrize("to", ["float16", "bfloat16"])
@@ -146,7 +153,8 @@ def test_narrowing_around_every_tie(source: str, to: str) -> None:
     """Each value that lies between two neighbours of the narrow type, and the values right beside it."""
     narrow = np.arange(2**16, dtype=np.uint16).view(dtype_of(to))
     narrow = narrow[np.isfinite(narrow)]
-    middle = (narrow.astype(np.float64) * (1 + 2.0 ** -(11 if to == "float16" else 8))).astype(dtype_of(source))
+    half_step = 2.0**-11 if to == "float16" else 2.0**-8
+    middle = (narrow.astype(np.float64) * (1 + half_step)).astype(dtype_of(source))
     beside = [np.nextafter(middle, dtype_of(source).type(side)) for side in (-np.inf, np.inf)]
     x = np.concatenate([narrow.astype(dtype_of(source)), middle, *beside])
     x = x[:x.size // 16 * 16]
@@ -154,8 +162,9 @@ def test_narrowing_around_every_tie(source: str, to: str) -> None:
 
 
 def test_nan_becomes_the_quiet_bfloat_of_its_sign() -> None:
-    x = np.array([0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F80FFFF, 0x7F810000],
-                 np.uint32).view(np.float32)
+    patterns = [0x7F800001, 0xFF800001, 0x7FFFFFFF, 0xFFFFFFFF, 0x7FC00000, 0xFFC00000, 0x7F80FFFF,
+                0x7F810000]
+    x = np.array(patterns, np.uint32).view(np.float32)
     for lanes in (0, 8):
         found = run(lambda b, v, n=lanes: b.cast(v, LType("bfloat", n)), [x], "bfloat16", lanes)
         assert bits(found).tolist() == [0x7FC0, 0xFFC0, 0x7FC0, 0xFFC0, 0x7FC0, 0xFFC0, 0x7FC0, 0x7FC0]
@@ -163,7 +172,8 @@ def test_nan_becomes_the_quiet_bfloat_of_its_sign() -> None:
 
 @pytest.mark.parametrize("name", FLOATS)
 def test_constants(name: str) -> None:
-    values = [0.0, -0.0, 1.0, -2.5, 0.1, 1 / 3, 65504.0, 1e5, 3e38, 1e39, 1e-7, 1e-45, 5e-324, np.inf, -np.inf, np.nan]
+    values = [0.0, -0.0, 1.0, -2.5, 0.1, 1 / 3, 65504.0, 1e5, 3e38, 1e39, 1e-7, 1e-45, 5e-324, np.inf,
+              -np.inf, np.nan]
     expected = np.array(values).astype(dtype_of(name))
     for value, right in zip(values, expected, strict=True):
         for lanes in (0, 8):
@@ -171,12 +181,11 @@ def test_constants(name: str) -> None:
                 return b.const(value, x)
             found = run(emit, [np.zeros(8, dtype_of(name))], name, lanes)
             assert_same(found, np.full(8, right))
-    assert float_literal(-0.0, KINDS[name]).endswith("8" + "0" * (dtype_of(name).itemsize * 2 - 1))
 
 
 @pytest.mark.parametrize(("kind", "value", "stored"), [
-    ("i1", True, 1), ("i1", 0, 0), ("i1", 2, 1), ("i8", -1, 255), ("i8", 255, 255), ("i32", 2**32 - 1, 2**32 - 1),
-    ("i64", -(2**63), 2**63), ("i64", 2**64 - 1, 2**64 - 1),
+    ("i1", True, 1), ("i1", 0, 0), ("i1", 2, 1), ("i8", -1, 255), ("i8", 255, 255),
+    ("i32", 2**32 - 1, 2**32 - 1), ("i64", -(2**63), 2**63), ("i64", 2**64 - 1, 2**64 - 1),
 ])
 def test_integer_constants(kind: str, value: int, stored: int) -> None:
     name = {"i1": "bool", "i8": "uint8", "i32": "uint32", "i64": "uint64"}[kind]
@@ -185,14 +194,15 @@ def test_integer_constants(kind: str, value: int, stored: int) -> None:
         assert found.astype(object).tolist() == [stored] * 8
 
 
-# -- arithmetic --------------------------------------------------------------------------------------------------------
+# -- arithmetic ----------------------------------------------------------------------------------------------
 def pairs(name: str) -> tuple[Array, Array]:
     x = samples(name)
     return x, np.random.default_rng(5).permutation(x)
 
 
 def rounded(operation: Callable[..., Array], name: str) -> Callable[..., Array]:
-    """16-bit floats: the operation in float32, rounded; innocuous for + - * / and sqrt, as 24 bits are enough."""
+    """16-bit floats: the operation in float32, rounded; innocuous for + - * / and sqrt, as 24 bits are
+    enough."""
     if name not in ("float16", "bfloat16"):
         return operation
     return lambda *xs: operation(*(x.astype(np.float32) for x in xs)).astype(dtype_of(name))
@@ -229,7 +239,8 @@ def test_float_unary(name: str, intrinsic: str, operation: Callable[..., Array])
 ])
 def test_float_binary(name: str, intrinsic: str, operation: Callable[..., Array]) -> None:
     x, y = pairs(name)
-    zeros = (x == 0) & (y == 0)  # which of the zeros minnum gives is not said; numpy's minimum does not say either
+    # which of the zeros minnum gives is not said; numpy's minimum does not say either
+    zeros = (x == 0) & (y == 0)
     x, y = np.where(zeros, np.ones_like(x), x), y
     expected = rounded(operation, name)(x, y)
     for lanes in LANES:
@@ -292,7 +303,8 @@ def test_boolean_operations(method: str, operation: Callable[..., Array]) -> Non
 def test_a_byte_that_is_not_0_or_1_is_a_true_boolean() -> None:
     x = np.array([0, 1, 2, 128, 254, 255, 0, 3], np.uint8)
     for lanes in (0, 8):
-        assert run(lambda b, v: v, [x.view(np.bool_)], "bool", lanes).view(np.uint8).tolist() == [0, 1, 1, 1, 1, 1, 0, 1]
+        found = run(lambda b, v: v, [x.view(np.bool_)], "bool", lanes)
+        assert found.view(np.uint8).tolist() == [0, 1, 1, 1, 1, 1, 0, 1]
 
 
 @pytest.mark.parametrize("name", [name for name in KINDS if name not in FLOATS and name != "bool"])
@@ -311,7 +323,8 @@ def test_integer_operations(name: str) -> None:
         (lambda b, p, q: b.mul(p, q), y, x * y), (lambda b, p, q: b.neg(p), y, 0 - x),
         (lambda b, p, q: b.div(p, q, signed=signed), usable, quotient.astype(x.dtype)),
         (lambda b, p, q: b.rem(p, q, signed=signed), usable, remainder.astype(x.dtype)),
-        (lambda b, p, q: b.shl(p, q), shift, x << shift), (lambda b, p, q: b.shr(p, q, signed=signed), shift, x >> shift),
+        (lambda b, p, q: b.shl(p, q), shift, x << shift),
+        (lambda b, p, q: b.shr(p, q, signed=signed), shift, x >> shift),
         (lambda b, p, q: b.not_(p), y, ~x), (lambda b, p, q: b.binary(minimum, p, q), y, np.minimum(x, y)),
     ]
     for lanes in (0, 8):
@@ -319,7 +332,7 @@ def test_integer_operations(name: str) -> None:
             assert_same(run(emit, [x, second], name, lanes), np.ascontiguousarray(expected))
 
 
-# -- reductions --------------------------------------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------------------
 def reduced(x: Array, kind: str, lanes: int) -> Array:
     """Every vector of `x` reduced, by the emitter."""
     name = x.dtype.name
@@ -347,8 +360,9 @@ def test_reduce_booleans(lanes: int) -> None:
     x = np.random.default_rng(lanes).random(60 * lanes) < 0.5
     x[:lanes], x[lanes:2 * lanes] = True, False
     table = x.reshape(-1, lanes)
-    for kind, expected in (("and", table.all(1)), ("or", table.any(1)), ("min", table.all(1)), ("max", table.any(1)),
-                           ("xor", table.sum(1) % 2 == 1), ("umin", table.all(1)), ("umax", table.any(1))):
+    every, some = table.all(1), table.any(1)
+    for kind, expected in (("and", every), ("or", some), ("min", every), ("max", some), ("umin", every),
+                           ("umax", some), ("xor", table.sum(1) % 2 == 1)):
         assert reduced(x, kind, lanes).tolist() == expected.tolist()
 
 
@@ -387,11 +401,12 @@ def test_reduce_of_a_scalar_is_itself() -> None:
     assert_same(run(lambda b, v: b.reduce("max", v), [x], "float32", 0), x)
 
 
-# -- masked memory -----------------------------------------------------------------------------------------------------
+# -- masked memory -------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("lanes", [3, 8, 16])
 def test_masked_and_gathered_memory(name: str, lanes: int) -> None:
-    """Lanes that are off are zero when loaded, are not stored, and their addresses are not touched (page 0 here)."""
+    """Lanes that are off are zero when loaded, are not stored, and their addresses are not touched (page 0
+    here)."""
     kind, dtype = KINDS[name], dtype_of(name)
     type, byte = LType(kind, lanes), LType("i8", lanes)
     module = Module()
@@ -401,13 +416,15 @@ def test_masked_and_gathered_memory(name: str, lanes: int) -> None:
     element = type.with_lanes(0)
     pointers = b.gep_vector(x, b.sub(b.const(lanes - 1, LType("i64", lanes)), b.iota(lanes)), element)
     nowhere = b.select(mask, pointers, b.const(0, LType("ptr", lanes)))
-    b.store(b.masked_load(b.select(b.reduce("or", mask), x, const(0, PTR)), mask, type), b.gep(out, 0, element))
+    begin = b.select(b.reduce("or", mask), x, const(0, PTR))
+    b.store(b.masked_load(begin, mask, type), b.gep(out, 0, element))
     b.store(b.gather(nowhere, mask, type), b.gep(out, lanes, element))
     b.masked_store(b.load(x, type), back, mask)
     into = b.gep_vector(b.gep(back, lanes, element), b.iota(lanes), element)
     b.scatter(b.load(x, type), b.select(mask, into, b.const(0, LType("ptr", lanes))), mask)
     b.finish()
-    f = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(load(str(module)).address("f"))
+    code = load(str(module))
+    f = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 4)(code.address("f"))
     values = samples(name)[:lanes].copy()
     for seed in range(6):
         on_lanes = np.random.default_rng(seed).random(lanes) < 0.5 if seed else np.zeros(lanes, bool)
@@ -423,19 +440,20 @@ def test_masked_and_gathered_memory(name: str, lanes: int) -> None:
 
 @pytest.mark.parametrize("lanes", [1, 3, 8, 16, 64])
 def test_lane_mask(lanes: int) -> None:
-    counts = np.array([0, 1, 2, lanes - 1, lanes, lanes + 1, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1], np.int64)
+    counts = [0, 1, 2, lanes - 1, lanes, lanes + 1, 2**31 - 1, 2**31, 2**32, 2**32 + 1, 2**63 - 1]
     module = Module()
     b = FunctionBuilder(module, "f", [("count", I64), ("out", PTR)], internal=False)
     b.store(b.lane_mask(b.args["count"], lanes), b.args["out"])
     b.finish()
-    f = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(load(str(module)).address("f"))
-    for count in counts.tolist():
+    code = load(str(module))
+    f = ctypes.CFUNCTYPE(None, ctypes.c_int64, ctypes.c_void_p)(code.address("f"))
+    for count in counts:
         out = np.full(lanes, 7, np.uint8)
         f(count, out.ctypes.data)
         assert out.tolist() == [int(k < count) for k in range(lanes)]
 
 
-# -- lanes -------------------------------------------------------------------------------------------------------------
+# -- lanes ---------------------------------------------------------------------------------------------------
 @pytest.mark.parametrize("name", KINDS)
 def test_splat_insert_extract_shuffle(name: str) -> None:
     x = samples(name)[:64].copy()
@@ -455,13 +473,15 @@ def test_splat_insert_extract_shuffle(name: str) -> None:
     assert (bits(found) == bits(expected.ravel())).all()
 
 
-# -- processors --------------------------------------------------------------------------------------------------------
+# -- processors ----------------------------------------------------------------------------------------------
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names x86 processors")
 @pytest.mark.parametrize(("cpu", "features"), [
-    ("haswell", "+avx2,+fma,+f16c"), ("cascadelake", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c"),
+    ("haswell", "+avx2,+fma,+f16c"),
+    ("cascadelake", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c"),
 ])
 def test_no_calls_of_compiler_rt(cpu: str, features: str) -> None:
-    """Processors without instructions for bfloat: nothing may depend on functions that a process does not have."""
+    """Processors without instructions for bfloat: nothing may depend on functions that a process does not
+    have."""
     processor = dataclasses.replace(target.host(), cpu=cpu, features=features)
     module = Module()
     for lanes, kind in itertools.product((0, 8), ("half", "bfloat")):
@@ -469,13 +489,15 @@ def test_no_calls_of_compiler_rt(cpu: str, features: str) -> None:
         b = FunctionBuilder(module, f"f_{kind}_{lanes}", [("p", PTR), ("q", PTR)], internal=False)
         p = b.args["p"]
         x, y = b.load(p, type), b.load(b.gep(p, 1, type), type)
-        results = [b.add(x, y), b.sub(x, y), b.mul(x, y), b.div(x, y), b.fma(x, y, x), b.neg(x), b.const(1.5, x),
-                   b.select(b.fcmp("olt", x, y), x, y), *(b.unary(f, x) for f in ("sqrt", "floor", "roundeven")),
+        results = [b.add(x, y), b.sub(x, y), b.mul(x, y), b.div(x, y), b.fma(x, y, x), b.neg(x),
+                   b.const(1.5, x), b.select(b.fcmp("olt", x, y), x, y),
+                   *(b.unary(f, x) for f in ("sqrt", "floor", "roundeven")),
                    *(b.binary(f, x, y) for f in ("minimum", "maximum", "copysign"))]
-        wide = LType("float", lanes)
-        results += [b.cast(b.unary("floor", b.cast(x, wide)), type), b.cast(b.binary("minimum", b.cast(x, wide), b.cast(y, wide)), type)]
+        wide_x, wide_y = (b.cast(v, LType("float", lanes)) for v in (x, y))
+        results += [b.cast(b.unary("floor", wide_x), type), b.cast(b.binary("minimum", wide_x, wide_y), type)]
         for other in ("i1", "i8", "i32", "i64", "half", "bfloat", "float", "double"):
-            results += [b.cast(x, type.with_kind(other)), b.cast(b.load(b.args["q"], type.with_kind(other)), type)]
+            there = type.with_kind(other)
+            results += [b.cast(x, there), b.cast(b.load(b.args["q"], there), type)]
         if lanes:
             mask = b.lane_mask(i64(5), lanes)
             results += [b.masked_load(p, mask, type), *(b.reduce(f, x) for f in ("add", "mul", "min", "max"))]
@@ -484,5 +506,5 @@ def test_no_calls_of_compiler_rt(cpu: str, features: str) -> None:
             b.store(value, b.gep(b.args["q"], 64 * k + 64, LType("i64")))
         b.finish()
     text = target.assembly(str(module), processor)
-    called = {line.split()[1].split("@")[0] for line in text.splitlines() if line.split()[:1] in (["callq"], ["call"], ["jmp"])}
-    assert not {name for name in called if name.lstrip("*").startswith("__")}
+    called = re.findall(r"^\s+(?:call|callq|jmp)\s+\*?([\w.]+)", text, re.MULTILINE)
+    assert not [name for name in called if name.startswith("__")]

@@ -379,7 +379,10 @@ def test_default_size(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv(threads.SIZE_VARIABLE, raising=False)
     if hasattr(os, "sched_getaffinity"):
         assert threads.default_size() == len(os.sched_getaffinity(0))
+        assert threads.default_size(0) == threads.default_size()
     assert threads.default_size(5) == 5
+    with pytest.raises(ArgumentValueError, match="from 1 to 1024"):
+        threads.default_size(-1)
     monkeypatch.setenv(threads.SIZE_VARIABLE, "3")
     assert threads.default_size() == threads.default_size(5) == 3
     for wrong in ("0", "-1", "two", "1.5", "99999", "²"):

@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from graphcell.codegen.llvm.text import FLOAT_KINDS, FunctionBuilder, I64, LType, Val, i64
+from graphcell.codegen.llvm.text import FLOAT_KINDS, I64, FunctionBuilder, LType, Val, i64
 
 Epilogue = Callable[[FunctionBuilder, Val, Val, Val, "Val | None", Val], Val]
 """`epilogue(b, value, row, column, mask, batch) -> value`, called once on each finished vector of the output before it is stored.
@@ -205,30 +205,34 @@ def tile_cost(rows: int, vectors: int) -> float:
 
 def choose_tile(rows: int, columns: int, kind: str, target: ContractionTarget, most_rows: int = 64) -> TileShape:
     """The register tile with the least estimated time for a `rows` x `columns` output, of at most `most_rows` rows."""
-    (_, _, most), tile = choose_grid_tile((1, 1, rows), columns, kind, target, most_rows)
-    return TileShape(most, tile.vectors, tile.lanes)
+    return choose_grid_tile((1, 1, rows), columns, kind, target, most_rows)[2]
 
 
 def choose_grid_tile(grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget,
-                     most_rows: int = 64) -> tuple[tuple[int, int, int], TileShape]:
+                     most_rows: int = 64) -> tuple[float, tuple[int, int, int], TileShape]:
     """The register tile for an output of `columns` columns whose rows are a box (images, rows of pixels, pixels).
 
-    Returns the tile's extents in the box and its shape. A tile spans images only if it has all their rows and pixels.
+    Returns the estimated time of one reduction step of all tiles, the tile's extents in the box, and its shape. A tile spans images only if it has all their rows and pixels.
     """
     lanes = lanes_for(columns, kind, target)
     all_vectors = ceil_div(columns, lanes)
     best, box, shape = math.inf, (1, 1, 1), TileShape(1, 1, lanes)
     for vectors in range(1, min(all_vectors, 8) + 1):
         limit = min(most_rows, (vector_registers(target) - 1 - vectors) // vectors)
+        across = column_counts(all_vectors, vectors)
         for extents in _boxes(grid, limit):
             parts = [split_evenly(extent, size) for extent, size in zip(grid, extents, strict=True)]
-            across = [(vectors, all_vectors // vectors), (all_vectors % vectors, 1)]
             cost = sum(tile_cost(s.size * t.size * u.size, v) * s.tiles * t.tiles * u.tiles * n
-                       for s in parts[0] for t in parts[1] for u in parts[2] for v, n in across if v and n)
+                       for s in parts[0] for t in parts[1] for u in parts[2] for v, n in across)
             cost *= 1 + 0.001 * (math.prod(map(len, parts)) - 1)
             if cost < best - 1e-9:
                 best, box, shape = cost, extents, TileShape(math.prod(extents), vectors, lanes)
-    return box, shape
+    return best, box, shape
+
+
+def column_counts(all_vectors: int, vectors: int) -> list[tuple[int, int]]:
+    """(vectors of a tile, number of such tiles) for the full column tiles and the rest."""
+    return [(v, n) for v, n in ((vectors, all_vectors // vectors), (all_vectors % vectors, 1)) if v and n]
 
 
 def _boxes(grid: tuple[int, int, int], limit: int) -> Iterator[tuple[int, int, int]]:

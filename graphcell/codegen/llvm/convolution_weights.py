@@ -35,7 +35,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_start,
     vector_registers,
 )
-from graphcell.codegen.llvm.correlation import ConvSpec, forward_axis
+from graphcell.codegen.llvm.correlation import Axis, ConvSpec, forward_axis
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import emit_pack_panel
@@ -46,6 +46,7 @@ from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 _BLOCKS_WANTED = 8
 _FLOPS_PER_BLOCK = 200_000
 _CHUNK_PIXELS = 384  # output pixels of a chunk: enough to pay for reading and writing the accumulators
+_WORTH_EXACT = 0.98  # the part of taps that are not beyond the edge below which they are told apart
 _FEW_CHANNELS = 12  # below this the rows of a tile run over taps as well
 
 
@@ -99,7 +100,7 @@ class Schedule:
     """How the gradient is computed; a pure function of the spec and the target.
 
     A block is (group, part of the chunks, slab of row tiles, slab of column tiles). A chunk is `chunk` images if `by_images`, else `chunk`
-    output rows of one image. `pitch` are distances in what is read as x: image to image, row to row, pixel to pixel.
+    output rows of one image. `exact` leaves out taps beyond the edge, else x is copied with zeros around it. `pitch` are distances in what is read as x: image to image, row to row, pixel to pixel.
     """
 
     tile: TileShape
@@ -113,6 +114,7 @@ class Schedule:
     chunks: int
     splits: int
     copies: bool
+    exact: bool
     pitch: tuple[int, int, int]
     direct: bool
 
@@ -136,7 +138,8 @@ class Schedule:
         unit = "images" if self.by_images else "rows"
         return (f"tile {self.row_segments[0].size}x{self.tile.vectors}x{self.tile.lanes}, units "
                 f"{'x'.join(str(n) for n, _, _ in self.rows.loops) or 1} of {self.rows.count} rows, {self.chunks} chunks of {self.chunk} "
-                f"{unit}, splits {self.splits}, slabs {self.grid[0]}x{self.grid[1]}, {'padded copy' if self.copies else 'in place'}")
+                f"{unit}, splits {self.splits}, slabs {self.grid[0]}x{self.grid[1]}, "
+                f"{'padded copy' if self.copies else 'taps by pixel' if self.exact else 'in place'}")
 
 
 def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
@@ -145,6 +148,8 @@ def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
     down = forward_axis(spec.oh, spec.stride[0], spec.padding[0], spec.kh, spec.dilation[0])
     across = forward_axis(spec.ow, spec.stride[1], spec.padding[2], spec.kw, spec.dilation[1])
     copies = not (down.inside(spec.h) and across.inside(spec.w)) or spec.x_kind != spec.kind
+    exact = copies and _worth_exact(spec, down, across)
+    copies = copies and not exact
     columns = spec.c if spec.depthwise else spec.k // spec.groups
     per_image = spec.oh * spec.ow
     by_images = per_image < _CHUNK_PIXELS // 2
@@ -185,7 +190,16 @@ def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
     splits = ceil_div(chunks, ceil_div(chunks, splits)) if chunks else 1
     direct = splits == 1 and spec.weights == "HWIO" and (spec.w_kind == spec.kind or chunks <= 1)
     return Schedule(tile, rows, row_segments, column_segments, rows_per_slab, columns_per_slab, by_images, chunk, chunks, splits, copies,
-                    pitch, direct)
+                    exact, pitch, direct)
+
+
+def _worth_exact(spec: ConvSpec, down: Axis, across: Axis) -> bool:
+    """Whether x can be read in place, each tap over the pixels that it has: its rows must be the channels of one tap."""
+    if spec.depthwise or spec.c // spec.groups < _FEW_CHANNELS or spec.x_kind != spec.kind:
+        return False
+    found = [sum(len(axis.active(tap, extent)) for tap in range(axis.taps)) / (axis.taps * axis.count)
+             for axis, extent in ((down, spec.h), (across, spec.w))]
+    return found[0] * found[1] < _WORTH_EXACT
 
 
 def _even(extent: int, most: int) -> int:
@@ -207,6 +221,23 @@ def _rows(spec: ConvSpec, pitch: tuple[int, int, int], target: ContractionTarget
     if channels < _FEW_CHANNELS and by_tap == channels:
         return Rows((row_loop,), tuple(range(spec.kw * channels)), True)
     return Rows((row_loop, tap_loop), tuple(range(channels)), True)
+
+
+@dataclass(frozen=True, slots=True)
+class _Block:
+    """What a block works on in one chunk: ranges of row and column tiles, the slab's first channel, where x is read, the chunk's first
+    output row, its images or rows."""
+
+    group: Val
+    split: Val
+    rows: tuple[Val, Val]
+    columns: tuple[Val, Val]
+    channel: Val
+    source: Val
+    row: Val
+    count: Val
+    resume: Val
+    last: Val
 
 
 @dataclass(frozen=True)
@@ -294,14 +325,14 @@ class _Emitter:
         return table
 
     def _nest(self, columns: Columns) -> tuple[Level, ...]:
-        """The reduction over the output pixels of a chunk; `count` is its images or its rows."""
+        """The reduction over the output pixels of a chunk."""
         spec, plan = self.spec, self.plan
         image, row, pixel = plan.pitch
-        rows = Level(spec.oh if plan.by_images else "count", spec.stride[0] * row, spec.ow * columns.padded)
-        pixels = Level(spec.ow, spec.stride[1] * pixel, columns.padded)
+        rows = Level(spec.oh if plan.by_images and not plan.exact else "rows", spec.stride[0] * row, spec.ow * columns.padded)
+        pixels = Level("pixels" if plan.exact else spec.ow, spec.stride[1] * pixel, columns.padded)
         if not plan.by_images:
             return rows, pixels
-        return Level("count", image, spec.oh * spec.ow * columns.padded), rows, pixels
+        return Level("images", image, spec.oh * spec.ow * columns.padded), rows, pixels
 
     def _emit_block(self, b: FunctionBuilder, kernels: list[list[tuple[MicroKernel, str]]], packers: list[str], extra: Extra,
                     group: Val, split: Val, row_slab: Val, column_slab: Val) -> None:
@@ -324,7 +355,10 @@ class _Emitter:
             self._pack_cotangent(b, packers, group, image, row, count, columns)
             resume = b.cast(b.icmp("sgt", chunk.index, first), LType("i64"))
             last = b.cast(b.icmp("eq", chunk.index, b.sub(stop, i64(1))), LType("i64"))
-            self._tiles(b, kernels, extra, source, group, split, rows, columns, channel, count, resume, last)
+            block = _Block(group, split, rows, columns, channel, source, row, count, resume, last)
+            for i in range(len(plan.row_segments)):
+                for j in range(len(plan.column_segments)):
+                    self._tiles(b, *kernels[i][j], i, j, block, extra)
 
     def _source(self, b: FunctionBuilder, group: Val, image: Val, row: Val, count: Val, channel: Val, channels: int | Val) -> Val:
         """Where the chunk's first pixel reads with tap 0: channel 0 in place, the slab's first channel in the copy."""
@@ -334,6 +368,8 @@ class _Emitter:
         if not plan.copies:
             top, left = -spec.padding[0], -spec.padding[2]
             offset = affine(b, [(x, 1), (row, spec.stride[0] * plan.pitch[1])], top * plan.pitch[1] + left * plan.pitch[2])
+            if plan.exact:  # the tap and its first pixel decide
+                offset = x
             return b.gep(b.args["x"], offset, LType(spec.x_kind))
         down = forward_axis(spec.oh, spec.stride[0], spec.padding[0], spec.kh, spec.dilation[0])
         across = forward_axis(spec.ow, spec.stride[1], spec.padding[2], spec.kw, spec.dilation[1])
@@ -365,28 +401,52 @@ class _Emitter:
         return b.gep(b.gep(b.args["scratch"], self._x_bytes, LType("i8")), affine(b, [(within, self._chunk_pixels)]),
                      LType(self.spec.kind))
 
-    def _tiles(self, b: FunctionBuilder, kernels: list[list[tuple[MicroKernel, str]]], extra: Extra, source: Val, group: Val, split: Val,
-               rows: tuple[Val, Val], columns: tuple[Val, Val], channel: Val, count: Val, resume: Val, last: Val) -> None:
-        """All register tiles of the block, for one chunk."""
+    def _tiles(self, b: FunctionBuilder, kernel: MicroKernel, name: str, i: int, j: int, block: _Block, extra: Extra) -> None:
+        """The register tiles of the block in row segment i and column segment j, for one chunk."""
         spec, plan = self.spec, self.plan
         total_rows, total_columns = self._matrix
         loops = [*plan.rows.loops, *[(1, 0, 0)] * (2 - len(plan.rows.loops))]
-        source_kind = LType(spec.kind if plan.copies else spec.x_kind)
         step = plan.rows.offsets[1] if plan.rows.regular and plan.rows.count > 1 else 0
-        for i, row_segment in enumerate(plan.row_segments):
-            for j, (segment, _) in enumerate(plan.column_segments):
-                kernel, name = kernels[i][j]
-                with (b.loop(0, loops[0][0], name="unit", at_least_once=True) as outer,
-                      b.loop(0, loops[1][0], name="tap", at_least_once=True) as inner,
-                      tile_loop(b, row_segment, *rows, "rows") as (_, row),
-                      tile_loop(b, segment, *columns, "columns") as (_, column)):
-                    within = b.sub(row, channel) if plan.copies and channel.text != "0" else row
-                    a = affine(b, [(outer.index, loops[0][1]), (inner.index, loops[1][1]), (within, step)])
-                    if spec.depthwise:
-                        a = b.add(a, column)
-                    line = affine(b, [(outer.index, loops[0][2]), (inner.index, loops[1][2]), (row, 1)])
-                    filters = self._filter(b, group, column)
-                    at = affine(b, [(line, total_columns), (filters, 1), (split, total_rows * total_columns)])
-                    c = b.gep(b.args["dw" if plan.direct else "partial"], at, LType(kernel.c_kind))
-                    call_micro(b, name, kernel, b.gep(source, a, source_kind), self._panel(b, columns, column), c, counts={"count": count},
-                               resume=resume, last=last, row=line, column=filters, batch=i64(0), extra=extra)
+        kind = LType(spec.kind if plan.copies else spec.x_kind)
+        with (b.loop(0, loops[0][0], name="unit", at_least_once=True) as outer,
+              b.loop(0, loops[1][0], name="tap", at_least_once=True) as inner):
+            counts, a_pixels, panel_pixels = self._pixels(b, outer.index, inner.index, block)
+            with (tile_loop(b, plan.row_segments[i], *block.rows, "rows") as (_, row),
+                  tile_loop(b, plan.column_segments[j][0], *block.columns, "columns") as (_, column)):
+                within = b.sub(row, block.channel) if plan.copies and block.channel.text != "0" else row
+                a = affine(b, [(within, step), (column, int(spec.depthwise))])
+                if not plan.exact:
+                    a = affine(b, [(a, 1), (outer.index, loops[0][1]), (inner.index, loops[1][1])])
+                line = affine(b, [(outer.index, loops[0][2]), (inner.index, loops[1][2]), (row, 1)])
+                filters = self._filter(b, block.group, column)
+                at = affine(b, [(line, total_columns), (filters, 1), (block.split, total_rows * total_columns)])
+                c = b.gep(b.args["dw" if plan.direct else "partial"], at, LType(kernel.c_kind))
+                panel = b.gep(self._panel(b, block.columns, column), affine(b, [(panel_pixels, kernel.columns.padded)]), LType(spec.kind))
+                call_micro(b, name, kernel, b.gep(block.source, affine(b, [(a, 1), (a_pixels, 1)]), kind), panel, c, counts=counts,
+                           resume=block.resume, last=block.last, row=line, column=filters, batch=i64(0), extra=extra)
+
+    def _pixels(self, b: FunctionBuilder, tap_row: Val, tap: Val, block: _Block) -> tuple[dict[str, Val], Val, Val]:
+        """The extents of the reduction, and how far into x and into the panel its first pixel is (the panel in pixels)."""
+        spec, plan = self.spec, self.plan
+        if not plan.exact:
+            return {"images": block.count, "rows": block.count}, i64(0), i64(0)
+        end = i64(spec.oh) if plan.by_images else b.add(block.row, block.count)
+        above, rows = _active(b, tap_row, spec.dilation[0], spec.padding[0], spec.stride[0], spec.h, block.row, end)
+        left, pixels = _active(b, tap, spec.dilation[1], spec.padding[2], spec.stride[1], spec.w, i64(0), i64(spec.ow))
+        _, row_pitch, pixel_pitch = plan.pitch
+        a = affine(b, [(above, spec.stride[0] * row_pitch), (tap_row, spec.dilation[0] * row_pitch),
+                       (left, spec.stride[1] * pixel_pitch), (tap, spec.dilation[1] * pixel_pitch)],
+                   -spec.padding[0] * row_pitch - spec.padding[2] * pixel_pitch)
+        first = above if block.row.text == "0" else b.sub(above, block.row)
+        return {"images": block.count, "rows": rows, "pixels": pixels}, a, affine(b, [(first, spec.ow), (left, 1)])
+
+
+def _active(b: FunctionBuilder, tap: Val, dilation: int, before: int, stride: int, extent: int, low: Val,
+            high: Val) -> tuple[Val, Val]:
+    """The first output in low .. high whose tap reads inside 0 .. extent, and how many there are (none: not positive)."""
+    position = affine(b, [(tap, dilation)], -before)  # of output 0
+    start = b.binary("smax", b.sub(i64(stride - 1), position), i64(0))
+    stop = b.binary("smax", b.sub(i64(extent - 1 + stride), position), i64(0))
+    start, stop = b.div(start, i64(stride), signed=False), b.div(stop, i64(stride), signed=False)
+    start = b.binary("smax", start, low)
+    return start, b.sub(b.binary("smin", stop, high), start)

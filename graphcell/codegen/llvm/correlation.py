@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 
 from graphcell.codegen.llvm.contraction import accumulation_kind, ceil_div
 
+
 @dataclass(frozen=True, slots=True)
 class ConvSpec:
     """A convolution: x [n, h, w, c] with weights of k filters gives y [n, oh, ow, k].
@@ -112,6 +113,12 @@ class Axis:
         """Inputs that `outputs` neighbouring outputs read."""
         return (outputs - 1) * self.in_step + self.reach if self.taps else 0
 
+    def active(self, tap: int, extent: int) -> range:
+        """The outputs for which `tap` reads inside 0 .. extent."""
+        first = self.origin + tap * self.tap_step
+        start = max(0, ceil_div(-first, self.in_step))
+        return range(start, max(start, min(self.count, (extent - 1 - first) // self.in_step + 1)))
+
     def inside(self, extent: int) -> bool:
         """Whether no tap ever reaches outside 0 .. extent."""
         return self.taps == 0 or (self.origin >= 0 and self.origin + self.inputs(self.count) <= extent)
@@ -155,6 +162,11 @@ class Correlation:
     in_kind: str
     w_kind: str
     out_kind: str
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """The output as a box of images, rows, pixels."""
+        return self.images, self.rows.count, self.pixels.count
 
     @property
     def taps(self) -> int:

@@ -6,6 +6,7 @@ Argument reduction follows W. J. Cody and W. Waite, Software Manual for the Elem
 
 from __future__ import annotations
 
+from graphcell.codegen.llvm.coefficients import EXP, EXP2, EXP_NARROW, EXPM1, LOG
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -27,45 +28,6 @@ from graphcell.codegen.llvm.polynomials import (
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
-# (e**r - 1 - r) / r**2 on [-ln2, ln2], for the least relative error of e**r.
-_EXP = {
-    "float": (0.500000521591892, 0.16666672450902223, 0.041659798191239265, 0.008332571532156973, 0.0014129054292646582,
-              0.0002010775598036276),
-    "double": (0.49999999999999917, 0.1666666666666666, 0.04166666666670887, 0.008333333333336145, 0.0013888888882658383,
-               0.00019841269837119456, 2.4801591304876687e-05, 2.755732189084999e-06, 2.755605381005338e-07,
-               2.5051265340753174e-08, 2.107051596665448e-09, 1.6188151254123023e-10),
-}
-# The same on [-ln2 / 2, ln2 / 2].
-_EXP_NARROW = {
-    "float": (0.4999999344642165, 0.16666520632015952, 0.04166838828117204, 0.008368716723152233, 0.0013814587749867674),
-    "double": (0.500000000000001, 0.16666666666666674, 0.04166666666652199, 0.008333333333322207, 0.0013888888947820891,
-               0.00019841269886591, 2.4801487326012337e-05, 2.7557242336680353e-06, 2.7632655759331984e-07, 2.511004989586013e-08),
-}
-# (2**r - 1 - r ln2) / r**2 on [-1, 1], for the least relative error of 2**r.
-_EXP2 = {
-    "float": (0.24022675740865504, 0.05550412791616457, 0.009616544259578924, 0.0013332339733395156, 0.00015669833176603832,
-              1.5457550550607326e-05),
-    "double": (0.2402265069591003, 0.05550410866482156, 0.009618129107638209, 0.0013333558146432936, 0.00015403530386477176,
-               1.5252733800871836e-05, 1.3215488922008612e-06, 1.0178086993633757e-07, 7.054587793829195e-09,
-               4.445388732164729e-10, 2.591671190621974e-11, 1.380154010988706e-12),
-}
-# (e**r - 1 - r) / r**2 on [-ln2, ln2], for the least relative error of e**r - 1.
-_EXPM1 = {
-    "float": (0.5000000026610117, 0.1666667217146818, 0.041666621328685975, 0.008332629766164307, 0.0013890424565463594,
-              0.00020095560632412478, 2.4781091510096676e-05),
-    "double": (0.5, 0.1666666666666666, 0.041666666666666824, 0.008333333333336416, 0.0013888888888862617,
-               0.00019841269837083092, 2.4801587319841465e-05, 2.7557321833815927e-06, 2.755731344316308e-07,
-               2.505128708179662e-08, 2.087749832812635e-09, 1.618598774668296e-10, 1.1468740120076572e-11),
-}
-# (log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1].
-_LOG = {
-    "float": (0.33333331709923614, -0.2500082095998725, 0.20001226446276532, -0.1662335929985278, 0.14201768779554702,
-              -0.13160175841691982, 0.12761503741966776, -0.07634423805747931),
-    "double": (0.33333333333333454, -0.2499999999999892, 0.19999999999946172, -0.1666666666691442, 0.14285714293837312,
-               -0.12499999982013076, 0.11111110516250913, -0.10000000383686806, 0.09090933500075342, -0.08333345745663548,
-               0.07691714561436859, -0.07142000355706388, 0.06675147539515931, -0.06269797947061878, 0.05817781761008023,
-               -0.05326797326117, 0.05415986562944429, -0.06275003398525565, 0.05696775674910157, -0.024275646766111374),
-}
 # Below and above these e**x is 0 and inf; 2**(half the exponent) must stay a normal number in between.
 _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 _EXP2_RANGE = {"float": (-151.0, 128.5), "double": (-1076.0, 1024.5)}
@@ -87,7 +49,7 @@ def _exp_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
     shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1, 0.5)[0], x), b.const(form.magic + form.bias, x))
     k = b.sub(shifted, b.const(form.magic + form.bias, x))
     r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
-    return polynomial(b, r, (1.0, 1.0, *_EXP[form.kind]), plain=2), scaled_by_low_bits(b, shifted)
+    return polynomial(b, r, (1.0, 1.0, *EXP[form.kind]), plain=2), scaled_by_low_bits(b, shifted)
 
 
 @widened
@@ -108,7 +70,7 @@ def exp2(b: FunctionBuilder, x: Val) -> Val:
     shifted = b.fma(x, b.const(0.5, x), magic)
     r = b.fma(b.sub(shifted, magic), b.const(-2.0, x), x)
     s = scaled_by_low_bits(b, shifted)
-    p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *_EXP2[form.kind]), plain=2)
+    p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *EXP2[form.kind]), plain=2)
     return b.mul(b.mul(p, s), s)
 
 
@@ -118,7 +80,7 @@ def _expm1_bounded(b: FunctionBuilder, x: Val) -> Val:
     high, low = split(LN2, form.kind, 2)
     k = b.unary("trunc", b.mul(x, b.const(split(LOG2_E, form.kind, 1)[0], x)))
     r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
-    return _scaled_expm1(b, r, b.add(k, b.const(form.magic + form.bias, x)), _EXPM1[form.kind])
+    return _scaled_expm1(b, r, b.add(k, b.const(form.magic + form.bias, x)), EXPM1[form.kind])
 
 
 def _scaled_expm1(b: FunctionBuilder, r: Val, shifted: Val, table: tuple[float, ...]) -> Val:
@@ -137,7 +99,7 @@ def twice_exp_of_minus(b: FunctionBuilder, x: Val) -> Val:
     shifted = b.fma(x, b.const(-split(LOG2_E, form.kind, 1)[0], x), magic)
     k = b.sub(shifted, magic)
     r = b.fma(k, b.const(low, x), b.fma(k, b.const(high, x), x))
-    p = polynomial(b, r, (1.0, -1.0, *_mirrored(_EXP_NARROW[form.kind])), plain=2)
+    p = polynomial(b, r, (1.0, -1.0, *_mirrored(EXP_NARROW[form.kind])), plain=2)
     return b.mul(p, scaled_by_low_bits(b, shifted))
 
 
@@ -158,27 +120,46 @@ def log_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
     """k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)], for finite x > 0, denormals too; k is a float."""
     form = format_of(x)
     small = b.fcmp("olt", x, b.const(2.0 ** (1 - form.bias), x))
-    lifted = b.select(small, b.mul(x, b.const(2.0 ** (form.mantissa + 1), x)), x)
-    offset = b.select(small, b.const(-form.mantissa - 1.0, x), b.const(0.0, x))
-    k, f = _normal_log_parts(b, lifted)
-    return b.add(k, offset), f
+    lift = form.mantissa + 1
+    lifted = b.select(small, b.mul(x, b.const(2.0**lift, x)), x)
+    return _split_fraction(b, lifted, b.select(small, _field_offset(b, x, lift), _field_offset(b, x, 0)))
 
 
-def _normal_log_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
+def _field_offset(b: FunctionBuilder, x: Val, lift: int) -> Val:
+    """What _split_fraction subtracts from the exponent field."""
+    form = format_of(x)
+    return b.const(form.bias + lift + (2.0**form.mantissa if form.kind == "double" else 0.0), x)
+
+
+def _split_fraction(b: FunctionBuilder, x: Val, offset: Val) -> tuple[Val, Val]:
+    """The parts of a normal x > 0. Adding the distance from sqrt(1/2) to 1 makes the exponent step there."""
     form = format_of(x)
     bits = to_bits(b, x)
     root = {"float": 0x3F3504F3, "double": 0x3FE6A09E667F3BCD}[form.kind]
-    above = b.sub(bits, b.const(root, bits))
-    exponent = b.shr(above, b.const(form.mantissa, bits), signed=True)
-    mantissa = b.sub(bits, b.shl(exponent, b.const(form.mantissa, bits)))
+    one = form.bias << form.mantissa
+    above = b.add(bits, b.const(one - root, bits))
+    field = b.shr(above, b.const(form.mantissa, bits))
+    mantissa = b.add(b.and_(above, b.const((1 << form.mantissa) - 1, bits)), b.const(root, bits))
     f = b.sub(from_bits(b, mantissa), b.const(1.0, x))
-    return b.cast(exponent, x.type), f
+    if form.kind == "float":
+        return b.sub(b.cast(field, x.type), offset), f
+    # Few processors convert i64: the field is put into the low bits of 2**52.
+    return b.sub(from_bits(b, b.or_(field, b.const(0x433 << 52, bits))), offset), f
+
+
+def log_with(b: FunctionBuilder, x: Val, precision: str) -> Val:
+    """log(x) for a normal, finite double x > 0, by the table of the precision."""
+    k, f = _split_fraction(b, x, _field_offset(b, x, 0))
+    square = b.mul(f, f)
+    tail = b.mul(square, b.fma(polynomial(b, f, LOG[precision], square), f, b.const(-0.5, f)))
+    high, low = split(LN2, "double", 2)
+    return b.fma(k, b.const(high, x), b.add(f, b.fma(k, b.const(low, x), tail)))
 
 
 def log1p_tail(b: FunctionBuilder, f: Val) -> Val:
     """log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)]."""
     square = b.mul(f, f)
-    p = polynomial(b, f, _LOG[format_of(f).kind], square)
+    p = polynomial(b, f, LOG[format_of(f).kind], square)
     return b.mul(square, b.fma(p, f, b.const(-0.5, f)))
 
 
@@ -234,7 +215,7 @@ def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
     form = format_of(x)
     one = b.const(1.0, x)
     u = b.add(x, one)
-    k, high = _normal_log_parts(b, u)
+    k, high = _split_fraction(b, u, _field_offset(b, u, 0))
     lost = b.sub(x, b.sub(u, one))
     lost = b.add(lost, low) if low is not None else lost
     # 2**-k in two steps: k reaches past the range of a single one.
@@ -272,7 +253,7 @@ def _narrow_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
     low = _EXP_RANGE[format_of(x).kind][0]
     r, p, q = _narrow_parts(b, at_least(b, b.neg(absolute(b, x)), low))
-    return b.mul(b.mul(polynomial(b, r, (1.0, 1.0, *_EXP_NARROW[x.type.kind]), plain=2), p), q)
+    return b.mul(b.mul(polynomial(b, r, (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2), p), q)
 
 
 def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
@@ -286,6 +267,13 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     return b.add(b.select(high, b.const(ln2, x), zero), b.add(f, tail))
 
 
+def scaled_exp(b: FunctionBuilder, x: Val, low: Val, factor: Val) -> Val:
+    """e**(x + low) * factor, where low is a rounding error of x, and x is within the range of the exponential."""
+    r, p, q = _narrow_parts(b, x)
+    power = polynomial(b, b.add(r, low), (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2)
+    return b.mul(b.mul(b.mul(power, factor), p), q)
+
+
 @widened
 def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """1 / (1 + e**-x), accurate in the lower tail too, where it is e**x down to denormals.
@@ -296,7 +284,7 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     low, high = _SIGMOID_RANGE[format_of(x).kind]
     r, p, q = _narrow_parts(b, at_least(b, at_most(b, x, high), low))
     square = b.mul(r, r)
-    rest = b.fma(polynomial(b, r, _mirrored(_EXP_NARROW[x.type.kind]), square), square, b.neg(r))  # e**-r - 1
+    rest = b.fma(polynomial(b, r, _mirrored(EXP_NARROW[x.type.kind]), square), square, b.neg(r))  # e**-r - 1
     t = b.mul(p, q)
     total = b.add(at_least(b, t, 1.0), b.add(at_most(b, t, 1.0), rest))
     return b.mul(b.div(p, total), q)

@@ -5,6 +5,7 @@ Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the 
 
 from __future__ import annotations
 
+from graphcell.codegen.llvm.coefficients import COSH, SINH, TANH
 from graphcell.codegen.llvm.exponential import log1p, log1p_of_sum, twice_exp_of_minus
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -22,24 +23,6 @@ from graphcell.codegen.llvm.polynomials import (
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
-# (sinh(r) / r - 1) / z and (cosh(r) - 1) / z with z = r**2, on [0, ln2].
-_SINH = {
-    "float": (0.166666724543834, 0.008332571226194376, 0.00020107809602849789),
-    "double": (0.16666666666666666, 0.008333333333333331, 0.00019841269841273807, 2.755731922041511e-06, 2.5052110052204666e-08,
-               1.605862384966509e-10, 7.701398262800355e-13),
-}
-_COSH = {
-    "float": (0.5, 0.041666672445964635, 0.0013888127803216204, 2.5067854015200374e-05),
-    "double": (0.5, 0.041666666666666664, 0.0013888888888888887, 2.4801587301589504e-05, 2.7557319222003175e-07,
-               2.087675791338513e-09, 1.1470512375624653e-11, 4.809597499064278e-14),
-}
-# (tanh(x) / x - 1) / z with z = x**2, on [0, _TANH_SMALL].
-_TANH = {
-    "float": (-0.3333332095113228, 0.13332630935058246, -0.05385233226609758, 0.021058861800487955, -0.006243412197005876),
-    "double": (-0.3333333333333332, 0.13333333333329117, -0.0539682539648758, 0.02186948841019859, -0.008863232900089432,
-               0.003592094217618714, -0.0014555524942762095, 0.0005884688627456513, -0.00023341053954123637,
-               8.331747346797555e-05, -1.9473782494492072e-05),
-}
 _TANH_SMALL = 0.5494  # tanh is a half there
 # tanh is 1 above these.
 _TANH_LIMIT = {"float": 10.0, "double": 20.0}
@@ -58,7 +41,7 @@ def tanh(b: FunctionBuilder, x: Val) -> Val:
     twice = twice_exp_of_minus(b, b.add(bounded, bounded))
     large = b.sub(b.const(1.0, x), b.div(twice, b.fma(twice, b.const(0.5, x), b.const(1.0, x))))
     square = b.mul(x, x)
-    small = b.fma(b.mul(polynomial(b, square, _TANH[kind]), square), x, x)
+    small = b.fma(b.mul(polynomial(b, square, TANH[kind]), square), x, x)
     return with_sign_of(b, b.select(b.fcmp("olt", a, b.const(_TANH_SMALL, x)), small, large), x)
 
 
@@ -79,8 +62,8 @@ def _scaled_exponentials(b: FunctionBuilder, magnitude: Val, rounding: float) ->
     grown = scaled_by_low_bits(b, shifted)
     shrunk = scaled_by_low_bits(b, b.sub(magic, at_most(b, k, form.bias - 2.0)))
     z = b.mul(r, r)
-    c = b.mul(polynomial(b, z, _COSH[form.kind]), z)
-    s = b.fma(b.mul(polynomial(b, z, _SINH[form.kind]), z), r, r)
+    c = b.mul(polynomial(b, z, (0.5, *COSH[form.kind])), z)
+    s = b.fma(b.mul(polynomial(b, z, SINH[form.kind]), z), r, r)
     return c, s, b.add(grown, shrunk), b.sub(grown, shrunk)
 
 

@@ -18,7 +18,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
-from graphcell.codegen.llvm.packing import constant_mask, load_as, store_as, sum_columns, zeros
+from graphcell.codegen.llvm.packing import constant_mask, displaced, load_as, opaque, store_as, sum_columns, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 
 _INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
@@ -152,7 +152,7 @@ def _reduce(b: FunctionBuilder, kernel: MicroKernel, nest: Nest, a: Val, right: 
     with b.loop(0, extent, carried=[a, right, *total], name="reduce", at_least_once=isinstance(level.extent, int)) as loop:
         a_at, right_at, *partial = loop.carried
         partial = _reduce(b, kernel, inner, a_at, right_at, partial, tap)
-        loop.carry(b.gep(a_at, level.a_stride, LType(kernel.a_kind)),
+        loop.carry(displaced(b, a_at, level.a_stride, LType(kernel.a_kind)),
                    b.gep(right_at, level.b_stride, LType(kernel.b_kind)), *partial)
     return list(loop.results[2:])
 
@@ -164,7 +164,7 @@ def _reduce_taps(b: FunctionBuilder, kernel: MicroKernel, level: Taps, inner: Ne
     total = list(total)
     for tap in level.steps:
         own = [i * vectors + v for i in tap.rows for v in range(vectors)]
-        part = _reduce(b, kernel, inner, a, b.gep(right, tap.b_offset, LType(kernel.b_kind)), [total[k] for k in own], tap)
+        part = _reduce(b, kernel, inner, opaque(b, a), b.gep(right, tap.b_offset, LType(kernel.b_kind)), [total[k] for k in own], tap)
         for k, value in zip(own, part, strict=True):
             total[k] = value
     return total
@@ -228,7 +228,7 @@ def _advance(b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Seq
     """`steps` reduction steps on (a, b, accumulators...), which come back moved on."""
     a, right, *partial = carried
     partial = _steps(b, kernel, level, a, right, partial, tap, steps)
-    return [b.gep(a, steps * level.a_stride, LType(kernel.a_kind)),
+    return [displaced(b, a, steps * level.a_stride, LType(kernel.a_kind)),
             b.gep(right, steps * level.b_stride, LType(kernel.b_kind)), *partial]
 
 
@@ -237,7 +237,10 @@ def _steps(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right:
     """`steps` reduction steps in a row, dealt out in turn to the sets of accumulators in `partial`."""
     size = len(tap.rows) * kernel.columns.vectors
     sets = [partial[k:k + size] for k in range(0, len(partial), size)]
+    offsets = {kernel.a_offsets[i] for i in tap.rows}
+    overlaps = any(offset + level.a_stride in offsets for offset in offsets)
     for step in range(steps):
+        a = opaque(b, a) if overlaps and step else a
         _step(b, kernel, a, tap.a_offset + step * level.a_stride, tap.rows,
               b.gep(right, step * level.b_stride, LType(kernel.b_kind)), sets[step % len(sets)])
     return [value for one in sets for value in one]
@@ -253,7 +256,7 @@ def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, a_offset: int, rows: 
         mask = None if kernel.b_packed else kernel.mask(v)
         vectors.append(load_as(b, at, kernel.b_kind, kernel.kind, lanes, mask))
     for n, i in enumerate(rows):
-        at = b.gep(a, a_offset + kernel.a_offsets[i], LType(kernel.a_kind))
+        at = displaced(b, a, a_offset + kernel.a_offsets[i], LType(kernel.a_kind))
         scalar = None if kernel.a_vector else b.splat(load_as(b, at, kernel.a_kind, kernel.kind, 0), lanes)
         for v, vector in enumerate(vectors):
             left = scalar

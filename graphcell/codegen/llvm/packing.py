@@ -22,6 +22,20 @@ def zeros(type: LType) -> Val:
     return Val("zeroinitializer", type)
 
 
+def displaced(b: FunctionBuilder, pointer: Val, index: Val | int, element: LType) -> Val:
+    """`pointer + index * sizeof(element)`, which may pass outside the buffer before a last offset leads back into it."""
+    index = i64(index) if isinstance(index, int) else index
+    return pointer if index.text == "0" else b.raw(f"getelementptr {element}, ptr {pointer.text}, {index}", PTR)
+
+
+def opaque(b: FunctionBuilder, pointer: Val) -> Val:
+    """The same pointer, of which LLVM no longer knows that it is the same.
+
+    Loads that are cheap to repeat would else be kept in registers, which the accumulators need.
+    """
+    return b.raw(f'call ptr asm "", "=r,0"(ptr {pointer.text})', PTR)
+
+
 def load_as(b: FunctionBuilder, pointer: Val, storage: str, kind: str, lanes: int, mask: Val | None = None,
             align: int | None = None) -> Val:
     """`lanes` consecutive elements (0: one scalar) of `storage` kind, converted to `kind`; lanes off in `mask` are zero."""

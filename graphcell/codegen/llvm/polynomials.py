@@ -7,6 +7,7 @@ kinds is cut to the kind's own rounding when it is emitted. Every table is a min
 from __future__ import annotations
 
 import functools
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -70,6 +71,22 @@ def widened(function: Emit) -> Emit:
     return cast(Emit, wrapper)
 
 
+def through_double(function: Callable[[FunctionBuilder, Val, str], Val]) -> Emit:
+    """For functions that float arithmetic cannot give accurately at a fair price: `function` gets doubles and the name of the precision
+    that its tables need, "wide" for results that are rounded to float (or less), else "double"."""
+
+    @functools.wraps(function)
+    def wrapper(b: FunctionBuilder, *xs: Val) -> Val:
+        if xs[0].type.kind == "double":
+            return function(b, *xs, "double")
+        narrow = xs[0].type
+        result = function(b, *(b.cast(x, narrow.with_kind("double")) for x in xs), "wide")
+        result = b.cast(result, narrow.with_kind("float"))
+        return b.cast(result, narrow)
+
+    return cast(Emit, wrapper)
+
+
 # -- constants -----------------------------------------------------------------------------------------------------------
 @functools.cache
 def split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> tuple[float, ...]:
@@ -80,6 +97,19 @@ def split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> tuple[floa
         term = float(np.float32(float(rest))) if kind == "float" else float(rest)
         terms.append(term)
         rest -= Fraction(term)
+    return tuple(terms)
+
+
+@functools.cache
+def truncated_split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> tuple[float, ...]:
+    """The same sum with every part rounded toward zero, so that all have the sign of the whole."""
+    digits = FORMATS[kind].mantissa + 1
+    rest = Fraction(decimal) * Fraction(scale)
+    terms: list[float] = []
+    for _ in range(parts):
+        unit = Fraction(2) ** (math.frexp(float(rest))[1] - digits)
+        terms.append(float(int(rest / unit) * unit))
+        rest -= Fraction(terms[-1])
     return tuple(terms)
 
 

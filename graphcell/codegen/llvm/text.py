@@ -16,23 +16,32 @@ from dataclasses import dataclass, field
 import numpy as np
 
 FLOAT_KINDS = ("half", "bfloat", "float", "double")
-_SHORT_FLOATS = ("half", "bfloat")
-_INTRINSIC_SUFFIX = {"half": "f16", "bfloat": "bf16", "float": "f32", "double": "f64"}
-_INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin", "umax": "umax",
-                       "and": "and", "or": "or", "xor": "xor"}
+_INTRINSIC_SUFFIX = {"half": "f16", "bfloat": "i16", "float": "f32", "double": "f64"}
+_INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin",
+                       "umax": "umax", "and": "and", "or": "or", "xor": "xor"}
 _BOOL_REDUCTIONS = {**_INTEGER_REDUCTIONS, "min": "umin", "max": "umax"}
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
 @dataclass(frozen=True, slots=True)
 class LType:
-    """An LLVM first-class type: an element kind (`float`, `i32`, `ptr`, …) and a lane count; 0 lanes is a scalar."""
+    """An LLVM first-class type: an element kind (`float`, `i32`, `ptr`, …) and a lane count; 0 lanes is a scalar.
+
+    A bfloat is written as the i16 with its bits, and computed with in float. LLVM's own bfloat is not used: where
+    the processor cannot round to it, it takes functions of compiler-rt, which a process does not have; where it
+    can, subnormals are flushed; and looking only at the sign of a scalar trips an assertion of LLVM 22.
+    """
 
     kind: str
     lanes: int = 0
 
     def __str__(self) -> str:
-        return f"<{self.lanes} x {self.kind}>" if self.lanes else self.kind
+        return f"<{self.lanes} x {self.written}>" if self.lanes else self.written
+
+    @property
+    def written(self) -> str:
+        """One element in LLVM's words."""
+        return "i16" if self.kind == "bfloat" else self.kind
 
     @property
     def is_float(self) -> bool:
@@ -78,7 +87,7 @@ class Val:
 
 
 def float_literal(value: float, kind: str) -> str:
-    """The exact hexadecimal literal of `value` rounded to `kind`."""
+    """The exact hexadecimal literal of `value` rounded to `kind`; for bfloat its bits as a decimal number."""
     if kind == "double":
         return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
     if kind == "float":
@@ -90,7 +99,8 @@ def float_literal(value: float, kind: str) -> str:
             return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
     import ml_dtypes
 
-    return f"0xR{int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16)):04X}"
+    with np.errstate(over="ignore"):
+        return str(int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16)))
 
 
 def const(value: float | int | bool, type: LType) -> Val:
@@ -106,7 +116,7 @@ def const(value: float | int | bool, type: LType) -> Val:
     else:
         text = str(int(value))
     if type.lanes:
-        text = f"splat ({type.kind} {text})"
+        text = f"splat ({type.written} {text})"
     return Val(text, type)
 
 
@@ -323,7 +333,7 @@ class FunctionBuilder:
         if type.kind == "i1":
             byte = LType("i8", type.lanes)
             return self.icmp("ne", self.masked_load(pointer, mask, byte), const(0, byte))
-        if type.kind in _SHORT_FLOATS:
+        if type.kind == "half":
             return self.bitcast(self.masked_load(pointer, mask, type.with_kind("i16")), type)
         zero = Val("zeroinitializer", type)
         return self.intrinsic(f"masked.load.{type.suffix}.p0", type, aligned(pointer, type.bytes), mask, zero)
@@ -337,7 +347,7 @@ class FunctionBuilder:
         if type.kind == "i1":
             byte = LType("i8", type.lanes)
             return self.icmp("ne", self.gather(pointers, mask, byte), const(0, byte))
-        if type.kind in _SHORT_FLOATS:
+        if type.kind == "half":
             return self.bitcast(self.gather(pointers, mask, type.with_kind("i16")), type)
         zero = Val("zeroinitializer", type)
         name = f"masked.gather.{type.suffix}.v{type.lanes}p0"
@@ -349,11 +359,10 @@ class FunctionBuilder:
         self.intrinsic(name, VOID, value, aligned(pointers, value.type.bytes), mask)
 
     def _bits_for_memory(self, value: Val) -> Val:
-        """What a masked store writes: bytes for i1, integers for the 16-bit floats, which LLVM would else convert one by one
-        where there is no instruction for it."""
+        """What a masked store writes: bytes for i1, integers for half, as LLVM may convert it one by one."""
         if value.type.kind == "i1":
             return self.cast(value, value.type.with_kind("i8"))
-        return self.bitcast(value, value.type.with_kind("i16")) if value.type.kind in _SHORT_FLOATS else value
+        return self.bitcast(value, value.type.with_kind("i16")) if value.type.kind == "half" else value
 
     def gep_vector(self, pointer: Val, indices: Val, element: LType) -> Val:
         """A vector of pointers `pointer + indices[l] * sizeof(element)`."""
@@ -392,12 +401,7 @@ class FunctionBuilder:
         return const(value, like.type if isinstance(like, Val) else like)
 
     def _in_float(self, operation: Callable[..., Val], *xs: Val) -> Val:
-        """bfloat operands computed in float, the result rounded.
-
-        On processors that cannot round to bfloat, LLVM calls a function of compiler-rt, which a process does not have. So
-        no bfloat arithmetic is written, and no `fpext bfloat` either, since LLVM makes the first of the second: it turns
-        floor(fpext x) into fpext(floor x).
-        """
+        """An operation on bfloat operands: computed in float, the result rounded."""
         result = operation(*(self.cast(x, x.type.with_kind("float")) for x in xs))
         return self.cast(result, result.type.with_kind("bfloat"))
 
@@ -434,6 +438,9 @@ class FunctionBuilder:
         return self.raw(f"{'frem' if t.is_float else 'srem' if signed else 'urem'} {t} {x.text}, {y.text}", t)
 
     def neg(self, x: Val) -> Val:
+        if x.type.kind == "bfloat":
+            bits = self.bitcast(x, x.type.with_kind("i16"))
+            return self.bitcast(self.xor(bits, const(0x8000, bits.type)), x.type)
         if x.type.is_float:
             return self.raw(f"fneg {x}", x.type)
         return self.sub(const(0, x.type), x)
@@ -479,6 +486,9 @@ class FunctionBuilder:
     def fcmp(self, predicate: str, x: Val, y: Val) -> Val:
         """`predicate`: oeq une olt ole ogt oge uno ord …"""
         t = self._same("fcmp", x, y)
+        if t.kind == "bfloat":
+            wide = t.with_kind("float")
+            return self.fcmp(predicate, self.cast(x, wide), self.cast(y, wide))
         return self.raw(f"fcmp {predicate} {t} {x.text}, {y.text}", LType("i1", t.lanes))
 
     def select(self, condition: Val, x: Val, y: Val) -> Val:
@@ -500,14 +510,17 @@ class FunctionBuilder:
 
     # -- conversion and lanes ----------------------------------------------------------------------------------------
     def bitcast(self, x: Val, type: LType) -> Val:
+        """The same bits as another type of as many bits."""
+        if str(x.type) == str(type):
+            return Val(x.text, type)
         return self.raw(f"bitcast {x} to {type}", type)
 
     def cast(self, x: Val, to: LType, *, signed: bool = True) -> Val:
         """Numeric conversion of a scalar, or of each lane.
 
-        `signed` says how the integer side is read. To i1 is `x != 0` (NaN is true), an i1 counts as 0 or 1. Floats round
-        to nearest, ties to even; double and integers reach bfloat by way of float. To integers they truncate, saturate, and
-        NaN is 0; integers wrap.
+        `signed` says how the integer side is read. To i1 is `x != 0` (NaN is true), an i1 counts as 0 or 1.
+        Floats round to nearest, ties to even; double and integers reach bfloat by way of float. To integers
+        floats truncate and saturate, NaN is 0; integers wrap.
         """
         source = x.type
         if source == to:
@@ -515,7 +528,8 @@ class FunctionBuilder:
         if source.lanes != to.lanes or "ptr" in (source.kind, to.kind):
             raise TypeError(f"cast: no conversion of {source} to {to}")
         if to.kind == "i1":
-            return self.fcmp("une", x, const(0, x.type)) if source.is_float else self.icmp("ne", x, const(0, x.type))
+            zero = const(0, source)
+            return self.fcmp("une", x, zero) if source.is_float else self.icmp("ne", x, zero)
         if to.is_float:
             return self._cast_float(x, to) if source.is_float else self._cast_from_integer(x, to, signed)
         if source.kind == "bfloat":
@@ -534,7 +548,7 @@ class FunctionBuilder:
         return self.raw(f"{'uitofp' if unsigned else 'sitofp'} {x} to {to}", to)
 
     def _cast_float(self, x: Val, to: LType) -> Val:
-        """Between float types. What LLVM would leave to functions of compiler-rt is written out (see `_in_float`)."""
+        """Between float types. What LLVM would leave to functions of compiler-rt is written out."""
         source, single = x.type, to.with_kind("float")
         if "bfloat" in (source.kind, to.kind) and "float" not in (source.kind, to.kind):
             return self.cast(self.cast(x, single), to)
@@ -550,7 +564,7 @@ class FunctionBuilder:
         return self.raw(f"fptrunc {x} to {to}", to)
 
     def _round_to_bfloat(self, x: Val) -> Val:
-        """float to bfloat in integers: to nearest even, subnormals kept, each NaN the quiet one of its sign."""
+        """float to bfloat in integers: to nearest even, subnormals kept, a NaN the quiet one of its sign."""
         bits = self.bitcast(x, x.type.with_kind("i32"))
         upper = self.shr(bits, const(16, bits.type))
         half_way = self.add(self.and_(upper, const(1, bits.type)), const(0x7FFF, bits.type))
@@ -560,8 +574,11 @@ class FunctionBuilder:
         return self.bitcast(self.cast(chosen, x.type.with_kind("i16")), x.type.with_kind("bfloat"))
 
     def _round_to_odd(self, x: Val) -> Val:
-        """double to float such that rounding the float to half gives what rounding the double would: an inexact result takes
-        the neighbour whose last bit is set, which no tie has. Boldo & Melquiond, "When double rounding is odd" (2005)."""
+        """double to float such that rounding that to half gives what rounding the double would.
+
+        An inexact result takes the neighbour whose last bit is set, which no tie has. Boldo and Melquiond,
+        "When double rounding is odd", 2005.
+        """
         single = self.raw(f"fptrunc {x} to {x.type.with_kind('float')}", x.type.with_kind("float"))
         back = self.cast(single, x.type)
         bits = self.bitcast(single, x.type.with_kind("i32"))
@@ -572,14 +589,14 @@ class FunctionBuilder:
         return self.bitcast(chosen, single.type)
 
     def splat(self, x: Val, lanes: int) -> Val:
-        """A scalar in every lane; a vector of as many lanes, or with 0 lanes asked for, is returned as it is."""
+        """A scalar in every lane; a vector of that many lanes, or with 0 lanes asked for, stays as it is."""
         if lanes == 0 or x.type.lanes == lanes:
             return x
         if x.type.lanes:
             raise TypeError(f"splat: {x.type} is no scalar and has not {lanes} lanes")
         t = x.type.with_lanes(lanes)
         if not x.text.startswith(("%", "@")):
-            return Val(f"splat ({x.type.kind} {x.text})", t)
+            return Val(f"splat ({x.type} {x.text})", t)
         one = self.raw(f"insertelement {t} poison, {x}, i64 0", t)
         return self.raw(f"shufflevector {t} {one.text}, {t} poison, <{lanes} x i32> zeroinitializer", t)
 
@@ -608,8 +625,8 @@ class FunctionBuilder:
     def reduce(self, kind: str, x: Val) -> Val:
         """Horizontal reduction of a vector; a scalar is returned as it is.
 
-        `kind` is add, mul, min or max; for integers also umin, umax, and, or, xor (min and max are signed, but i1 is 0 or 1).
-        Floats are added by halves, an odd lane last, and NaN wins for min and max.
+        `kind` is add, mul, min or max; for integers also umin, umax, and, or, xor (min and max are signed, but
+        an i1 is 0 or 1). Floats are added by halves, odd lanes last, and NaN wins for min and max.
         """
         t = x.type.with_lanes(0)
         if kind not in (("add", "mul", "min", "max") if t.is_float else _INTEGER_REDUCTIONS):

@@ -13,7 +13,18 @@ from graphcell.ops import fallback
 from graphcell.ops import mathematics as m
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import tensor_of, tensors_of
-from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, binary, cast, common_dtype, full_like, ones_like, pair, select, zeros_like
+from graphcell.ops.functional.common import (
+    NUMBER_TYPES,
+    as_tensor,
+    binary,
+    cast,
+    common_dtype,
+    full_like,
+    ones_like,
+    pair,
+    select,
+    zeros_like,
+)
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -181,7 +192,7 @@ def _ignoring_nan(op: Any, x: Any, y: Any) -> Tensor:
     a, b = pair(x, y, op.name)
     if not a.dtype.is_float:
         return apply1(op, a, b)
-    return select(a != a, b, select(b != b, a, apply1(op, a, b)))
+    return select(apply1(c.IsNan(), a), b, select(apply1(c.IsNan(), b), a, apply1(op, a, b)))
 
 
 def fmax(input: Any, other: Any) -> Tensor:
@@ -257,13 +268,13 @@ def clip_by_value(x: Any, clip_value_min: Any = None, clip_value_max: Any = None
 def addcmul(input: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     product = mul(tensor_of(tensor1, "addcmul", "tensor1"), tensor_of(tensor2, "addcmul", "tensor2"))
-    return tensor_of(input, "addcmul") + product * value
+    return add(tensor_of(input, "addcmul"), mul(product, value))
 
 
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     quotient = true_divide(tensor_of(tensor1, "addcdiv", "tensor1"), tensor_of(tensor2, "addcdiv", "tensor2"))
-    return tensor_of(input, "addcdiv") + quotient * value
+    return add(tensor_of(input, "addcdiv"), mul(quotient, value))
 
 
 def lerp(input: Any, end: Any, weight: Any) -> Tensor:
@@ -275,7 +286,7 @@ def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     a, b = tensor_of(input, "lerp"), tensor_of(end, "lerp", "end")
     if not (a.dtype.is_float and b.dtype.is_float):
         raise DTypeError(f"lerp: input and end must be Tensors of floats, but are {a.dtype} and {b.dtype}")
-    return a + weight * (b - a)
+    return add(a, mul(weight, b - a))
 
 
 def addn(x: Any) -> Tensor:
@@ -298,7 +309,7 @@ def heaviside(input: Any, values: Any) -> Tensor:
     x, y = pair(input, values, "heaviside")
     zero, one = zeros_like(x), ones_like(x)
     step = select(x == zero, y, select(x > zero, one, zero))
-    return select(x != x, x, step) if x.dtype.is_float else step
+    return select(apply1(c.IsNan(), x), x, step) if x.dtype.is_float else step
 
 
 def copysign(x: Any, other: Any) -> Tensor:
@@ -324,7 +335,7 @@ def nan_to_num(input: Any, nan: float | None = None, posinf: float | None = None
     low = float(limits.min) if neginf is None else float(neginf)
     high = float(limits.max) if posinf is None else float(posinf)
     bounded = select(infinite, select(x > zeros_like(x), full_like(x, high), full_like(x, low)), x)
-    return select(x != x, full_like(x, 0.0 if nan is None else float(nan)), bounded)
+    return select(apply1(c.IsNan(), x), full_like(x, 0.0 if nan is None else float(nan)), bounded)
 
 
 def xdivy(x: Any, y: Any) -> Tensor:

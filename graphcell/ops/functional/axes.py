@@ -75,6 +75,12 @@ def int_or_ints(x: Any, function: str, what: str) -> tuple[int, ...]:
     return (int_of(x, function, what),)
 
 
+def plain_number(value: Any) -> bool | int | float:
+    """A number of Python's or numpy's as Python's."""
+    number: bool | int | float = value.item() if isinstance(value, np.generic) else value
+    return number
+
+
 def arguments(xs: tuple[Any, ...]) -> Any:
     """What stands behind `*shape`: f(2, 3), f((2, 3)) and f([2, 3]) are the same."""
     return xs[0] if len(xs) == 1 and isinstance(xs[0], (tuple, list, Tensor)) else xs

@@ -5,7 +5,7 @@ Also the few functions that gradient rules need (cast, select, zeros_like, …).
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, TypeGuard
 
 import numpy as np
 
@@ -24,6 +24,11 @@ Number = bool | int | float
 NUMBER_TYPES = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
+def is_number(x: object) -> TypeGuard[Number]:
+    """True for a number of Python's or numpy's."""
+    return isinstance(x, NUMBER_TYPES)
+
+
 def full(shape: Shape, value: Number, dtype: DType) -> Tensor:
     """A Tensor with `value` in every element."""
     return apply1(Full(number_of(value, dtype), shape, dtype))
@@ -37,7 +42,7 @@ def as_tensor(x: Any, what: str = "operand", function: str = "") -> Tensor:
     """
     if isinstance(x, Tensor):
         return x
-    if isinstance(x, NUMBER_TYPES):
+    if is_number(x):
         return full((), x, dt.from_numpy(x.dtype) if isinstance(x, np.generic) else dt.scalar_dtype(x))
     if isinstance(x, np.ndarray):
         return Tensor(x)
@@ -94,7 +99,7 @@ def common_dtype(x: Any, y: Any, function: str) -> DType:
 
 
 def _number(x: Any, function: str) -> Number:
-    if isinstance(x, NUMBER_TYPES):
+    if is_number(x):
         return x
     raise ArgumentTypeError(f"{function}: operands must be Tensors or numbers, but one is {type(x).__name__}")
 

@@ -21,8 +21,8 @@ from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1, write
 from graphcell.ops.functional import common
 from graphcell.ops.functional.axes import int_of, int_or_ints, tensor_of
-from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, constant, pair
-from graphcell.ops.functional.comparison import as_bool
+from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, constant, is_number, pair
+from graphcell.ops.functional.comparison import as_bool, isnan
 from graphcell.tensor import Tensor, state
 
 __all__ = [
@@ -49,7 +49,7 @@ def _filled(shape: Shape, value: Any, dtype: Any, function: str) -> Tensor:
             raise ArgumentValueError(f"{function}: fill_value must be a number or a Tensor of one element, but has shape {value.shape}")
         one = value if value.shape == () else value.reshape(())
         return broadcast(one if target is None else common.cast(one, target), shape)
-    if not isinstance(value, NUMBER_TYPES):
+    if not is_number(value):
         raise ArgumentTypeError(f"{function}: fill_value must be a number or a Tensor of one element, but is {type(value).__name__}")
     return common.full(shape, value, target or dt.scalar_dtype(value))
 
@@ -118,7 +118,7 @@ def _number(x: Any, function: str, what: str) -> int | float:
     raise ArgumentTypeError(f"{function}: {what} must be a number, but is {type(x).__name__}")
 
 
-def ramp(start: int | float, step: int | float, count: int, dtype: DType) -> Tensor:
+def ramp(start: float, step: float, count: int, dtype: DType) -> Tensor:
     """start, start + step, …: `count` numbers, computed in int64 or float64 and rounded once."""
     wide = dt.int64 if isinstance(start, int) and isinstance(step, int) else dt.float64
     numbers = apply1(Iota((count,), 0, wide))
@@ -127,7 +127,7 @@ def ramp(start: int | float, step: int | float, count: int, dtype: DType) -> Ten
     return common.cast(numbers + start if start != 0 else numbers, dtype)
 
 
-def _count(start: int | float, end: int | float, step: int | float, function: str) -> int:
+def _count(start: float, end: float, step: float, function: str) -> int:
     if step == 0:
         raise ArgumentValueError(f"{function}: step must not be 0")
     if (end - start) * (1 if step > 0 else -1) < 0:
@@ -196,7 +196,7 @@ def logspace(start: Any, end: Any, steps: int, base: int = 10, *, dtype: Any = d
     """
     if int_of(base, "logspace", "base") <= 0:
         raise ArgumentValueError(f"logspace: base must be positive, but is {base}")
-    exponents = linspace(*(common.cast(x, dt.float64) for x in (start, end)), steps)
+    exponents = linspace(common.cast(start, dt.float64), common.cast(end, dt.float64), steps)
     return common.cast(common.full((), float(base), dt.float64) ** exponents, dtype)
 
 
@@ -248,13 +248,16 @@ def cast(input: Any, dtype: Any) -> Tensor:
     if not isinstance(input, (Tensor, *NUMBER_TYPES)):
         raise ArgumentTypeError(f"cast: the input must be a Tensor or a number, but is {type(input).__name__}")
     result = common.cast(input, dtype)
-    return identity(result) if result is input else result
+    return another(result) if result is input else result
 
 
 def identity(x: Any) -> Any:
     """Another Tensor with the value of x (they may share memory); writing one leaves the other. Anything but a Tensor is given back."""
-    if not isinstance(x, Tensor):
-        return x
+    return another(x) if isinstance(x, Tensor) else x
+
+
+def another(x: Tensor) -> Tensor:
+    """Another Tensor with the value of x."""
     if state.trace is not None:
         return Tensor.of_value(state.trace.read(x))
     return _recorded(Tensor.of_array(x.array()), x)
@@ -355,7 +358,7 @@ def isreal(input: Any) -> Tensor:
 
 def real(input: Any) -> Tensor:
     """input itself: there are no complex Tensors."""
-    return identity(tensor_of(input, "real"))
+    return another(tensor_of(input, "real"))
 
 
 def imag(input: Any) -> Tensor:
@@ -365,7 +368,7 @@ def imag(input: Any) -> Tensor:
 
 def conj(input: Any) -> Tensor:
     """input itself: there are no complex Tensors."""
-    return identity(tensor_of(input, "conj"))
+    return another(tensor_of(input, "conj"))
 
 
 # -- selection ---------------------------------------------------------------------------------------------------------
@@ -412,8 +415,8 @@ def isclose(input: Any, other: Any, rtol: float = 1e-05, atol: float = 1e-08, eq
     infinite = common.full_like(b, math.inf)
     size = apply1(p.Abs(), b)
     close = (apply1(p.Abs(), a - b) <= atol + rtol * size) & (size < infinite)
-    result = (a == b) | close
-    return result | ((a != a) & (b != b)) if equal_nan else result
+    result: Tensor = (a == b) | close
+    return result | (isnan(a) & isnan(b)) if equal_nan else result
 
 
 # -- gradients, order, writing -----------------------------------------------------------------------------------------
@@ -462,7 +465,7 @@ def _for_variable(target: Tensor, value: Any, function: str) -> Tensor:
     new = as_tensor(value, "value", function)
     if new.shape != target.shape:
         raise ShapeError(f"{function}: value must have the shape of variable, {target.shape}, but has {new.shape}")
-    common_dtype = dt.promote_scalar(target.dtype, value) if number and isinstance(value, NUMBER_TYPES) else dt.promote(target.dtype, new.dtype)
+    common_dtype = dt.promote_scalar(target.dtype, value) if number and is_number(value) else dt.promote(target.dtype, new.dtype)
     if common_dtype is not target.dtype:
         hint = f"cast it: value.astype({target.dtype!r})"
         raise DTypeError(f"{function}: a value of {new.dtype} does not fit a variable of {target.dtype}", hint=hint)

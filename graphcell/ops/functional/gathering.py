@@ -18,7 +18,7 @@ from graphcell.ir.types import Shape
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1, write
 from graphcell.ops.functional.arithmetic import div, neg
-from graphcell.ops.functional.axes import int_of, ints_of, known_array, normalize_axis, tensor_of
+from graphcell.ops.functional.axes import int_of, ints_of, known_array, normalize_axis, plain_number, tensor_of
 from graphcell.ops.functional.common import (
     NUMBER_TYPES,
     as_tensor,
@@ -235,7 +235,7 @@ def scatter(input: Tensor, axis: int, index: Tensor, src: Any) -> Tensor:
     """
     x, at = tensor_of(input, "scatter"), indices_of(index, "scatter", "index")
     if isinstance(src, NUMBER_TYPES):
-        src = full(at.shape, src, x.dtype)
+        src = full(at.shape, plain_number(src), x.dtype)
     return put_elements(x, normalize_axis(axis, x.ndim, "scatter"), at, src, "update", "scatter")
 
 

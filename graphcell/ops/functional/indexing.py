@@ -8,6 +8,7 @@ known to be out of range (IndexError); taking by a Bool Tensor whose values are 
 from __future__ import annotations
 
 import builtins
+import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,8 +18,9 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ConcretizationError, IndexRangeError, ShapeError
 from graphcell.ir.types import Shape
-from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.axes import int_of, known_array
+from graphcell.ops.arithmetic import Add
+from graphcell.ops.dispatch import apply1, write
+from graphcell.ops.functional.axes import int_of, known_array, plain_number
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, broadcast_shapes, cast, constant, full, select
 from graphcell.ops.functional.movement import permuted, reshaped
 from graphcell.ops.indexing import Gather, Scatter, ScatterElements
@@ -311,12 +313,39 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
     return reshaped(permuted(y, plan.perm), plan.result)
 
 
+def is_basic(index: Any) -> bool:
+    """True for an index of ints, integer scalars, slices, `...` and None: what it takes is one block of the Tensor."""
+    items = index if isinstance(index, tuple) else (index,)
+    return all(
+        i is None or i is Ellipsis or isinstance(i, (builtins.slice, np.integer))
+        or (isinstance(i, int) and not isinstance(i, bool))
+        or (isinstance(i, Tensor) and i.ndim == 0 and i.dtype.is_integer)
+        for i in items
+    )  # fmt: skip
+
+
+def getitem(x: Tensor, index: Any) -> Tensor:
+    """The operator x[index]. What a basic index gives remembers where it is from: a later write into it reaches x, as in numpy."""
+    y = tensor_getitem(x, index)
+    if y is not x and is_basic(index):
+        y.__dict__["_part_of"] = (weakref.ref(y), x, index)
+    return y
+
+
+def setitem(x: Tensor, index: Any, value: Any) -> None:
+    """The operator x[index] = value: a new value for x, and for the Tensor that x is a part of."""
+    write(x, tensor_setitem(x, index, value))
+    itself, whole, part = x.__dict__.get("_part_of", (None, None, None))
+    if itself is not None and itself() is x:  # not in a copy
+        setitem(whole, part, tensor_setitem(tensor_getitem(whole, part), index, value))
+
+
 # -- writing ------------------------------------------------------------------------------------------------------------------
 def _value(value: Any, x: Tensor) -> Tensor:
     if not isinstance(value, (Tensor, *NUMBER_TYPES, list, tuple, np.ndarray)):
         raise ArgumentTypeError(f"x[index] = value: value must be a number, Tensor, list or tuple, but is {type(value).__name__}")
     if isinstance(value, NUMBER_TYPES):
-        return full((), value, x.dtype)
+        return full((), plain_number(value), x.dtype)
     return cast(as_tensor(value), x.dtype)
 
 
@@ -338,8 +367,16 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> Tensor:
     """
     new = _value(value, x)
     masked = _set_masked(x, index, new)
-    if masked is not None:
-        return masked
+    return tensor_combine(x, index, new, "update") if masked is None else masked
+
+
+def tensor_combine(x: Tensor, index: Any, value: Any, kind: str) -> Tensor:
+    """x with `value` written ("update") or added ("add") at x[index]; where an index occurs twice all values are added.
+
+    Raises:
+        IndexError, RuntimeError, TypeError, ValueError: as `tensor_setitem`.
+    """
+    new = _value(value, x)
     plan = plan_index(x, index)
     new = _fit(new, plan.result)
     if new.size == 0:
@@ -348,7 +385,9 @@ def tensor_setitem(x: Tensor, index: Any, value: Any) -> Tensor:
     new = reshaped(new, tuple(gathered[p] for p in plan.perm))
     new = permuted(new, tuple(plan.perm.index(k) for k in range(len(plan.perm))))
     if plan.axes:
-        new = apply1(Scatter(plan.axes, "update", plan.unique), _core(x, plan), *plan.indices, new)
+        new = apply1(Scatter(plan.axes, kind, plan.unique), _core(x, plan), *plan.indices, new)
+    elif kind == "add":
+        new = apply1(Add(), _core(x, plan), new)
     new = reshaped(new, plan.cut.size)
     return new if plan.takes_all(x) else apply1(UpdateSlice(plan.cut.start, plan.cut.step), x, new)
 

@@ -15,17 +15,63 @@ from graphcell.ops import fallback
 from graphcell.ops import mathematics as p
 from graphcell.ops.comparison import IsInf
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.axes import tensor_of
 from graphcell.ops.functional.arithmetic import clamp
+from graphcell.ops.functional.axes import tensor_of
 from graphcell.ops.functional.common import binary, cast, common_dtype, ones_like, pair, select, zeros_like
 from graphcell.ops.functional.comparison import isnan
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "acos", "acosh", "arccos", "arccosh", "arcsin", "arcsinh", "arctan", "arctan2", "arctanh", "asin", "asinh", "atan", "atan2",
-    "atanh", "ceil", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "floor", "frac", "hypot",
-    "lgamma", "log", "log10", "log1p", "log2", "logaddexp", "logaddexp2", "logit", "mvlgamma", "polygamma", "rad2deg", "round",
-    "rsqrt", "sigmoid", "sin", "sinc", "sinh", "sqrt", "tan", "tanh", "trunc", "xlogy",
+    "acos",
+    "acosh",
+    "arccos",
+    "arccosh",
+    "arcsin",
+    "arcsinh",
+    "arctan",
+    "arctan2",
+    "arctanh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "ceil",
+    "cos",
+    "cosh",
+    "deg2rad",
+    "digamma",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "frac",
+    "hypot",
+    "lgamma",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "logaddexp",
+    "logaddexp2",
+    "logit",
+    "mvlgamma",
+    "polygamma",
+    "rad2deg",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sin",
+    "sinc",
+    "sinh",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "xlogy",
 ]  # fmt: skip
 
 

@@ -27,20 +27,30 @@ Tensors = tuple[Tensor, ...]
 
 
 # -- compositions for internal use: everything normalised ---------------------------------------------------------------
+def unchanged(x: Tensor) -> Tensor:
+    """What a function that has nothing to do returns: x itself; of a Parameter, a Tensor with the value that it has now."""
+    if type(x) is Tensor:
+        return x
+    from graphcell.ops.functional.creation import identity
+
+    value: Tensor = identity(x)
+    return value
+
+
 def reshaped(x: Tensor, to: Shape) -> Tensor:
     """`x` under the shape `to`, which must hold as many elements."""
-    return x if x.shape == to else apply1(Reshape(to), x)
+    return unchanged(x) if x.shape == to else apply1(Reshape(to), x)
 
 
 def permuted(x: Tensor, perm: tuple[int, ...]) -> Tensor:
     """`x` with its dimensions in the order `perm` (non-negative, complete)."""
-    return x if perm == tuple(range(len(perm))) else apply1(Transpose(perm), x)
+    return unchanged(x) if perm == tuple(range(len(perm))) else apply1(Transpose(perm), x)
 
 
 def cut(x: Tensor, axis: int, start: int, length: int) -> Tensor:
     """`length` entries from `start` on along `axis`."""
     if start == 0 and length == x.shape[axis]:
-        return x
+        return unchanged(x)
     rank = x.ndim
     begin = tuple(start if k == axis and length else 0 for k in range(rank))
     extents = tuple(length if k == axis else d for k, d in enumerate(x.shape))
@@ -49,7 +59,7 @@ def cut(x: Tensor, axis: int, start: int, length: int) -> Tensor:
 
 def joined(xs: Tensors, axis: int) -> Tensor:
     """Tensors of one dtype after one another along `axis`."""
-    return xs[0] if len(xs) == 1 else apply1(Concat(axis), *xs)
+    return unchanged(xs[0]) if len(xs) == 1 else apply1(Concat(axis), *xs)
 
 
 def bitcast(x: Tensor, dtype: DType) -> Tensor:
@@ -158,7 +168,7 @@ def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     if any(d < -1 for d in given) or any(d == -1 for d in given[: max(lead, 0)]):
         raise ShapeError(f"broadcast_to: {given} is no shape for a Tensor of shape {x.shape}; -1 stands for an extent of the input only")
     target = given if lead < 0 else given[:lead] + tuple(e if d == -1 else d for d, e in zip(given[lead:], x.shape, strict=True))
-    return broadcast(x, target)
+    return unchanged(x) if target == x.shape else broadcast(x, target)
 
 
 def expand_dims(input_x: Tensor, axis: int) -> Tensor:
@@ -458,7 +468,7 @@ def slice(input_x: Tensor, begin: Any, size: Any) -> Tensor:
     if any(a < 0 or n < 0 or a + n > d for a, n, d in zip(start, full, x.shape, strict=True)):
         raise ArgumentValueError(f"slice: begin {start} and size {extents} lie outside of shape {x.shape}")
     first = tuple(a if n else 0 for a, n in zip(start, full, strict=True))
-    return x if full == x.shape else apply1(Slice(first, full, (1,) * x.ndim), x)
+    return unchanged(x) if full == x.shape else apply1(Slice(first, full, (1,) * x.ndim), x)
 
 
 def strided_slice(

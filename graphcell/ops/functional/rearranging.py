@@ -17,8 +17,8 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, 
 from graphcell.ir.types import Shape
 from graphcell.ops.creation import Iota, number_of
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.arithmetic import sub
-from graphcell.ops.functional.axes import int_of, int_or_ints, ints_of, normalize_axes, normalize_axis, tensor_of, tensors_of
+from graphcell.ops.functional.arithmetic import add, sub
+from graphcell.ops.functional.axes import int_of, int_or_ints, ints_of, normalize_axes, normalize_axis, plain_number, tensor_of, tensors_of
 from graphcell.ops.functional.common import NUMBER_TYPES, broadcast, cast, constant, full, reverse, select, zeros_like
 from graphcell.ops.functional.comparison import less, less_equal
 from graphcell.ops.functional.gathering import known_values
@@ -227,7 +227,7 @@ def _pad_constant(x: Tensor, pairs: list[tuple[int, int]], value: Any) -> Tensor
     high_of = [max(pairs[rank - 1 - k][1], 0) if rank - 1 - k < len(pairs) else 0 for k in range(rank)]
     if not any(low_of) and not any(high_of):
         return x
-    return apply1(Pad(tuple(low_of), tuple(high_of), (0,) * rank, number_of(value, x.dtype)), x)
+    return apply1(Pad(tuple(low_of), tuple(high_of), (0,) * rank, number_of(plain_number(value), x.dtype)), x)
 
 
 def _check_edges(mode: str, x: Tensor, axis: int, low: int, high: int, limit: int) -> None:
@@ -281,7 +281,7 @@ def _matrix(input: Any, function: str) -> Tensor:
 def lower_mask(shape: Shape, diagonal: int) -> Tensor:
     """True (Bool) on and below a diagonal of the last two dimensions."""
     rows, columns = apply1(Iota(shape, len(shape) - 2, dt.int64)), apply1(Iota(shape, len(shape) - 1, dt.int64))
-    return less_equal(columns, rows + full(shape, diagonal, dt.int64))  # type: ignore[operator]
+    return less_equal(columns, add(rows, diagonal))
 
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:

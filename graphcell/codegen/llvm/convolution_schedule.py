@@ -1,0 +1,220 @@
+"""How a correlation (see correlation.py) is carried out: register tile, blocks, and what becomes of taps beyond the edge.
+
+Enters: a `Correlation` and the machine. Leaves: a `Schedule`, a pure function of both, printable.
+
+Taps that reach beyond the edge meet zeros. On large images the input is copied with these zeros around it (`Edges.PADDED`). On small images
+they are a good part of all taps, 16 % for 3x3 on 8x8 pixels, 31 % on 4x4, so there they are left out: the tile spans a whole row of
+pixels (`Edges.ROW`) or a whole image (`Edges.IMAGE`), so that it is known at compile time which pixels a tap has.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from graphcell.codegen.llvm.contraction import (
+    Columns,
+    ContractionTarget,
+    Segment,
+    TileShape,
+    ceil_div,
+    choose_grid_tile,
+    column_counts,
+    lanes_for,
+    round_up,
+    split_columns,
+    split_evenly,
+    tile_cost,
+    vector_registers,
+)
+from graphcell.codegen.llvm.correlation import Correlation
+from graphcell.codegen.llvm.microkernel import Tap
+
+_BLOCKS_WANTED = 16
+_FLOPS_PER_BLOCK = 200_000
+_COPY_COST = 0.3  # of one input element, in units of tile_cost
+_MOST_TAP_ROWS = 512  # multiply-adds of an unrolled set of taps, which bounds the size of the code
+
+
+class Edges(enum.Enum):
+    """What becomes of taps beyond the edge."""
+
+    INSIDE = "in place"  # there are none
+    PADDED = "padded copy"
+    ROW = "taps by row"
+    IMAGE = "taps by image"
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a correlation is carried out; a pure function of it and the target.
+
+    A block is (group, slab of column tiles, tile of images, band of row tiles). `pitch` are the distances in elements, in what the
+    micro-kernel reads, from image to image, row to row, pixel to pixel.
+    """
+
+    tile: TileShape
+    image_segments: tuple[Segment, ...]
+    row_segments: tuple[Segment, ...]
+    pixel_segments: tuple[Segment, ...]
+    column_segments: tuple[tuple[Segment, Columns], ...]
+    columns_per_slab: int
+    rows_per_band: int
+    edges: Edges
+    copies: bool
+    pitch: tuple[int, int, int]
+
+    @property
+    def grid(self) -> tuple[int, int, int]:
+        """Slabs, tiles of images, bands."""
+        return (ceil_div(self.column_tiles, self.columns_per_slab), sum(s.tiles for s in self.image_segments),
+                ceil_div(self.row_tiles, self.rows_per_band))
+
+    @property
+    def exact(self) -> bool:
+        """Whether taps beyond the edge are left out."""
+        return self.edges in (Edges.ROW, Edges.IMAGE)
+
+    @property
+    def column_tiles(self) -> int:
+        return sum(s.tiles for s, _ in self.column_segments)
+
+    @property
+    def row_tiles(self) -> int:
+        return sum(s.tiles for s in self.row_segments)
+
+    @property
+    def band_rows(self) -> int:
+        """Output rows of the largest band."""
+        return self.row_segments[0].size * self.rows_per_band
+
+    @property
+    def padded_columns(self) -> int:
+        segment, shape = self.column_segments[-1]
+        return segment.start + segment.tiles * shape.padded
+
+    def __str__(self) -> str:
+        box = "x".join(str(s[0].size) for s in (self.image_segments, self.row_segments, self.pixel_segments))
+        return (f"tile {box} pixels x{self.tile.vectors}x{self.tile.lanes}, slabs {self.grid[0]}, image tiles {self.grid[1]}, "
+                f"bands {self.grid[2]}, {self.edges.value}{', copied' if self.copies else ''}")
+
+
+def schedule(part: Correlation, target: ContractionTarget) -> Schedule:
+    """Chooses tile, blocks and what becomes of the edges."""
+    size, whole = 8 if part.kind == "double" else 4, target.lanes(part.kind)
+    edges, box, tile = _choose_edges(part, target)
+    images, rows, pixels = (split_evenly(extent, most) for extent, most in zip(part.grid, box, strict=True))
+    if edges is Edges.ROW:
+        pixels = _by_pattern(part, pixels)
+    columns = split_columns(part.columns, tile)
+    column_tiles, row_tiles = sum(s.tiles for s, _ in columns), sum(s.tiles for s in rows)
+    panel = max(1, part.taps * part.reduced) * tile.columns * size
+    per_slab = min(column_tiles, max(1, target.l2_bytes // 2 // panel))
+    per_slab = ceil_div(column_tiles, ceil_div(column_tiles, per_slab))
+    in_h, in_w, in_c = part.in_shape
+    exact = edges in (Edges.ROW, Edges.IMAGE)
+    converts = part.in_kind != part.kind and not part.depthwise
+    copies = part.taps > 0 and part.reduced > 0 and (edges is Edges.PADDED or converts)
+    channels = part.columns if part.depthwise else part.reduced
+    pixel_pitch, row_pitch = in_c, in_w * in_c
+    if copies:
+        aliases = channels * size % 1024 == 0 and channels > whole
+        pixel_pitch = channels + whole if aliases else channels
+        row_pitch = round_up((in_w if exact else part.pixels.inputs(part.pixels.count)) * pixel_pitch, whole)
+    wanted = min(_BLOCKS_WANTED, max(1, part.flops // _FLOPS_PER_BLOCK))
+    outer = part.groups * ceil_div(column_tiles, per_slab) * sum(s.tiles for s in images)
+    bands = 1 if copies and exact else min(row_tiles, max(1, ceil_div(wanted, outer)))
+    row_bytes = rows[0].size * part.rows.in_step * row_pitch * size * images[0].size
+    per_band = ceil_div(row_tiles, bands)
+    if edges is Edges.PADDED:
+        per_band = min(per_band, max(1, target.l2_bytes // 4 // max(row_bytes, 1)))
+    plan = Schedule(tile, images, rows, pixels, columns, per_slab, per_band, edges, copies, (0, row_pitch, pixel_pitch))
+    image_pitch = in_h * in_w * in_c
+    if copies:
+        image_pitch = (in_h if exact else part.rows.inputs(plan.band_rows)) * row_pitch
+    return replace(plan, pitch=(image_pitch, row_pitch, pixel_pitch))
+
+
+def _choose_edges(part: Correlation, target: ContractionTarget) -> tuple[Edges, tuple[int, int, int], TileShape]:
+    """Compares the estimated times of the ways to treat the edges, each with its best tile."""
+    time, box, tile = choose_grid_tile(part.grid, part.columns, part.kind, target)
+    in_h, in_w, _ = part.in_shape
+    if part.taps * part.reduced == 0 or (part.rows.inside(in_h) and part.pixels.inside(in_w)):
+        return Edges.INSIDE, box, tile
+    copied = part.images * part.rows.inputs(part.rows.count) * part.pixels.inputs(part.pixels.count)
+    best = (time * part.taps + _COPY_COST * copied, Edges.PADDED, box, tile)
+    lanes = lanes_for(part.columns, part.kind, target)
+    for vectors in range(1, min(ceil_div(part.columns, lanes), 8) + 1):
+        limit = (vector_registers(target) - 1 - vectors) // vectors
+        across = column_counts(ceil_div(part.columns, lanes), vectors)
+        for edges, extents in _exact_boxes(part, limit):
+            time = _exact_time(part, edges, extents, across)
+            if time < 0.995 * best[0]:
+                best = (time, edges, extents, TileShape(math.prod(extents), vectors, lanes))
+    return best[1:]
+
+
+def _exact_time(part: Correlation, edges: Edges, extents: tuple[int, int, int], across: list[tuple[int, int]]) -> float:
+    """Estimated time of one reduction channel when the taps beyond the edge are left out; `across` as of `column_counts`."""
+    images, in_h = part.images / extents[0], part.in_shape[0]
+    if edges is Edges.IMAGE:
+        patterns: list[tuple[tuple[Tap, ...], float]] = [(taps_of(part, edges, extents, 0, (0, 0, 0)), images)]
+    else:
+        tap_rows = sum(len(part.rows.active(i, in_h)) for i in range(part.rows.taps))
+        segments = _by_pattern(part, split_evenly(part.pixels.count, extents[2]))
+        patterns = [(taps_of(part, edges, (1, 1, s.size), s.start, (0, 0, 0)), s.tiles * tap_rows * images) for s in segments]
+    if max(sum(len(tap.rows) for tap in taps) for taps, _ in patterns) * max(v for v, _ in across) > _MOST_TAP_ROWS:
+        return math.inf
+    return sum(tile_cost(len(tap.rows), v) * n * times for taps, times in patterns for tap in taps for v, n in across) \
+        * (1 + 0.002 * (len(patterns) - 1))
+
+
+def _exact_boxes(part: Correlation, limit: int) -> Iterator[tuple[Edges, tuple[int, int, int]]]:
+    """Tiles of at most `limit` pixels within a row, or that span images."""
+    images, rows, pixels = part.grid
+    for wide in range(1, min(pixels, limit) + 1):
+        if split_evenly(pixels, wide)[0].size == wide:
+            yield Edges.ROW, (1, 1, wide)
+    for deep in range(1, min(images, limit // (rows * pixels)) + 1):
+        if split_evenly(images, deep)[0].size == deep:
+            yield Edges.IMAGE, (deep, rows, pixels)
+
+
+def _by_pattern(part: Correlation, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+    """Cuts segments of pixel tiles so that in each the tiles have the same taps for the same pixels."""
+    cut: list[Segment] = []
+    last: tuple[Tap, ...] = ()
+    for segment in segments:
+        for k in range(segment.tiles):
+            start = segment.start + k * segment.size
+            taps = taps_of(part, Edges.ROW, (1, 1, segment.size), start, (0, 0, 0))
+            if k and taps == last:
+                cut[-1] = replace(cut[-1], tiles=cut[-1].tiles + 1)
+            else:
+                cut.append(Segment(segment.first + k, 1, start, segment.size))
+            last = taps
+    return tuple(cut)
+
+
+def taps_of(part: Correlation, edges: Edges, extents: tuple[int, int, int], start: int, pitch: tuple[int, int, int],
+            step: int = 0) -> tuple[Tap, ...]:
+    """The taps of a tile of `extents` with the rows of the tile that each has, those with none left out.
+
+    By row: the taps of one row of taps, for the pixels from `start` on. By image: all taps. Offsets are those from the first tap;
+    `step` is what the weights of one tap take.
+    """
+    in_h, in_w, _ = part.in_shape
+    _, row_pitch, pixel_pitch = pitch
+    points = [(y, start + x) for _ in range(extents[0]) for y in range(extents[1]) for x in range(extents[2])]
+    steps = []
+    for i in range(part.rows.taps if edges is Edges.IMAGE else 1):
+        down = part.rows.active(i, in_h) if edges is Edges.IMAGE else range(1)
+        for j in range(part.pixels.taps):
+            across = part.pixels.active(j, in_w)
+            rows = tuple(k for k, (y, x) in enumerate(points) if y in down and x in across)
+            if rows:
+                steps.append(Tap(i * part.rows.tap_step * row_pitch + j * part.pixels.tap_step * pixel_pitch,
+                                 (i * part.pixels.taps + j) * step, rows))
+    return tuple(steps)

@@ -1,0 +1,243 @@
+"""What a compiled function read from outside while it was traced, and whether that still is so.
+
+Enters: globals, closure variables, attributes and Cells, as the interpreter meets them. Leaves: `Guards.failure`, the name of the first
+thing that changed. Constants are compared by value, objects by identity, lists and dicts by what they hold. A Tensor that was replaced
+by another of the same type is no failure: the compiled graph takes it as an input. Attributes of Cells are looked at only when
+`StateEpoch` says that some Cell changed.
+"""
+
+from __future__ import annotations
+
+import argparse
+import types
+from collections.abc import Sequence
+from dataclasses import dataclass
+from operator import is_, itemgetter
+from types import CellType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from graphcell.dtype import DType
+from graphcell.frontend.libraries import is_library_file, is_library_name
+from graphcell.frontend.trees import same_constant
+from graphcell.ir.types import TensorType
+from graphcell.tensor import StateEpoch, Tensor
+
+_MISSING = object()
+_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_NEVER = (Tensor, DType, str, bytes, bool, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type(None), FunctionType, MethodType)
+_CONTAINERS = (list, dict, set)
+
+
+def is_cell(x: Any) -> bool:
+    """True for Cells (this file stands below the class)."""
+    return hasattr(type(x), "construct")
+
+
+@dataclass(slots=True)
+class _Read:
+    """One attribute, closure variable or rebindable Tensor: where it is read, what it was."""
+
+    owner: Any
+    name: str
+    value: Any
+
+    def now(self) -> Any:
+        if isinstance(self.owner, CellType):
+            try:
+                return self.owner.cell_contents
+            except ValueError:
+                return _MISSING
+        if type(self.owner) is dict:
+            return self.owner.get(self.name, _MISSING)
+        return getattr(self.owner, self.name, _MISSING)
+
+    def what(self) -> str:
+        if isinstance(self.owner, CellType):
+            return f"the closure variable '{self.name}'"
+        if type(self.owner) is dict:
+            return f"the global variable '{self.name}'"
+        return f"{getattr(self.owner, '__name__', type(self.owner).__name__)}.{self.name}"
+
+
+class Guards:
+    """Collects reads while tracing; afterwards `seal` makes them quick to check."""
+
+    def __init__(self) -> None:
+        self._reads: dict[tuple[int, str], _Read] = {}
+        self._contents: dict[int, tuple[Any, Any, str]] = {}
+        self._cells: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._epoch = -1
+        self._tables: list[tuple[dict[str, Any], itemgetter[Any], tuple[str, ...], tuple[Any, ...]]] = []
+        self._always: list[_Read] = []
+        self._with_cells: list[_Read] = []
+        self._tensors: list[tuple[_Read, TensorType, int]] = []
+
+    # -- collecting --------------------------------------------------------------------------------------------------
+    def global_read(self, table: dict[str, Any], name: str, value: Any) -> None:
+        if not isinstance(value, ModuleType):
+            self._read(table, name, value)
+
+    def closure_read(self, cell: CellType, name: str, value: Any) -> None:
+        self._read(cell, name, value)
+
+    def attribute_read(self, owner: Any, name: str, value: Any) -> None:
+        if isinstance(owner, ModuleType):
+            if not is_library_name(owner.__name__):
+                self.global_read(owner.__dict__, name, value)
+            return
+        if isinstance(owner, _NEVER) or isinstance(value, (FunctionType, MethodType, types.BuiltinMethodType)) and name not in _variables(owner):
+            return
+        kind = owner if isinstance(owner, type) else type(owner)
+        if is_library_name(kind.__module__) and not is_cell(owner) and not isinstance(owner, _NAMESPACES):
+            return
+        if getattr(owner, name, _MISSING) is not value and not same_constant(getattr(owner, name, None), value):
+            return  # made anew at every read
+        self._read(owner, name, value)
+
+    def _read(self, owner: Any, name: str, value: Any) -> None:
+        key = (id(owner), name)
+        if key in self._reads:
+            return
+        if isinstance(value, FunctionType) and is_library_file(value.__code__.co_filename):
+            return
+        self._reads[key] = _Read(owner, name, value)
+        self.met(value, name)
+
+    def met(self, value: Any, name: str) -> None:
+        """Notes the contents of a container, or the state of a Cell, that the traced function can see."""
+        if is_cell(value) and not isinstance(value, type):
+            if id(value) not in self._cells:
+                self._cells[id(value)] = (value, _cell_state(value))
+        elif isinstance(value, _CONTAINERS) and id(value) not in self._contents:
+            self._contents[id(value)] = (value, _copy(value), name)
+            for item in value.values() if isinstance(value, dict) else value:
+                self.met(item, name)
+
+    def knows(self, container: Any) -> bool:
+        """True if `container` was there before the trace."""
+        return id(container) in self._contents
+
+    def old_contents(self, container: Any) -> Any:
+        """What a known container held when it was met."""
+        return self._contents[id(container)][1]
+
+    def forget_contents(self, container: Any) -> None:
+        """Stops watching a container (one that is only appended to)."""
+        self._contents.pop(id(container), None)
+
+    # -- checking ----------------------------------------------------------------------------------------------------
+    def seal(self, captured: Sequence[Tensor]) -> None:
+        """Ends collecting. `captured`: the Tensors that became inputs of the graph."""
+        places = {id(t): k for k, t in enumerate(captured)}
+        by_table: dict[int, tuple[dict[str, Any], list[_Read]]] = {}
+        for read in self._reads.values():
+            if type(read.value) is Tensor:
+                self._tensors.append((read, read.value.type, places.get(id(read.value), -1)))
+            elif type(read.owner) is dict:
+                by_table.setdefault(id(read.owner), (read.owner, []))[1].append(read)
+            elif is_cell(read.owner):
+                self._with_cells.append(read)
+            else:
+                self._always.append(read)
+        for table, reads in by_table.values():
+            names = tuple(r.name for r in reads)
+            self._tables.append((table, itemgetter(*names), names, tuple(r.value for r in reads)))
+        self._reads.clear()
+        self._epoch = StateEpoch.value
+
+    def failure(self, captured: list[Tensor]) -> str:
+        """What changed since the trace, or "". Puts Tensors that were replaced into `captured`."""
+        for table, get, names, values in self._tables:
+            reason = _check_table(table, get, names, values)
+            if reason:
+                return reason
+        for read in self._always:
+            if not _same(read.now(), read.value):
+                return read.what()
+        for container, contents, name in self._contents.values():
+            if not _holds(container, contents):
+                return f"the contents of '{name}'"
+        if self._tensors:
+            reason = self._check_tensors(captured)
+            if reason:
+                return reason
+        return "" if self._epoch == StateEpoch.value else self._check_cells()
+
+    def _check_cells(self) -> str:
+        epoch = StateEpoch.value
+        for read in self._with_cells:
+            if not _same(read.now(), read.value):
+                return read.what()
+        for cell, before in self._cells.values():
+            now = _cell_state(cell)
+            if now.keys() != before.keys() or not all(_holds(now[k], before[k]) for k in now):
+                return f"the hooks or flags of {type(cell).__name__}"
+        self._epoch = epoch
+        return ""
+
+    def _check_tensors(self, captured: list[Tensor]) -> str:
+        changed: dict[int, Tensor] = {}
+        for read, type_before, place in self._tensors:
+            now = read.now()
+            if type(now) is not Tensor or (now is not read.value and now.type != type_before):
+                return read.what()
+            if place >= 0:
+                if changed.setdefault(place, now) is not now:
+                    return read.what()
+                read.value = now
+        for place, tensor in changed.items():
+            captured[place] = tensor
+        return ""
+
+
+def _variables(owner: Any) -> dict[str, Any]:
+    return getattr(owner, "__dict__", {})
+
+
+def _same(now: Any, before: Any) -> bool:
+    return now is before or same_constant(now, before) or (isinstance(before, tuple) and _holds(now, before))
+
+
+def _check_table(table: dict[str, Any], get: itemgetter[Any], names: tuple[str, ...], values: tuple[Any, ...]) -> str:
+    try:
+        now = get(table)
+    except KeyError as e:
+        return f"the global variable {e}"
+    if len(names) == 1:
+        now = (now,)
+    if all(map(is_, now, values)):
+        return ""
+    for name, x, y in zip(names, now, values, strict=True):
+        if not _same(x, y):
+            return f"the global variable '{name}'"
+    return ""
+
+
+def _copy(container: Any) -> Any:
+    if isinstance(container, dict):
+        return dict(container)
+    return list(container) if isinstance(container, (list, tuple)) else set(container)
+
+
+def _holds(container: Any, contents: Any) -> bool:
+    """True if `container` holds the very things (or equal constants) that it held when `contents` was copied."""
+    if isinstance(contents, dict):
+        if not isinstance(container, dict) or len(container) != len(contents):
+            return False
+        return all(map(same_constant, container, contents)) and all(map(_same, container.values(), contents.values()))
+    if isinstance(contents, (list, tuple)):
+        if not isinstance(container, (list, tuple)) or len(container) != len(contents):
+            return False
+        return all(map(is_, container, contents)) or all(map(_same, container, contents))
+    if isinstance(contents, set):
+        return isinstance(container, set) and container == contents
+    return _same(container, contents)
+
+
+def _cell_state(cell: Any) -> dict[str, Any]:
+    """What `Cell.__call__` reads itself: hooks, flags, the dtype of `to_float`, the Cells inside."""
+    state = {}
+    for name, value in _variables(cell).items():
+        if name in ("_cells", "_flags", "_to_float", "_parameters") or "hook" in name:
+            state[name] = _copy(value) if isinstance(value, (dict, list, set)) else value
+    return state

@@ -1,0 +1,120 @@
+"""Convolutions of one, two and three spatial dimensions, and transposed ones."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from graphcell.ir.types import Shape
+from graphcell.ops.convolution import Conv, ConvInputGrad
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.functional.common import as_tensor
+from graphcell.tensor import Tensor
+
+__all__ = ["conv1d", "conv2d", "conv3d"]
+
+Pairs = tuple[tuple[int, int], ...]
+
+
+def each_dimension(value: Any, rank: int, function: str, name: str, least: int = 1) -> tuple[int, ...]:
+    """An int, or a sequence of `rank` ints (or one), as `rank` ints of at least `least`.
+
+    Raises:
+        TypeError: not ints. ValueError: too small, or another number of them.
+    """
+    items = (value,) * rank if isinstance(value, int) and not isinstance(value, bool) else value
+    if not isinstance(items, (tuple, list)) or any(not isinstance(v, int) or isinstance(v, bool) for v in items):
+        raise ArgumentTypeError(f"{function}: {name} must be an int or a tuple of {rank} ints, but got {value!r}")
+    if len(items) == 1:
+        items = tuple(items) * rank
+    if len(items) != rank or min(items) < least:
+        raise ArgumentValueError(f"{function}: {name} must hold {rank} ints of at least {least}, but got {value!r}")
+    return tuple(items)
+
+
+def same_padding(spatial: Shape, kernel: Shape, stride: Shape, dilation: Shape) -> Pairs:
+    """The padding by which ceil(extent / stride) positions fit; an odd rest goes to the end."""
+    pads = []
+    for d, k, s, dil in zip(spatial, kernel, stride, dilation, strict=True):
+        total = max((-(-d // s) - 1) * s + (k - 1) * dil + 1 - d, 0)
+        pads.append((total // 2, total - total // 2))
+    return tuple(pads)
+
+
+def explicit_padding(padding: Any, rank: int, function: str) -> Pairs:
+    """An int, one int a dimension, or two (before, after) a dimension."""
+    if isinstance(padding, (tuple, list)) and len(padding) == 2 * rank:
+        flat = each_dimension(tuple(padding), 2 * rank, function, "padding", 0)
+        return tuple((flat[2 * k], flat[2 * k + 1]) for k in range(rank))
+    return tuple((p, p) for p in each_dimension(padding, rank, function, "padding", 0))
+
+
+def choose_padding(pad_mode: str, padding: Any, spatial: Shape, kernel: Shape, stride: Shape, dilation: Shape, function: str) -> Pairs:
+    """The padding of `pad_mode` same, valid or pad.
+
+    Raises:
+        ValueError: unknown mode, or a padding given with another mode than pad.
+    """
+    if not isinstance(pad_mode, str) or pad_mode.lower() not in ("same", "valid", "pad"):
+        raise ArgumentValueError(f"{function}: pad_mode must be 'same', 'valid' or 'pad', but got {pad_mode!r}")
+    pairs = explicit_padding(padding, len(kernel), function)
+    if pad_mode.lower() == "pad":
+        return pairs
+    if any(map(any, pairs)):
+        raise ArgumentValueError(f"{function}: padding must be zero when pad_mode is '{pad_mode}', but got {padding}", hint="use pad_mode='pad'")
+    return same_padding(spatial, kernel, stride, dilation) if pad_mode.lower() == "same" else ((0, 0),) * len(kernel)
+
+
+def _conv(function: str, rank: int, input: Any, weight: Any, bias: Any, stride: Any, pad_mode: str, padding: Any, dilation: Any, groups: int) -> Tensor:
+    x, w = as_tensor(input, "input", function), as_tensor(weight, "weight", function)
+    if x.ndim != rank + 2 or w.ndim != rank + 2:
+        raise ShapeError(f"{function}: input and weight must have {rank + 2} dimensions, but have shapes {x.shape} and {w.shape}")
+    if not isinstance(groups, int) or groups < 1:
+        raise ArgumentValueError(f"{function}: groups must be a positive int, but got {groups!r}")
+    steps = each_dimension(stride, rank, function, "stride")
+    apart = each_dimension(dilation, rank, function, "dilation")
+    pads = choose_padding(pad_mode, padding, x.shape[2:], w.shape[2:], steps, apart, function)
+    flat = rank == 1  # one spatial dimension is a picture of one row
+    if flat:
+        x, w = x.reshape((*x.shape[:2], 1, x.shape[2])), w.reshape((*w.shape[:2], 1, w.shape[2]))  # type: ignore[attr-defined]
+        steps, apart, pads = (1, *steps), (1, *apart), ((0, 0), *pads)
+    y = apply1(Conv(steps, pads, apart, groups), x, w)
+    if flat:
+        y = y.reshape((*y.shape[:2], y.shape[3]))  # type: ignore[attr-defined]
+    return y if bias is None else y + bias.reshape((1, -1, *(1,) * rank))  # type: ignore[operator]
+
+
+def conv1d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """1-D convolution: input (N, C, L), weight (K, C/groups, kernel), bias (K,); result (N, K, L')."""
+    return _conv("conv1d", 1, input, weight, bias, stride, pad_mode, padding, dilation, groups)
+
+
+def conv2d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """2-D convolution (cross-correlation).
+
+    Args:
+        input: (N, C, H, W), float.
+        weight: (K, C / groups, kernel height, kernel width), of the input's dtype.
+        bias: (K,), or None.
+        stride, dilation: an int, or two (height, width).
+        pad_mode: 'valid': no padding; 'same': the result has ceil(extent / stride); 'pad': as `padding` says.
+        padding: with 'pad': an int, two (height, width), or four (top, bottom, left, right).
+        groups: number of groups that the channels are split in.
+
+    Returns:
+        Tensor (N, K, H', W').
+
+    Raises:
+        TypeError: dtypes differ or are no floats. ValueError: shapes or settings that do not fit.
+    """
+    return _conv("conv2d", 2, input, weight, bias, stride, pad_mode, padding, dilation, groups)
+
+
+def conv3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
+    """3-D convolution: input (N, C, D, H, W), weight (K, C/groups, *kernel), bias (K,)."""
+    return _conv("conv3d", 3, input, weight, bias, stride, pad_mode, padding, dilation, groups)
+
+
+def conv_transpose(x: Tensor, weight: Tensor, spatial: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Tensor:
+    """The transpose of a convolution: x (N, K, *S'), weight (K, C/groups, *kernel); result (N, C, *spatial)."""
+    return apply1(ConvInputGrad(stride, padding, dilation, groups, spatial_shape=spatial), weight, x)

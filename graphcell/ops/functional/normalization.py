@@ -1,0 +1,113 @@
+"""Normalisation: batch, layer and group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from graphcell import dtype as dt
+from graphcell.errors import ArgumentValueError, ShapeError
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.functional.common import as_tensor, cast
+from graphcell.ops.reduction import ReduceSum
+from graphcell.tensor import Tensor
+
+__all__ = ["batch_norm", "group_norm", "layer_norm"]
+
+
+def moments(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
+    """Mean and (biased) variance over `axis`, with dimensions kept. The variance is that of the centred values."""
+    count = 1
+    for a in axis:
+        count *= x.shape[a]
+    mean = apply1(ReduceSum(axis, True), x) * (1.0 / max(count, 1))  # type: ignore[operator]
+    centred = x - mean
+    return mean, apply1(ReduceSum(axis, True), centred * centred) * (1.0 / max(count, 1))  # type: ignore[operator]
+
+
+def _channels(v: Any, rank: int) -> Any:
+    """A vector with one entry a channel, shaped to broadcast along dimension 1."""
+    return v.reshape((1, -1, *(1,) * (rank - 2)))
+
+
+def batch_norm(input_x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool = False, momentum: float = 0.1,
+               eps: float = 1e-5) -> Tensor:
+    """Normalises over all dimensions but 1 (channels): (x - mean) / sqrt(var + eps) * weight + bias.
+
+    Training: with the batch's mean and variance; `running_mean` and `running_var` (Parameters) become
+    (1 - momentum) * running + momentum * batch, with the unbiased variance. Else: with the running ones.
+
+    Args:
+        input_x: (N, C, ...), float.
+        running_mean, running_var, weight, bias: (C,); weight and bias may be None.
+
+    Raises:
+        ValueError: the channels do not fit.
+    """
+    x = as_tensor(input_x, "input_x", "batch_norm")
+    if x.ndim < 2 or x.shape[1] != running_mean.shape[0]:
+        raise ShapeError(f"batch_norm: the input has shape {x.shape}, but there are {running_mean.shape[0]} channels")
+    y = normalize_batch(x, running_mean, running_var, training, momentum, eps)
+    if weight is not None:
+        y = y * cast(_channels(weight, x.ndim), x.dtype)
+    return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)
+
+
+def normalize_batch(x: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:
+    """The normalisation without scale and shift; updates the running statistics in training."""
+    half = x.dtype.bits == 16
+    wide = cast(x, dt.float32) if half else x
+    if training:
+        axis = (0, *range(2, x.ndim))
+        mean, var = moments(wide, axis)
+        _update_running(running_mean, running_var, mean, var, x.size // max(x.shape[1], 1), momentum)
+    else:
+        mean, var = (cast(_channels(v, x.ndim), wide.dtype) for v in (running_mean, running_var))
+    y = (wide - mean) * (var + eps).rsqrt()
+    return cast(y, x.dtype) if half else y
+
+
+def _update_running(running_mean: Any, running_var: Any, mean: Any, var: Any, count: int, momentum: float) -> None:
+    from graphcell.ops.functional.creation import assign, stop_gradient
+
+    unbiased = var * (count / max(count - 1, 1))
+    for running, batch in ((running_mean, mean), (running_var, unbiased)):
+        new = running * (1.0 - momentum) + stop_gradient(batch).reshape(running.shape) * momentum  # type: ignore[attr-defined]
+        assign(running, stop_gradient(new))
+
+
+def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalises over the last dimensions, which have the extents `normalized_shape`; weight and bias have that shape.
+
+    Raises:
+        ValueError: the extents do not fit.
+    """
+    x = as_tensor(input, "input", "layer_norm")
+    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    if not shape or x.shape[-len(shape) :] != shape:
+        raise ShapeError(f"layer_norm: the last dimensions of the input, {x.shape}, must be normalized_shape, {shape}")
+    half = x.dtype.bits == 16
+    wide: Any = cast(x, dt.float32) if half else x
+    mean, var = moments(wide, tuple(range(x.ndim - len(shape), x.ndim)))
+    y = (wide - mean) * (var + eps).rsqrt()
+    y = cast(y, x.dtype) if half else y
+    if weight is not None:
+        y = y * cast(weight, x.dtype)
+    return y if bias is None else y + cast(bias, x.dtype)
+
+
+def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
+    """Normalises each of `num_groups` groups of channels of input (N, C, ...); weight and bias are (C,).
+
+    Raises:
+        ValueError: the channels are no multiple of the groups.
+    """
+    x: Any = as_tensor(input, "input", "group_norm")
+    if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
+        raise ArgumentValueError(f"group_norm: {num_groups} groups do not divide the channels of an input of shape {x.shape}")
+    grouped = x.reshape((x.shape[0], num_groups, -1))
+    mean, var = moments(grouped, (2,))
+    y = ((grouped - mean) * (var + eps).rsqrt()).reshape(x.shape)
+    if weight is not None:
+        y = y * _channels(weight, x.ndim)
+    return y if bias is None else y + _channels(bias, x.ndim)  # type: ignore[no-any-return]

@@ -1,0 +1,138 @@
+"""Primitives that act on the world outside the graph: print, and the errors that a program raises while its graph runs.
+
+Their texts are templates: pieces of plain text, and (operand, form) for the value of an operand. `has_effect` keeps their order.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcell import dtype as dt
+from graphcell.errors import ArgumentValueError
+from graphcell.ir.op import Array, Op
+from graphcell.ir.types import TensorType
+from graphcell.tensor import Tensor
+
+Piece = str | tuple[int, str]
+"""Plain text, or the operand at a place in a form: "s" (`str`), "r" (`repr`), "g" (as a graph prints it)."""
+Template = tuple[Piece, ...]
+Grads = tuple[Any, ...]
+
+
+def template(pieces: Sequence[str | tuple[Tensor, str]], first: int = 0) -> tuple[Template, list[Tensor]]:
+    """`pieces` with Tensors replaced by their places in the list of operands, the second result; places count from `first`."""
+    operands: list[Tensor] = []
+    parts: list[Piece] = []
+    for piece in pieces:
+        if isinstance(piece, str):
+            parts.append(piece)
+            continue
+        tensor, form = piece
+        parts.append((first + len(operands), form))
+        operands.append(tensor)
+    return tuple(parts), operands
+
+
+def fill(pieces: Template, arrays: Sequence[Array]) -> str:
+    """The text of a template."""
+    return "".join(p if isinstance(p, str) else _shown(arrays[p[0]], p[1]) for p in pieces)
+
+
+def _shown(array: Array, form: str) -> str:
+    if form == "g":
+        return graph_form(array)
+    tensor = Tensor.of_array(np.array(array))
+    return repr(tensor) if form == "r" else str(tensor)
+
+
+def graph_form(array: Array) -> str:
+    """A Tensor as MindSpore's graphs print it: `Tensor(shape=[2], dtype=Float32, value=[ 1.00000000e+00  2.00000000e+00])`."""
+    dtype = dt.from_numpy(array.dtype)
+    if not array.ndim:
+        return str(int(array)) if not dtype.is_float else f"{float(array):g}"
+    digits = 4 if dtype.bits == 16 else 8
+    values = array.astype(np.float32) if dtype is dt.bfloat16 else array
+    text = np.array2string(values, formatter={"float_kind": lambda x: f"{x: .{digits}e}"} if dtype.is_float else None)
+    gap = "\n" if array.ndim > 1 else ""
+    return f"Tensor(shape={list(array.shape)}, dtype={dtype}, value={gap}{text})"
+
+
+@dataclass(frozen=True)
+class Print(Op):
+    """Writes a text to standard output."""
+
+    text: Template
+    name = "print"
+    has_effect = True
+
+    def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
+        return ()
+
+    def eval(self, *arrays: Array) -> tuple[Array, ...]:
+        sys.stdout.write(fill(self.text, arrays))
+        sys.stdout.flush()
+        return ()
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        return (None,) * len(inputs)
+
+
+@dataclass(frozen=True)
+class Assert(Op):
+    """Raises AssertionError if the first operand, a Bool scalar, is false. The text's operands follow it."""
+
+    text: Template
+    name = "assert"
+    has_effect = True
+
+    def infer(self, condition: TensorType, *operands: TensorType) -> tuple[TensorType, ...]:  # type: ignore[override]
+        return ()
+
+    def eval(self, condition: Array, *arrays: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        if not condition:
+            raise AssertionError(fill(self.text, arrays))
+        return ()
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        return (None,) * len(inputs)
+
+
+@dataclass(frozen=True)
+class Raise(Op):
+    """Raises an exception of the class `qualname` in `module`."""
+
+    module: str
+    qualname: str
+    text: Template
+    name = "raise"
+    has_effect = True
+
+    def kind(self) -> type[Exception]:
+        """The exception's class.
+
+        Raises:
+            ValueError: if it cannot be found by its name (it was defined inside of a function).
+        """
+        found: Any = sys.modules.get(self.module)
+        for part in self.qualname.split("."):
+            found = getattr(found, part, None)
+        if not (isinstance(found, type) and issubclass(found, Exception)):
+            raise ArgumentValueError(
+                f"the exception class {self.qualname} is not found in module {self.module}", hint="define it at the top of a module"
+            )
+        return found
+
+    def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
+        return ()
+
+    def eval(self, *arrays: Array) -> tuple[Array, ...]:
+        text = fill(self.text, arrays)
+        raise self.kind()(text) if text else self.kind()()
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        return (None,) * len(inputs)

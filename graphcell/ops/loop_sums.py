@@ -1,0 +1,102 @@
+"""Sums over the steps of a loop, taken out of it where that is cheaper.
+
+Enters: the body of a loop, values in it that are to be summed over all steps. Leaves: what must still be added up in the loop, what must
+be stacked, and how the sums are made of these afterwards. A sum of products of matrices is one product of the stacked matrices; a sum
+goes through linear ops (views, pads, additions), which then run once.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from graphcell.ir.graph import Builder, Node, Value
+from graphcell.ir.op import Op
+from graphcell.ops.arithmetic import Add, Neg, Sub
+from graphcell.ops.contraction import MatMul
+from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
+from graphcell.ops.reduction import ReduceSum
+
+_DEPTH = 32
+"""How many linear ops a sum goes through."""
+_LINEAR = (Add, Sub, Neg, BroadcastTo, Concat, Reshape, Slice, Transpose)
+
+Finish = Callable[[Builder, Sequence[Value], Sequence[Value]], Value]
+"""Makes a sum after the loop, from the totals and the stacks."""
+
+
+@dataclass
+class LoopSums:
+    """The plan for all sums of one loop. `given` are the body inputs that are slices of stacks that exist already."""
+
+    steps: int
+    producers: dict[Value, Node]
+    given: set[Value]
+    totals: list[Value] = field(default_factory=list)
+    """Values to be added up in the loop."""
+    stacks: list[Value] = field(default_factory=list)
+    """Values (or slices) of which the stack over all steps is needed."""
+
+    def plan(self, value: Value, depth: int = 0) -> Finish:
+        """How the sum of `value` over all steps is made; adds to `totals` and `stacks`."""
+        node = self.producers.get(value)
+        if node is None or depth > _DEPTH or self.steps < 2:
+            return self._total(value)
+        if isinstance(node.op, MatMul) and self._is_cheaper_stacked(node.op, node):
+            return self._product(node)
+        if isinstance(node.op, ReduceSum) and self._is_stacked(node.operands[0]):
+            return self._reduction(node.op, node)
+        if isinstance(node.op, _LINEAR) or (isinstance(node.op, Pad) and node.op.value == 0):
+            return self._linear(node.op, [self.plan(v, depth + 1) for v in node.operands])
+        return self._total(value)
+
+    def _total(self, value: Value) -> Finish:
+        if value not in self.totals:
+            self.totals.append(value)
+        k = self.totals.index(value)
+        return lambda b, totals, stacks: totals[k]
+
+    def _stack(self, value: Value) -> int:
+        if value not in self.stacks:
+            self.stacks.append(value)
+        return self.stacks.index(value)
+
+    def _is_stacked(self, value: Value) -> bool:
+        return value in self.given or value in self.stacks
+
+    def _is_cheaper_stacked(self, op: MatMul, node: Node) -> bool:
+        """Both contract their rows, and what must be written for that is less than what adding up reads and writes."""
+        if not op.transpose_x or op.transpose_y or node.operands[0].type.rank != 2:
+            return False
+        written = sum(v.type.size for v in node.operands if not self._is_stacked(v))
+        return written <= 2 * node.results[0].type.size
+
+    def _product(self, node: Node) -> Finish:
+        x, y = map(self._stack, node.operands)
+
+        def finish(b: Builder, totals: Sequence[Value], stacks: Sequence[Value]) -> Value:
+            return b.append(MatMul(True, False), (_merge_rows(b, stacks[x]), _merge_rows(b, stacks[y])), node.span)[0]
+
+        return finish
+
+    def _reduction(self, op: ReduceSum, node: Node) -> Finish:
+        k = self._stack(node.operands[0])
+        axes = (0, *(a + 1 for a in op.axis))
+
+        def finish(b: Builder, totals: Sequence[Value], stacks: Sequence[Value]) -> Value:
+            result = b.append(ReduceSum(axes, False), (stacks[k],), node.span)[0]
+            shape = node.results[0].type.shape
+            return result if result.type.shape == shape else b.append(Reshape(shape), (result,), node.span)[0]
+
+        return finish
+
+    def _linear(self, op: Op, parts: Sequence[Finish]) -> Finish:
+        def finish(b: Builder, totals: Sequence[Value], stacks: Sequence[Value]) -> Value:
+            return b.append(op, [part(b, totals, stacks) for part in parts])[0]
+
+        return finish
+
+
+def _merge_rows(b: Builder, stack: Value) -> Value:
+    steps, rows, columns = stack.type.shape
+    return b.append(Reshape((steps * rows, columns)), (stack,))[0]

@@ -1,0 +1,283 @@
+"""`Parameter`: a Tensor that is trained: it has a name, and executables update it in place. `ParameterTuple`: several of them.
+
+Enters: a Tensor (perhaps not initialised yet), a number, a list or a numpy array; the values are copied. A Parameter met while a graph is
+being built becomes an input of it; what is assigned to it there is written back when the graph has run.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable
+from typing import Any, Self
+
+import numpy as np
+
+from graphcell import buffer
+from graphcell import dtype as dt
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from graphcell.ops.dispatch import write
+from graphcell.ops.functional.common import cast, full
+from graphcell.tensor import Tensor, to_array
+
+_NAME_LIMIT = 1024
+_numbers = itertools.count(1)
+
+
+class Parameter(Tensor):
+    """A trained Tensor.
+
+    Args:
+        default_input: Tensor, number (int gives Int32, float Float32), list or numpy array.
+        name: None or "" for a running one, until a Cell names it after its attribute.
+        requires_grad: False for one that is not trained.
+        layerwise_parallel, parallel_optimizer, storage_format, device: kept or accepted for MindSpore's sake.
+
+    Raises:
+        TypeError: default_input holds no numbers, or a flag is no bool. ValueError: default_input is a bool, or the name is no string.
+    """
+
+    def __init__(
+        self, default_input: Any, name: str | None = None, requires_grad: bool = True, layerwise_parallel: bool = False,
+        parallel_optimizer: bool = True, storage_format: str = "", device: Any = None,
+    ):  # fmt: skip
+        self._value = self._address = self.init = None
+        self._constant = False  # while tracing: an input, never a constant
+        self._data = _initial(default_input)
+        self._persistent = True
+        self.name = name
+        self.requires_grad = requires_grad
+        self.layerwise_parallel = layerwise_parallel
+        self.parallel_optimizer = parallel_optimizer
+        self.parallel_optimizer_comm_recompute = False
+        self.comm_fusion = 1
+        self.storage_format = storage_format
+        self.sliced = self.unique = self.cache_enable = False
+        self.cache_shape: list[int] = []
+        self.key = -1
+        self.inited_param: Parameter | None = None
+
+    # -- name and flags ----------------------------------------------------------------------------------------------
+    @property
+    def name(self) -> str:
+        """The name: unique in a Cell, where it begins with the names of the Cells around it."""
+        name: str = self.__dict__["_name"]
+        return name
+
+    @name.setter
+    def name(self, value: str | None) -> None:
+        if value is not None and not isinstance(value, str):
+            raise ArgumentValueError(f"Parameter: the name must be a string or None, but is {type(value).__name__}")
+        if value is not None and len(value) > _NAME_LIMIT:
+            raise ArgumentValueError(f"Parameter: the name must have at most {_NAME_LIMIT} characters, but has {len(value)}")
+        self.__dict__["has_default_name"] = not value
+        self.__dict__["_name"] = value or f"Parameter#{next(_numbers)}"
+
+    def _flag(self, name: str) -> bool:
+        value: bool = self.__dict__[name]
+        return value
+
+    def _set_flag(self, name: str, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentTypeError(f"Parameter: {name[1:]} must be a bool, but is {type(value).__name__}")
+        self.__dict__[name] = value
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether it is trained."""
+        return self._flag("_requires_grad")
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self._set_flag("_requires_grad", value)
+
+    @property
+    def layerwise_parallel(self) -> bool:
+        """Kept for MindSpore's sake."""
+        return self._flag("_layerwise_parallel")
+
+    @layerwise_parallel.setter
+    def layerwise_parallel(self, value: bool) -> None:
+        self._set_flag("_layerwise_parallel", value)
+
+    @property
+    def parallel_optimizer(self) -> bool:
+        """Kept for MindSpore's sake."""
+        return self._flag("_parallel_optimizer")
+
+    @parallel_optimizer.setter
+    def parallel_optimizer(self, value: bool) -> None:
+        self._set_flag("_parallel_optimizer", value)
+
+    @property
+    def parallel_optimizer_comm_recompute(self) -> bool:
+        """Kept for MindSpore's sake."""
+        return self._flag("_parallel_optimizer_comm_recompute")
+
+    @parallel_optimizer_comm_recompute.setter
+    def parallel_optimizer_comm_recompute(self, value: bool) -> None:
+        self._set_flag("_parallel_optimizer_comm_recompute", value)
+
+    @property
+    def comm_fusion(self) -> int:
+        """Kept for MindSpore's sake: a non-negative int."""
+        value: int = self.__dict__["_comm_fusion"]
+        return value
+
+    @comm_fusion.setter
+    def comm_fusion(self, value: int) -> None:
+        if isinstance(value, bool) or not isinstance(value, int):
+            raise ArgumentTypeError(f"Parameter: comm_fusion must be an int, but is {type(value).__name__}")
+        if value < 0:
+            raise ArgumentValueError(f"Parameter: comm_fusion must not be negative, but is {value}")
+        self.__dict__["_comm_fusion"] = value
+
+    @property
+    def param_info(self) -> Parameter:
+        """What describes the Parameter: itself."""
+        return self
+
+    @property
+    def is_init(self) -> bool:
+        """False: the data are there from the beginning."""
+        return False
+
+    # -- data --------------------------------------------------------------------------------------------------------
+    @property
+    def data(self) -> Tensor:
+        """The values as a Tensor that is no Parameter. What is assigned to it is set as by `set_data`."""
+        return self.value()
+
+    @data.setter
+    def data(self, value: Any) -> None:
+        self.set_data(value)
+
+    def value(self) -> Tensor:
+        """The values now, as a Tensor that is no Parameter."""
+        from graphcell.ops.functional.creation import identity
+
+        result: Tensor = identity(self)
+        return result
+
+    def init_data(self, layout: Any = None, set_sliced: bool = False) -> Parameter:
+        """The Parameter itself: its data are there from the beginning."""
+        return self
+
+    def set_data(self, data: Any, slice_shape: bool = False) -> Parameter:
+        """Makes `data` (a Tensor or a number) the values, converted to the Parameter's dtype; returns the Parameter.
+
+        Args:
+            slice_shape: allow another shape.
+
+        Raises:
+            TypeError: data is something else. ValueError: it has another shape.
+        """
+        if isinstance(data, (bool, int, float)):
+            data = full((), data, dt.scalar_dtype(data))
+        if not isinstance(data, Tensor):
+            raise ArgumentTypeError(f"Parameter.set_data: data must be a Tensor or a number, but is {type(data).__name__}")
+        if data.shape != self.shape and not slice_shape:
+            hint = "give slice_shape=True to change the shape"
+            raise ShapeError(f"Parameter.set_data: {self.name} has shape {self.shape}, but data has {data.shape}", hint=hint)
+        write(self, cast(data, self.dtype))
+        return self
+
+    def clone(self, init: Any = "same") -> Parameter:
+        """Another Parameter of the same name, dtype, shape and flags.
+
+        Args:
+            init: "same" for the same values, or what `initializer` takes: a Tensor, a name, an Initializer, or a number.
+
+        Raises:
+            ValueError: an unknown name.
+        """
+        from graphcell.common.initializer import initializer
+
+        start = self.value() if isinstance(init, str) and init == "same" else initializer(init, self.shape, self.dtype)
+        new = Parameter(cast(start, self.dtype) if start._data is not None else start, None)
+        new.__dict__.update(self.__dict__)
+        return new
+
+    # -- Python protocol ---------------------------------------------------------------------------------------------
+    def __repr__(self) -> str:
+        return f"Parameter (name={self.name}, shape={self.shape}, dtype={self.dtype}, requires_grad={self.requires_grad})"
+
+    __str__ = __repr__
+
+    def __deepcopy__(self, memo: Any) -> Parameter:
+        new = Parameter.__new__(type(self))
+        memo[id(self)] = new
+        _restore(new, buffer.copy(self.array()), dict(self.__dict__))
+        return new
+
+    def __copy__(self) -> Parameter:
+        return self.__deepcopy__({})
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_unpickle, (np.array(self.array()), dict(self.__dict__)))
+
+
+def _restore(new: Parameter, data: Any, attributes: dict[str, Any]) -> None:
+    new._value, new._address, new.init, new._constant, new._persistent, new._data = None, None, None, False, True, data
+    new.__dict__.update(attributes)
+
+
+def _unpickle(data: Any, attributes: dict[str, Any]) -> Parameter:
+    new = Parameter.__new__(Parameter)
+    _restore(new, buffer.copy(data), attributes)
+    return new
+
+
+def _initial(default_input: Any) -> Any:
+    """The buffer of a new Parameter."""
+    if isinstance(default_input, (bool, np.bool_)):
+        raise ArgumentValueError("Parameter: the data cannot be a bool; give a Tensor")
+    if isinstance(default_input, Tensor):
+        if default_input.has_init:
+            return Tensor(shape=default_input.shape, dtype=default_input.dtype, init=default_input.init).init_data().array()
+        return buffer.copy(default_input.array())
+    if isinstance(default_input, (int, float, np.number)):
+        return to_array(default_input, dt.int32 if isinstance(default_input, (int, np.integer)) else dt.float32)
+    if isinstance(default_input, (list, np.ndarray)):
+        return to_array(default_input, None)
+    raise ArgumentTypeError(
+        f"Parameter: default_input must be a Tensor, a number, a list or a numpy array, but is {type(default_input).__name__}"
+    )
+
+
+class ParameterTuple(tuple[Parameter, ...]):
+    """A tuple of Parameters of different names.
+
+    Raises:
+        TypeError: an element is no Parameter. ValueError: two have one name.
+    """
+
+    def __new__(cls, iterable: Iterable[Parameter]) -> Self:
+        if isinstance(iterable, Tensor) or not isinstance(iterable, Iterable):
+            raise ArgumentTypeError(f"ParameterTuple: expected a collection of Parameters, but got {type(iterable).__name__}")
+        parameters = tuple(iterable)
+        names: set[str] = set()
+        for p in parameters:
+            if not isinstance(p, Parameter):
+                raise ArgumentTypeError(f"ParameterTuple: expected a collection of Parameters, but one element is {type(p).__name__}")
+            if p.name in names:
+                raise ArgumentValueError(f"ParameterTuple: the name {p.name!r} exists already; give each Parameter a name of its own")
+            names.add(p.name)
+        return tuple.__new__(cls, parameters)
+
+    def clone(self, prefix: str, init: Any = "same") -> ParameterTuple:
+        """Clones of all Parameters (see `Parameter.clone`), with `prefix` and a dot before their names.
+
+        Raises:
+            TypeError: prefix is no string.
+        """
+        if not isinstance(prefix, str):
+            raise ArgumentTypeError(f"ParameterTuple.clone: prefix must be a string, but is {type(prefix).__name__}")
+        clones = []
+        for p in self:
+            new = p.clone(init)
+            new.name = f"{prefix}.{p.name}"
+            clones.append(new)
+        return ParameterTuple(clones)
+
+
+__all__ = ["Parameter", "ParameterTuple"]
