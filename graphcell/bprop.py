@@ -18,7 +18,16 @@ from graphcell.ops.movement import BroadcastTo
 from graphcell.ops.reduction import sum_to_shape
 from graphcell.passes.autodiff import accumulate, zeros_of_type
 from graphcell.passes.rules import Rule
-from graphcell.pullback import Function, TracedChild, invoke, name_of, no_tapes, replace_tensors, tensors_in, trace_child
+from graphcell.pullback import (
+    Function,
+    TracedChild,
+    invoke,
+    name_of,
+    no_tapes,
+    replace_tensors,
+    tensors_in,
+    trace_child,
+)
 from graphcell.tensor import Tensor, state
 
 
@@ -41,7 +50,9 @@ def call_with_bprop(fn: Function, bprop: Function, *args: Any) -> Any:
         return fn(*args)
     with no_tapes():
         output = fn(*args)
-    results = [Tensor.of_array(t.array()) for t in tensors_in(output)]  # others than the inputs, even if they share memory
+    results = [
+        Tensor.of_array(t.array()) for t in tensors_in(output)
+    ]  # others than the inputs, even if they share memory
     output = replace_tensors(output, iter(results))
     for tape in following:
         needed = tuple(tape.number(t) is not None for t in inputs)
@@ -56,23 +67,35 @@ def _rule(fn: Function, bprop: Function, args: Sequence[Any], output: Any, neede
     def backward(kept: Sequence[Tensor], cotangents: Sequence[Tensor]) -> list[Tensor | None]:
         given = dict(zip(seeds, cotangents, strict=True))
         out = replace_tensors(output, iter(kept[count:]))
-        dout = replace_tensors(output, iter([given[k] if k in given else full_like(t, 0) for k, t in enumerate(results)]))
+        dout = replace_tensors(
+            output, iter([given[k] if k in given else full_like(t, 0) for k, t in enumerate(results)])
+        )
         gradients = gradients_by_bprop(fn, bprop, replace_tensors(args, iter(kept[:count])), out, dout)
         return [g for g, flag in zip(gradients, needed, strict=True) if flag]
 
     return Rule(tuple(range(count)), tuple(range(len(results))), seeds, backward)
 
 
-def gradients_by_bprop(fn: Function, bprop: Function, args: Sequence[Any], out: Any, dout: Any) -> list[Tensor]:
+def gradients_by_bprop(
+    fn: Function, bprop: Function, args: Sequence[Any], out: Any, dout: Any
+) -> list[Tensor]:
     """Calls `bprop`; a gradient for each Tensor in `args`, of its dtype and shape."""
     given = invoke(bprop, (*args, out, dout), {}) if state.trace is not None else bprop(*args, out, dout)
     if len(args) == 1 and not isinstance(given, (tuple, list)):
         given = (given,)
     if not isinstance(given, (tuple, list)):
-        raise ArgumentTypeError(f"bprop of {name_of(fn)} must return a tuple of gradients, but returned {type(given).__name__}")
+        raise ArgumentTypeError(
+            f"bprop of {name_of(fn)} must return a tuple of gradients, but returned {type(given).__name__}"
+        )
     if len(given) != len(args):
-        raise NoGradientError(f"bprop of {name_of(fn)} must return one gradient for each of {len(args)} inputs, but returned {len(given)}")
-    return [g for k, (x, part) in enumerate(zip(args, given, strict=True)) for g in _fit(f"bprop of {name_of(fn)}: gradient {k}", x, part)]
+        raise NoGradientError(
+            f"bprop of {name_of(fn)} must return one gradient for each of {len(args)} inputs, but returned {len(given)}"
+        )
+    return [
+        g
+        for k, (x, part) in enumerate(zip(args, given, strict=True))
+        for g in _fit(f"bprop of {name_of(fn)}: gradient {k}", x, part)
+    ]
 
 
 def _fit(what: str, x: Any, gradient: Any) -> list[Tensor]:
@@ -82,7 +105,11 @@ def _fit(what: str, x: Any, gradient: Any) -> list[Tensor]:
         if not tensors or gradient is None:
             return [full_like(t, 0) for t in tensors]
         parts = list(x.values() if isinstance(x, dict) else x)
-        given = list(gradient.values() if isinstance(gradient, dict) else gradient) if isinstance(gradient, (tuple, list, dict)) else []
+        given = (
+            list(gradient.values() if isinstance(gradient, dict) else gradient)
+            if isinstance(gradient, (tuple, list, dict))
+            else []
+        )
         if len(given) != len(parts):
             raise ArgumentTypeError(f"{what} must be a {type(x).__name__} of {len(parts)}, as the input is")
         return [g for part, g_part in zip(parts, given, strict=True) for g in _fit(what, part, g_part)]
@@ -99,7 +126,11 @@ def _fit_shape(what: str, x: Tensor, gradient: Tensor) -> Tensor:
     """A gradient of another shape, as broadcasting in `fn` brings it about: summed, or repeated."""
     small, large = sorted((x.shape, gradient.shape), key=len)
     fits = all(a == b or 1 in (a, b) for a, b in zip(reversed(small), reversed(large), strict=False))
-    whole = tuple(max(pair) for pair in zip((1,) * (len(large) - len(small)) + small, large, strict=True)) if fits else ()
+    whole = (
+        tuple(max(pair) for pair in zip((1,) * (len(large) - len(small)) + small, large, strict=True))
+        if fits
+        else ()
+    )
     if fits and whole == gradient.shape:
         return sum_to_shape(gradient, x.shape)  # type: ignore[no-any-return]
     if fits and whole == x.shape:
@@ -116,7 +147,10 @@ def _traced(outer: Trace, fn: Function, bprop: Function, args: Sequence[Any]) ->
     backward = _TracedBprop(outer, fn, bprop, args, inputs, forward)
     outside = list(dict.fromkeys([*forward.lifted, *backward.trace.lifted]))
     own = dict(zip(forward.lifted, forward.graph.inputs[count:], strict=True))
-    forward_inputs = [*forward.graph.inputs[:count], *(own[v] if v in own else Value(v.type) for v in outside)]
+    forward_inputs = [
+        *forward.graph.inputs[:count],
+        *(own[v] if v in own else Value(v.type) for v in outside),
+    ]
     op = CustomGradient(
         Graph(forward.graph.name, forward_inputs, forward.graph.nodes, forward.graph.outputs),
         backward.graph(outside),
@@ -130,7 +164,15 @@ def _traced(outer: Trace, fn: Function, bprop: Function, args: Sequence[Any]) ->
 class _TracedBprop:
     """`bprop` as a graph of (*inputs, *values from outside, *results, *cotangents of float outputs)."""
 
-    def __init__(self, outer: Trace, fn: Function, bprop: Function, args: Sequence[Any], inputs: Sequence[Tensor], forward: TracedChild):
+    def __init__(
+        self,
+        outer: Trace,
+        fn: Function,
+        bprop: Function,
+        args: Sequence[Any],
+        inputs: Sequence[Tensor],
+        forward: TracedChild,
+    ):
         self.trace = trace = Trace(f"{name_of(fn)}.bprop", outer)
         self.inputs = [trace.input(v.type, v.name) for v in forward.graph.inputs[: len(inputs)]]
         self.results = [trace.input(v.type, v.name) for v in forward.graph.outputs]
@@ -139,18 +181,30 @@ class _TracedBprop:
         symbols = {id(t): Tensor.of_value(v) for t, v in zip(inputs, self.inputs, strict=True)}
         with trace.active():
             out = replace_tensors(forward.output, map(Tensor.of_value, outputs))
-            given = [Tensor.of_value(self.cotangents[v]) if v in self.cotangents else zeros_of_type(v.type) for v in outputs]
+            given = [
+                Tensor.of_value(self.cotangents[v]) if v in self.cotangents else zeros_of_type(v.type)
+                for v in outputs
+            ]
             dout = replace_tensors(forward.output, iter(given))
             leaves = tensors_in(args)
-            gradients = gradients_by_bprop(fn, bprop, replace_tensors(args, iter([symbols[id(t)] for t in leaves])), out, dout)
+            gradients = gradients_by_bprop(
+                fn, bprop, replace_tensors(args, iter([symbols[id(t)] for t in leaves])), out, dout
+            )
             table: dict[int, Tensor] = {}
             for t, g in zip(leaves, gradients, strict=True):
                 accumulate(table, id(t), g)
             self.gradients = [trace.read(table[id(t)]) for t in inputs if t.dtype.is_float]
         if trace.writes():
-            raise NotImplementedFeatureError(f"bprop of {name_of(fn)} changes a Parameter or Tensor in place, which a graph cannot do there")
+            raise NotImplementedFeatureError(
+                f"bprop of {name_of(fn)} changes a Parameter or Tensor in place, which a graph cannot do there"
+            )
 
     def graph(self, outside: Sequence[Value]) -> Graph:
         lifted = self.trace.lifted
-        inputs = [*self.inputs, *(lifted[v] if v in lifted else Value(v.type) for v in outside), *self.results, *self.cotangents.values()]
+        inputs = [
+            *self.inputs,
+            *(lifted[v] if v in lifted else Value(v.type) for v in outside),
+            *self.results,
+            *self.cotangents.values(),
+        ]
         return Graph(self.trace.builder.name, inputs, self.trace.builder.nodes, self.gradients)

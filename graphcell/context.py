@@ -119,7 +119,9 @@ def _mode(key: str, value: Any) -> int:
 def _one_of(*choices: str) -> Check:
     def check(key: str, value: Any) -> str:
         if value not in choices:
-            raise ArgumentValueError(f"For 'context.set_context', the argument '{key}' must be one of {list(choices)}, but got {value}.")
+            raise ArgumentValueError(
+                f"For 'context.set_context', the argument '{key}' must be one of {list(choices)}, but got {value}."
+            )
         return str(value)
 
     return check
@@ -127,7 +129,9 @@ def _one_of(*choices: str) -> Check:
 
 def _tune_mode(key: str, value: Any) -> str:
     if value not in ("online", "offline"):
-        raise ArgumentValueError(f"For 'context.set_context', the argument '{key}' must be in ['online', 'offline'], but got {value}.")
+        raise ArgumentValueError(
+            f"For 'context.set_context', the argument '{key}' must be in ['online', 'offline'], but got {value}."
+        )
     return str(value)
 
 
@@ -143,7 +147,9 @@ def _level(*choices: tuple[str, int]) -> Check:
 
 def _syntax_level(key: str, value: Any) -> int:
     if value not in (STRICT, COMPATIBLE, LAX):
-        raise ArgumentValueError(f"For '{key}', the value should be context.STRICT or context.LAX, but got {value}.")
+        raise ArgumentValueError(
+            f"For '{key}', the value should be context.STRICT or context.LAX, but got {value}."
+        )
     return int(value)
 
 
@@ -158,20 +164,26 @@ def _not_negative(what: str) -> Check:
 
 def _call_depth(key: str, value: Any) -> int:
     if value <= 0:
-        raise ArgumentValueError(f"For 'context.set_context', the argument '{key}' must be greater than 0, but got {value}.")
+        raise ArgumentValueError(
+            f"For 'context.set_context', the argument '{key}' must be greater than 0, but got {value}."
+        )
     return int(value)
 
 
 def _device_id(key: str, value: Any) -> int:
     if not 0 <= value <= _MAX_DEVICE_ID:
-        raise ArgumentValueError(f"For 'context.set_context', the argument '{key}' must be in range [0, {_MAX_DEVICE_ID}], but got {value}.")
+        raise ArgumentValueError(
+            f"For 'context.set_context', the argument '{key}' must be in range [0, {_MAX_DEVICE_ID}], but got {value}."
+        )
     return int(value)
 
 
 def _device_target(key: str, value: Any) -> str:
     targets = ["CPU", "GPU", "Ascend", "Davinci"]
     if value not in targets:
-        raise ArgumentValueError(f"For 'context.set_context', the argument '{key}' must be one of {targets}, but got {value}.")
+        raise ArgumentValueError(
+            f"For 'context.set_context', the argument '{key}' must be one of {targets}, but got {value}."
+        )
     return _require_cpu(value)
 
 
@@ -206,7 +218,9 @@ def _directory(key: str, value: Any) -> str:
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as e:
-        raise ArgumentValueError(f"For 'context.set_context', {key} '{value}' is not a directory that can be written: {e.strerror}.") from e
+        raise ArgumentValueError(
+            f"For 'context.set_context', {key} '{value}' is not a directory that can be written: {e.strerror}."
+        ) from e
     return path
 
 
@@ -221,9 +235,13 @@ def _existing_file(key: str, value: Any) -> str:
 def _choices(key: str, value: dict[str, Any], table: dict[str, list[str]]) -> dict[str, str]:
     for name, choice in value.items():
         if name not in table:
-            raise ArgumentValueError(f"For 'context.set_context', the key of argument '{key}' must be one of {table}, but got {name}.")
+            raise ArgumentValueError(
+                f"For 'context.set_context', the key of argument '{key}' must be one of {table}, but got {name}."
+            )
         if choice not in table[name]:
-            raise ArgumentValueError(f"For '{key}', the value of argument {name} must be one of {table[name]}, but got {choice}.")
+            raise ArgumentValueError(
+                f"For '{key}', the value of argument {name} must be one of {table[name]}, but got {choice}."
+            )
     return dict(value)
 
 
@@ -307,7 +325,9 @@ def set_context(**kwargs: Any) -> None:
 
 def _check(key: str, value: Any) -> Any:
     if key in _REMOVED:
-        raise ArgumentValueError(f"For 'context.set_context', the parameter '{key}' has been removed since MindSpore {_REMOVED[key]}")
+        raise ArgumentValueError(
+            f"For 'context.set_context', the parameter '{key}' has been removed since MindSpore {_REMOVED[key]}"
+        )
     known = _KEYS.get(key)
     if known is None:
         raise _unknown_key("set_context", f"keyword argument {key}")
@@ -353,7 +373,9 @@ def set_device(device_target: str, device_id: int | None = None) -> None:
         raise ArgumentTypeError(f"The parameter 'device_id' must be {int}, but got {type(device_id)}")
     targets = ["CPU", "GPU", "Ascend"]
     if device_target not in targets:
-        raise ArgumentValueError(f"The argument 'device_target' must be one of {targets}, but got {device_target}.")
+        raise ArgumentValueError(
+            f"The argument 'device_target' must be one of {targets}, but got {device_target}."
+        )
     if device_id is not None and device_id < 0:
         raise ArgumentValueError("The device id must bigger than or equal to 0.")
     config.device_target = _require_cpu(device_target)
@@ -372,5 +394,7 @@ def set_deterministic(deterministic: bool) -> None:
         TypeError: the argument is no bool.
     """
     if not isinstance(deterministic, bool):
-        raise ArgumentTypeError(f"The parameter 'deterministic' must be {bool}, but got {type(deterministic)}")
+        raise ArgumentTypeError(
+            f"The parameter 'deterministic' must be {bool}, but got {type(deterministic)}"
+        )
     config.deterministic = "ON" if deterministic else "OFF"

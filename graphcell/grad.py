@@ -12,14 +12,20 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from graphcell.context import GRAPH_MODE, config
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ArityError, IndexRangeError, NoGradientError, ShapeError
+from graphcell.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    ArityError,
+    IndexRangeError,
+    NoGradientError,
+    ShapeError,
+)
 from graphcell.ops.functional.common import NUMBER_TYPES, full_like
 from graphcell.pullback import (
     Cotangents,
     Function,
     differentiable,
     gradient_structure,
-    linearize,
     name_of,
     ones,
     replace_tensors,
@@ -65,7 +71,9 @@ def grad(
         RuntimeError: if an op on the way has no gradient.
     """
     _check_any(grad_position, weights)
-    return _gradient_function(request_of("grad", fn, grad_position, weights, has_aux, return_ids, sens_param), with_value=False)
+    return _gradient_function(
+        request_of("grad", fn, grad_position, weights, has_aux, return_ids, sens_param), with_value=False
+    )
 
 
 def value_and_grad(
@@ -78,7 +86,10 @@ def value_and_grad(
 ) -> Function:
     """Like `grad`, for a function that gives (what `fn` returns, gradients)."""
     _check_any(grad_position, weights)
-    return _gradient_function(request_of("value_and_grad", fn, grad_position, weights, has_aux, return_ids, sens_param), with_value=True)
+    return _gradient_function(
+        request_of("value_and_grad", fn, grad_position, weights, has_aux, return_ids, sens_param),
+        with_value=True,
+    )
 
 
 def _check_any(grad_position: Any, weights: Any) -> None:
@@ -94,7 +105,9 @@ def get_grad(gradients: Any, identifier: Any) -> Tensor:
         RuntimeError: if it is not there.
     """
     if not isinstance(identifier, (int, Tensor)):
-        raise ArgumentTypeError(f"For `get_grad`, the `x` should be an integer or a Parameter, but got {identifier}")
+        raise ArgumentTypeError(
+            f"For `get_grad`, the `x` should be an integer or a Parameter, but got {identifier}"
+        )
     key = getattr(identifier, "name", None) if isinstance(identifier, Tensor) else identifier
     found = _find(gradients, key)
     if found is None:
@@ -125,7 +138,9 @@ class GradOperation:
     def __init__(self, get_all: bool = False, get_by_list: bool = False, sens_param: bool = False):
         for flag, value in (("get_all", get_all), ("get_by_list", get_by_list), ("sens_param", sens_param)):
             if not isinstance(value, bool):
-                raise ArgumentTypeError(f"For 'GradOperation', the '{flag}' should be bool, but got {type(value).__name__}")
+                raise ArgumentTypeError(
+                    f"For 'GradOperation', the '{flag}' should be bool, but got {type(value).__name__}"
+                )
         self.get_all, self.get_by_list, self.sens_param = get_all, get_by_list, sens_param
 
     def __call__(self, fn: Function, weights: Weights = None) -> Function:
@@ -133,7 +148,9 @@ class GradOperation:
         if self.get_by_list and weights is None:
             weights = tuple(fn.trainable_params()) if hasattr(fn, "trainable_params") else ()
         position = None if self.get_all or self.get_by_list else 0
-        request = request_of("GradOperation", fn, position, weights if self.get_by_list else None, sens_param=self.sens_param)
+        request = request_of(
+            "GradOperation", fn, position, weights if self.get_by_list else None, sens_param=self.sens_param
+        )
         return _gradient_function(replace(request, every=self.get_all), with_value=False)
 
 
@@ -154,14 +171,22 @@ class Request:
 
 
 def request_of(
-    name: str, fn: Any, grad_position: Any = None, weights: Any = None, has_aux: Any = False, return_ids: Any = False, sens_param: Any = False
+    name: str,
+    fn: Any,
+    grad_position: Any = None,
+    weights: Any = None,
+    has_aux: Any = False,
+    return_ids: Any = False,
+    sens_param: Any = False,
 ) -> Request:
     """A Request of what the user gave; checks it. Messages name the function `name`."""
     if not callable(fn):
         raise ArgumentTypeError(f"For '{name}', the fn should be callable, but got {type(fn).__name__}")
     for flag, value in (("has_aux", has_aux), ("return_ids", return_ids), ("sens_param", sens_param)):
         if not isinstance(value, bool):
-            raise ArgumentTypeError(f"For '{name}', the '{flag}' should be bool, but got {type(value).__name__}")
+            raise ArgumentTypeError(
+                f"For '{name}', the '{flag}' should be bool, but got {type(value).__name__}"
+            )
     positions = None if grad_position is None else _check_positions(name, grad_position)
     chosen, one = check_weights(name, weights)
     return Request(fn, positions, chosen, one, has_aux, return_ids, sens_param)
@@ -169,7 +194,9 @@ def request_of(
 
 def _check_positions(name: str, given: Any) -> tuple[int, ...]:
     if not isinstance(given, (int, tuple)):
-        raise ArgumentTypeError(f"For '{name}', the 'grad_position' must be int or tuple, but got {type(given).__name__}")
+        raise ArgumentTypeError(
+            f"For '{name}', the 'grad_position' must be int or tuple, but got {type(given).__name__}"
+        )
     positions = given if isinstance(given, tuple) else (given,)
     if any(not isinstance(k, int) for k in positions):
         raise ArgumentTypeError(f"For '{name}', the element in 'grad_position' must be int, but got {given}")
@@ -228,7 +255,12 @@ def _run(request: Request, with_value: bool, args: tuple[Any, ...], kwargs: dict
         return seeds(request, output, sens, wrt)
 
     output, gradients = value_and_gradients(request.fn, args, kwargs, wrt, cotangents)
-    result = _pack(request, chosen, gradients[: len(inputs)], dict(zip(map(id, weights), gradients[len(inputs) :], strict=True)))
+    result = _pack(
+        request,
+        chosen,
+        gradients[: len(inputs)],
+        dict(zip(map(id, weights), gradients[len(inputs) :], strict=True)),
+    )
     if with_value:
         return output, result
     return (result, output[1:]) if request.has_aux else result
@@ -239,29 +271,39 @@ def trainable(request: Request) -> list[Tensor]:
     return [w for w in request.weights or () if getattr(w, "requires_grad", True)]
 
 
-def _take_sens(request: Request, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
+def _take_sens(
+    request: Request, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[Any, ...], dict[str, Any], Any]:
     if not request.sens_param:
         return args, kwargs, None
     if "sens" in kwargs:
         return args, {k: x for k, x in kwargs.items() if k != "sens"}, kwargs["sens"]
     if not args:
-        raise ArityError(f"{name_of(request.fn)}: sens_param=True needs the gradient with respect to the output as the last argument")
+        raise ArityError(
+            f"{name_of(request.fn)}: sens_param=True needs the gradient with respect to the output as the last argument"
+        )
     return args[:-1], kwargs, args[-1]
 
 
-def chosen_arguments(request: Request, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[tuple[int, Any]]:
+def chosen_arguments(
+    request: Request, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> list[tuple[int, Any]]:
     """(position, argument) of the arguments to differentiate that hold Tensors."""
     everything = [*args, *kwargs.values()]
     chosen = []
     for k in range(len(everything)) if request.every else request.positions or ():
         if k >= len(everything):
-            raise IndexRangeError(f"{name_of(request.fn)}: 'grad_position' {k} is out of range, the call has {len(everything)} arguments")
+            raise IndexRangeError(
+                f"{name_of(request.fn)}: 'grad_position' {k} is out of range, the call has {len(everything)} arguments"
+            )
         if tensors_in(everything[k]):
             chosen.append((k, everything[k]))
     return chosen
 
 
-def separate(args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[tuple[int, Any]]) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[int, Any]]]:
+def separate(
+    args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[tuple[int, Any]]
+) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[int, Any]]]:
     """Arguments in which no Tensor occurs twice, so that each place has a gradient of its own. Parameters stay themselves."""
     everything = [*args, *kwargs.values()]
     leaves = tensors_in(everything)
@@ -274,7 +316,11 @@ def separate(args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[tuple[i
         seen.add(id(t))
     everything = replace_tensors(everything, iter(separate))
     count = len(args)
-    return tuple(everything[:count]), dict(zip(kwargs, everything[count:], strict=True)), [(k, everything[k]) for k, _ in chosen]
+    return (
+        tuple(everything[:count]),
+        dict(zip(kwargs, everything[count:], strict=True)),
+        [(k, everything[k]) for k, _ in chosen],
+    )
 
 
 def _another(tensor: Tensor) -> Tensor:
@@ -293,33 +339,50 @@ def seeds(request: Request, output: Any, sens: Any, wrt: Sequence[Tensor]) -> Co
         return ones(leaves, wrt) if sens is None else _givenseeds(request, leaves, sens, wrt)
     if not isinstance(output, tuple) or len(output) < 2:
         raise ArgumentValueError(
-            "When has_aux is True, origin fn requires more than one outputs.", hint=f"{name_of(request.fn)} must return a tuple (loss, other, ...)"
+            "When has_aux is True, origin fn requires more than one outputs.",
+            hint=f"{name_of(request.fn)} must return a tuple (loss, other, ...)",
         )
     first = tensors_in(output[0])
     rest: list[Tensor | None] = [None] * (len(leaves) - len(first))
     return [*(ones(first, wrt) if sens is None else _givenseeds(request, first, sens, wrt)), *rest]
 
 
-def _givenseeds(request: Request, leaves: Sequence[Tensor], sens: Any, wrt: Sequence[Tensor]) -> list[Tensor | None]:
+def _givenseeds(
+    request: Request, leaves: Sequence[Tensor], sens: Any, wrt: Sequence[Tensor]
+) -> list[Tensor | None]:
     """`sens`, a Tensor, a number or a structure of them, for each Tensor in the output."""
     parts = list(sens) if isinstance(sens, (tuple, list)) else [sens]
     parts = [p for part in parts for p in (part if isinstance(part, (tuple, list)) else [part])]
     if len(parts) != len(leaves):
-        raise ArityError(f"{name_of(request.fn)}: sens has {len(parts)} Tensors, but the output has {len(leaves)}")
-    return [seed(name_of(request.fn), p, t) if differentiable(t, wrt) else None for p, t in zip(parts, leaves, strict=True)]
+        raise ArityError(
+            f"{name_of(request.fn)}: sens has {len(parts)} Tensors, but the output has {len(leaves)}"
+        )
+    return [
+        seed(name_of(request.fn), p, t) if differentiable(t, wrt) else None
+        for p, t in zip(parts, leaves, strict=True)
+    ]
 
 
 def seed(name: str, given: Any, output: Tensor) -> Tensor:
     if isinstance(given, NUMBER_TYPES):
         return full_like(output, given)
     if not isinstance(given, Tensor):
-        raise ArgumentTypeError(f"{name}: a gradient with respect to an output must be a Tensor, but is {type(given).__name__}")
+        raise ArgumentTypeError(
+            f"{name}: a gradient with respect to an output must be a Tensor, but is {type(given).__name__}"
+        )
     if given.shape != output.shape:
-        raise ShapeError(f"{name}: the gradient with respect to an output of shape {output.shape} has shape {given.shape}")
+        raise ShapeError(
+            f"{name}: the gradient with respect to an output of shape {output.shape} has shape {given.shape}"
+        )
     return given.astype(output.dtype)  # type: ignore[no-any-return, attr-defined]
 
 
-def _pack(request: Request, chosen: Sequence[tuple[int, Any]], gradients: Sequence[Tensor], of_weights: dict[int, Tensor]) -> Any:
+def _pack(
+    request: Request,
+    chosen: Sequence[tuple[int, Any]],
+    gradients: Sequence[Tensor],
+    of_weights: dict[int, Tensor],
+) -> Any:
     """Gradients of arguments and of weights (by the id of the Parameter) in MindSpore's structure."""
     stream = iter(gradients)
     inputs: list[Any] = []

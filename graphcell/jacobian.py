@@ -12,15 +12,25 @@ from typing import Any
 
 import numpy as np
 
+from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.grad import Request, Weights, chosen_arguments, pack_weights, request_of, seed, seeds, separate, trainable
+from graphcell.grad import (
+    Request,
+    Weights,
+    chosen_arguments,
+    pack_weights,
+    request_of,
+    seed,
+    seeds,
+    separate,
+    trainable,
+)
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For
 from graphcell.ops.creation import Constant, Literal
 from graphcell.ops.dispatch import Trace, apply1
 from graphcell.ops.functional.common import full_like
 from graphcell.ops.movement import Concat, Reshape, Slice, Transpose
-from graphcell import dtype as dt
 from graphcell.pullback import Function, Pullback, gradient_structure, linearize, replace_tensors, tensors_in
 from graphcell.tensor import Tensor, state
 
@@ -113,7 +123,9 @@ def jacfwd(fn: Function, grad_position: int | tuple[int, ...] = 0, has_aux: bool
 
 
 # -- forward mode --------------------------------------------------------------------------------------------------------
-def _push_forward(request: Request, args: Sequence[Any], wrt: Sequence[Tensor]) -> tuple[Any, Callable[[Sequence[Tensor]], list[Tensor]]]:
+def _push_forward(
+    request: Request, args: Sequence[Any], wrt: Sequence[Tensor]
+) -> tuple[Any, Callable[[Sequence[Tensor]], list[Tensor]]]:
     """What the function returns, and the function from tangents of `wrt` to those of the (differentiated) output's Tensors."""
     output, pullback = linearize(request.fn, args, {}, wrt)
     ones = seeds(request, output, None, wrt)
@@ -128,13 +140,18 @@ def _push_forward(request: Request, args: Sequence[Any], wrt: Sequence[Tensor]) 
 
     def push(tangents: Sequence[Tensor]) -> list[Tensor]:
         products = iter(back(list(tangents)))
-        return [full_like(t, 0) if s is None else next(products) for t, s in zip(differentiated, ones, strict=False)]
+        return [
+            full_like(t, 0) if s is None else next(products)
+            for t, s in zip(differentiated, ones, strict=False)
+        ]
 
     return output, push
 
 
 # -- whole Jacobians -----------------------------------------------------------------------------------------------------
-def _rows_of_outputs(request: Request, output: Any, pullback: Pullback, wrt: Sequence[Tensor]) -> list[list[Tensor]]:
+def _rows_of_outputs(
+    request: Request, output: Any, pullback: Pullback, wrt: Sequence[Tensor]
+) -> list[list[Tensor]]:
     """For each differentiated output, a Jacobian for each of `wrt`."""
     cotangents = seeds(request, output, None, wrt)
     found = []
@@ -143,14 +160,18 @@ def _rows_of_outputs(request: Request, output: Any, pullback: Pullback, wrt: Seq
             continue
 
         def row(g: Tensor, k: int = k) -> Sequence[Tensor]:
-            return pullback([g if j == k else None if c is None else full_like(c, 0) for j, c in enumerate(cotangents)])
+            return pullback(
+                [g if j == k else None if c is None else full_like(c, 0) for j, c in enumerate(cotangents)]
+            )
 
         parts = map_rows(row, basis(s.type))
         found.append([_reshape(p, (*s.shape, *x.shape)) for p, x in zip(parts, wrt, strict=True)])
     return found
 
 
-def _columns_of_inputs(request: Request, output: Any, push: Callable[[Sequence[Tensor]], list[Tensor]], wrt: Sequence[Tensor]) -> list[list[Tensor]]:
+def _columns_of_inputs(
+    request: Request, output: Any, push: Callable[[Sequence[Tensor]], list[Tensor]], wrt: Sequence[Tensor]
+) -> list[list[Tensor]]:
     """The same as `_rows_of_outputs`, by forward mode."""
     columns = []
     for k, x in enumerate(wrt):
@@ -183,7 +204,9 @@ def map_rows(function: Rows, rows: Tensor) -> list[Tensor]:
     results = []
     for k in range(rows.shape[0]):
         cut = Slice((k, *(0,) * (rows.ndim - 1)), (1, *rows.shape[1:]), (1,) * rows.ndim)
-        results.append([_reshape(t, (1, *t.shape)) for t in function(_reshape(apply1(cut, rows), rows.shape[1:]))])
+        results.append(
+            [_reshape(t, (1, *t.shape)) for t in function(_reshape(apply1(cut, rows), rows.shape[1:]))]
+        )
     return [apply1(Concat(0), *parts) for parts in zip(*results, strict=True)]
 
 
@@ -207,5 +230,3 @@ def _move_first_last(x: Tensor, shape: tuple[int, ...]) -> Tensor:
     moved = apply1(Transpose((*range(1, x.ndim), 0)), x) if x.ndim > 1 else x
     assert x.shape[0] == math.prod(shape)
     return _reshape(moved, (*x.shape[1:], *shape))
-
-

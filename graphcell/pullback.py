@@ -78,7 +78,9 @@ def ones(tensors: Sequence[Tensor], wrt: Sequence[Tensor]) -> list[Tensor | None
 
 
 # -- gradients at once ---------------------------------------------------------------------------------------------------
-def value_and_gradients(fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor], seeds: Seeds) -> tuple[Any, list[Tensor]]:
+def value_and_gradients(
+    fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor], seeds: Seeds
+) -> tuple[Any, list[Tensor]]:
     """What `fn(*args, **kwargs)` returns, and its gradients with respect to `wrt` for the cotangents that `seeds` makes of that."""
     if state.trace is not None:
         return _traced_gradients(state.trace, fn, args, kwargs, wrt, seeds)
@@ -88,7 +90,12 @@ def value_and_gradients(fn: Function, args: Sequence[Any], kwargs: dict[str, Any
 
 
 def _traced_gradients(
-    outer: Trace, fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor], seeds: Seeds
+    outer: Trace,
+    fn: Function,
+    args: Sequence[Any],
+    kwargs: dict[str, Any],
+    wrt: Sequence[Tensor],
+    seeds: Seeds,
 ) -> tuple[Any, list[Tensor]]:
     traced = trace_child(outer, fn, args, kwargs, wrt)
     cotangents = seeds(traced.output)
@@ -104,7 +111,9 @@ Pullback = Callable[[Cotangents], list[Tensor]]
 """From one cotangent (or None) for each Tensor that the function returned, the gradients."""
 
 
-def linearize(fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> tuple[Any, Pullback]:
+def linearize(
+    fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]
+) -> tuple[Any, Pullback]:
     """What `fn(*args, **kwargs)` returns, and a function that gives gradients with respect to `wrt`, as often as it is called."""
     if state.trace is not None:
         return _traced_linearize(state.trace, fn, args, kwargs, wrt)
@@ -113,20 +122,31 @@ def linearize(fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Se
     return output, lambda cotangents: _fill(tape.gradients(leaves, cotangents, wrt), wrt)
 
 
-def _traced_linearize(outer: Trace, fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> tuple[Any, Pullback]:
+def _traced_linearize(
+    outer: Trace, fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]
+) -> tuple[Any, Pullback]:
     traced = trace_child(outer, fn, args, kwargs, wrt)
     leaves = tensors_in(traced.output)
     at = [k for k, t in enumerate(leaves) if differentiable(t, wrt)]
     split = split_vjp(traced.graph, range(traced.explicit), at)
     results = outer.inline(split.forward, traced.operands)
-    held = [traced.operands[k] for k in split.inputs] + [results[k] for k in split.outputs] + list(results[len(traced.graph.outputs) :])
+    held = (
+        [traced.operands[k] for k in split.inputs]
+        + [results[k] for k in split.outputs]
+        + list(results[len(traced.graph.outputs) :])
+    )
     types = [leaves[k].type for k in at]
     places = [traced.places[id(t)] for t in wrt]
 
     def pullback(cotangents: Cotangents) -> list[Tensor]:
         current = state.trace
-        assert current is not None, "the pullback of a traced function belongs to the graph under construction"
-        given = [zeros_of_type(t) if c is None else c for t, c in zip(types, (cotangents[k] for k in at), strict=True)]
+        assert current is not None, (
+            "the pullback of a traced function belongs to the graph under construction"
+        )
+        given = [
+            zeros_of_type(t) if c is None else c
+            for t, c in zip(types, (cotangents[k] for k in at), strict=True)
+        ]
         gradients = current.inline(split.backward, [*held, *map(current.read, given)])
         return [Tensor.of_value(gradients[k]) for k in places]
 
@@ -134,7 +154,9 @@ def _traced_linearize(outer: Trace, fn: Function, args: Sequence[Any], kwargs: d
 
 
 # -- eager ---------------------------------------------------------------------------------------------------------------
-def _record(fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> tuple[Tape, Any]:
+def _record(
+    fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]
+) -> tuple[Tape, Any]:
     tape = Tape()
     for t in wrt:
         if not t.dtype.is_bool:
@@ -183,7 +205,9 @@ class TracedChild:
         return replace_tensors(self.output, iter([Tensor.of_value(v) for v in results[: len(leaves)]]))
 
 
-def trace_child(outer: Trace, fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> TracedChild:
+def trace_child(
+    outer: Trace, fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]
+) -> TracedChild:
     """Traces `fn(*args, **kwargs)` in a graph of its own in which the Tensors `wrt` are the first inputs."""
     child = Trace(name_of(fn), outer)
     places: dict[int, int] = {}
@@ -202,7 +226,15 @@ def trace_child(outer: Trace, fn: Function, args: Sequence[Any], kwargs: dict[st
     written = [(t, v) for t, v in child.writes() if start.get(id(t)) is not v and t._value not in child.own]
     graph = child.finish([*values, *(v for _, v in written)])
     lifted = list(child.lifted)
-    return TracedChild(graph, [*operands, *map(outer.lift, lifted)], len(operands), places, output, [t for t, _ in written], lifted)
+    return TracedChild(
+        graph,
+        [*operands, *map(outer.lift, lifted)],
+        len(operands),
+        places,
+        output,
+        [t for t, _ in written],
+        lifted,
+    )
 
 
 def invoke(fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

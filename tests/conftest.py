@@ -12,7 +12,9 @@ from graphcell.context import config
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--update-golden", action="store_true", help="write what the tests get into the golden files")
+    parser.addoption(
+        "--update-golden", action="store_true", help="write what the tests get into the golden files"
+    )
 
 
 @pytest.fixture

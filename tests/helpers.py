@@ -62,7 +62,9 @@ def run(graph: Graph, *arrays: Array) -> tuple[Array, ...]:
     for node in graph.nodes:
         results = evaluate(node.op, tuple(table[v] for v in node.operands))
         for v, r in zip(node.results, results, strict=True):
-            assert r.shape == v.type.shape and r.dtype == v.type.dtype.np_type, f"{node.op}: eval gave {r.dtype}{r.shape}, infer {v.type}"
+            assert r.shape == v.type.shape and r.dtype == v.type.dtype.np_type, (
+                f"{node.op}: eval gave {r.dtype}{r.shape}, infer {v.type}"
+            )
             table[v] = r
     return tuple(table[v] for v in graph.outputs)
 
@@ -81,7 +83,13 @@ def numeric_gradient(f: Callable[..., float], arrays: Sequence[Array], k: int, s
 
 
 def check_gradients(
-    fn: Function, *arrays: Any, order: int = 2, step: float = 1e-5, rtol: float = 1e-5, atol: float = 1e-6, wrt: Sequence[int] | None = None
+    fn: Function,
+    *arrays: Any,
+    order: int = 2,
+    step: float = 1e-5,
+    rtol: float = 1e-5,
+    atol: float = 1e-6,
+    wrt: Sequence[int] | None = None,
 ) -> None:
     """Asserts that the gradients of `fn`, to the given order, are those of finite differences in float64.
 
@@ -90,7 +98,9 @@ def check_gradients(
     eagerly (Tape) and as a graph (vjp), and must agree. Use small arrays: each element costs two calls an order.
     """
     operands = [_float64(a) for a in arrays]
-    positions = tuple(k for k, a in enumerate(operands) if a.dtype == np.float64) if wrt is None else tuple(wrt)
+    positions = (
+        tuple(k for k, a in enumerate(operands) if a.dtype == np.float64) if wrt is None else tuple(wrt)
+    )
     assert positions, "check_gradients: no float array to differentiate"
     current = fn
     for level in range(1, order + 1):
@@ -102,7 +112,11 @@ def gradient_of(fn: Function, positions: Sequence[int]) -> Function:
     """A function of the same arguments that returns the gradients of sum(w * output) over the float outputs, w being fixed numbers."""
 
     def gradient(*tensors: Tensor) -> tuple[Tensor, ...]:
-        return _traced_gradient(fn, tensors, positions) if state.trace is not None else _taped_gradient(fn, tensors, positions)
+        return (
+            _traced_gradient(fn, tensors, positions)
+            if state.trace is not None
+            else _taped_gradient(fn, tensors, positions)
+        )
 
     return gradient
 
@@ -112,20 +126,42 @@ def weights_of(shape: tuple[int, ...], k: int) -> Array:
     return np.random.default_rng(17 + k).uniform(0.5, 1.5, shape)
 
 
-def _check_level(fn: Function, operands: list[Array], positions: tuple[int, ...], level: int, step: float, rtol: float, atol: float) -> None:
+def _check_level(
+    fn: Function,
+    operands: list[Array],
+    positions: tuple[int, ...],
+    level: int,
+    step: float,
+    rtol: float,
+    atol: float,
+) -> None:
     def scalar(*values: Array) -> float:
         outputs = _as_tuple(fn(*map(Tensor, values)))
-        return sum(float((weights_of(t.shape, k) * t.asnumpy()).sum()) for k, t in enumerate(outputs) if t.dtype.is_float)
+        return sum(
+            float((weights_of(t.shape, k) * t.asnumpy()).sum())
+            for k, t in enumerate(outputs)
+            if t.dtype.is_float
+        )
 
     gradient = gradient_of(fn, positions)
     eager = [t.asnumpy() for t in gradient(*map(Tensor, operands))]
     graph = trace(gradient, *(Tensor(a).type for a in operands))
     for k, got, traced in zip(positions, eager, run(graph, *operands), strict=True):
-        assert got.shape == operands[k].shape and got.dtype == operands[k].dtype, f"order {level}: gradient of argument {k} is {got.dtype}{got.shape}"
+        assert got.shape == operands[k].shape and got.dtype == operands[k].dtype, (
+            f"order {level}: gradient of argument {k} is {got.dtype}{got.shape}"
+        )
         want = numeric_gradient(scalar, operands, k, step)
         scale = max(1.0, float(np.abs(want).max(initial=0)))
-        np.testing.assert_allclose(got, want, rtol=rtol, atol=atol * scale, err_msg=f"order {level}: gradient of argument {k}")
-        np.testing.assert_allclose(traced, got, rtol=1e-9, atol=1e-9 * scale, err_msg=f"order {level}: graph and tape differ for argument {k}")
+        np.testing.assert_allclose(
+            got, want, rtol=rtol, atol=atol * scale, err_msg=f"order {level}: gradient of argument {k}"
+        )
+        np.testing.assert_allclose(
+            traced,
+            got,
+            rtol=1e-9,
+            atol=1e-9 * scale,
+            err_msg=f"order {level}: graph and tape differ for argument {k}",
+        )
 
 
 def _taped_gradient(fn: Function, tensors: Sequence[Tensor], positions: Sequence[int]) -> tuple[Tensor, ...]:
@@ -134,7 +170,10 @@ def _taped_gradient(fn: Function, tensors: Sequence[Tensor], positions: Sequence
         tape.watch(tensors[k])
     with recording(tape):
         outputs = _as_tuple(fn(*tensors))
-    seeds = [Tensor(weights_of(t.shape, k).astype(t.dtype.np_type)) if t.dtype.is_float else None for k, t in enumerate(outputs)]
+    seeds = [
+        Tensor(weights_of(t.shape, k).astype(t.dtype.np_type)) if t.dtype.is_float else None
+        for k, t in enumerate(outputs)
+    ]
     found = tape.gradients(outputs, seeds, [tensors[k] for k in positions])
     return tuple(zeros_of(tensors[k]) if g is None else g for k, g in zip(positions, found, strict=True))
 
@@ -143,7 +182,11 @@ def _traced_gradient(fn: Function, tensors: Sequence[Tensor], positions: Sequenc
     outer = state.trace
     assert outer is not None
     graph = trace(fn, *(t.type for t in tensors))
-    seeds = [Tensor(weights_of(t.shape, k).astype(t.dtype.np_type)) for k, t in enumerate(graph.output_types) if t.dtype.is_float]
+    seeds = [
+        Tensor(weights_of(t.shape, k).astype(t.dtype.np_type))
+        for k, t in enumerate(graph.output_types)
+        if t.dtype.is_float
+    ]
     results = outer.inline(vjp(graph, positions), [outer.read(t) for t in itertools.chain(tensors, seeds)])
     return tuple(map(Tensor.of_value, results[len(graph.outputs) :]))
 

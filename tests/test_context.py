@@ -9,7 +9,16 @@ from typing import Any
 import pytest
 
 from graphcell import context
-from graphcell.context import GRAPH_MODE, PYNATIVE_MODE, config, get_context, get_current_device, set_context, set_deterministic, set_device
+from graphcell.context import (
+    GRAPH_MODE,
+    PYNATIVE_MODE,
+    config,
+    get_context,
+    get_current_device,
+    set_context,
+    set_deterministic,
+    set_device,
+)
 
 DEFAULTS = {
     "mode": 1,
@@ -51,7 +60,13 @@ DEFAULTS = {
 
 def test_constants() -> None:
     assert (GRAPH_MODE, PYNATIVE_MODE) == (0, 1)
-    assert (context.STRICT, context.COMPATIBLE, context.LAX, context.RELEASE, context.DEBUG) == (0, 1, 2, 0, 1)
+    assert (context.STRICT, context.COMPATIBLE, context.LAX, context.RELEASE, context.DEBUG) == (
+        0,
+        1,
+        2,
+        0,
+        1,
+    )
 
 
 @pytest.mark.parametrize(("key", "value"), DEFAULTS.items())
@@ -113,60 +128,229 @@ def test_values_are_read_back(key: str, value: Any, expected: Any) -> None:
 
 SET = "For 'context.set_context', "
 ERRORS: list[tuple[str, Any, type[Exception], str]] = [
-    ("mode", 7, ValueError, SET + "the argument 'mode' should be context.GRAPH_MODE (0) or context.PYNATIVE_MODE (1), but got 7."),
+    (
+        "mode",
+        7,
+        ValueError,
+        SET + "the argument 'mode' should be context.GRAPH_MODE (0) or context.PYNATIVE_MODE (1), but got 7.",
+    ),
     ("mode", "a", TypeError, "The parameter 'mode' must be <class 'int'>, but got <class 'str'>"),
     ("mode", 1.0, TypeError, "The parameter 'mode' must be <class 'int'>, but got <class 'float'>"),
     ("device_id", -1, ValueError, SET + "the argument 'device_id' must be in range [0, 4095], but got -1."),
-    ("device_id", 4096, ValueError, SET + "the argument 'device_id' must be in range [0, 4095], but got 4096."),
+    (
+        "device_id",
+        4096,
+        ValueError,
+        SET + "the argument 'device_id' must be in range [0, 4095], but got 4096.",
+    ),
     ("device_id", 1.5, TypeError, "The parameter 'device_id' must be <class 'int'>, but got <class 'float'>"),
-    ("device_target", "GPU", RuntimeError, "Unsupported device target GPU. This process only supports one of the ['CPU']."),
-    ("device_target", "Ascend", RuntimeError, "Unsupported device target Ascend. This process only supports one of the ['CPU']."),
-    ("device_target", "XPU", ValueError, SET + "the argument 'device_target' must be one of ['CPU', 'GPU', 'Ascend', 'Davinci'], but got XPU."),
-    ("device_target", 1, TypeError, "The parameter 'device_target' must be <class 'str'>, but got <class 'int'>"),
-    ("deterministic", "on", ValueError, SET + "the argument 'deterministic' must be one of ['ON', 'OFF'], but got on."),
-    ("deterministic", True, TypeError, "The parameter 'deterministic' must be <class 'str'>, but got <class 'bool'>"),
-    ("max_call_depth", 0, ValueError, SET + "the argument 'max_call_depth' must be greater than 0, but got 0."),
-    ("max_call_depth", "1", TypeError, "The parameter 'max_call_depth' must be <class 'int'>, but got <class 'str'>"),
-    ("memory_optimize_level", "O2", ValueError, SET + "the argument 'memory_optimize_level' must be one of ['O0', 'O1'], but got O2."),
-    ("variable_memory_max_size", 3, TypeError, "The parameter 'variable_memory_max_size' must be <class 'str'>, but got <class 'int'>"),
-    ("mempool_block_size", 2, TypeError, "The parameter 'mempool_block_size' must be <class 'str'>, but got <class 'int'>"),
-    ("max_device_memory", 3, TypeError, "The parameter 'max_device_memory' must be <class 'str'>, but got <class 'int'>"),
-    ("pynative_synchronize", 1, TypeError, "The parameter 'pynative_synchronize' must be <class 'bool'>, but got <class 'int'>"),
-    ("enable_compile_cache", "1", TypeError, "The parameter 'enable_compile_cache' must be <class 'bool'>, but got <class 'str'>"),
+    (
+        "device_target",
+        "GPU",
+        RuntimeError,
+        "Unsupported device target GPU. This process only supports one of the ['CPU'].",
+    ),
+    (
+        "device_target",
+        "Ascend",
+        RuntimeError,
+        "Unsupported device target Ascend. This process only supports one of the ['CPU'].",
+    ),
+    (
+        "device_target",
+        "XPU",
+        ValueError,
+        SET + "the argument 'device_target' must be one of ['CPU', 'GPU', 'Ascend', 'Davinci'], but got XPU.",
+    ),
+    (
+        "device_target",
+        1,
+        TypeError,
+        "The parameter 'device_target' must be <class 'str'>, but got <class 'int'>",
+    ),
+    (
+        "deterministic",
+        "on",
+        ValueError,
+        SET + "the argument 'deterministic' must be one of ['ON', 'OFF'], but got on.",
+    ),
+    (
+        "deterministic",
+        True,
+        TypeError,
+        "The parameter 'deterministic' must be <class 'str'>, but got <class 'bool'>",
+    ),
+    (
+        "max_call_depth",
+        0,
+        ValueError,
+        SET + "the argument 'max_call_depth' must be greater than 0, but got 0.",
+    ),
+    (
+        "max_call_depth",
+        "1",
+        TypeError,
+        "The parameter 'max_call_depth' must be <class 'int'>, but got <class 'str'>",
+    ),
+    (
+        "memory_optimize_level",
+        "O2",
+        ValueError,
+        SET + "the argument 'memory_optimize_level' must be one of ['O0', 'O1'], but got O2.",
+    ),
+    (
+        "variable_memory_max_size",
+        3,
+        TypeError,
+        "The parameter 'variable_memory_max_size' must be <class 'str'>, but got <class 'int'>",
+    ),
+    (
+        "mempool_block_size",
+        2,
+        TypeError,
+        "The parameter 'mempool_block_size' must be <class 'str'>, but got <class 'int'>",
+    ),
+    (
+        "max_device_memory",
+        3,
+        TypeError,
+        "The parameter 'max_device_memory' must be <class 'str'>, but got <class 'int'>",
+    ),
+    (
+        "pynative_synchronize",
+        1,
+        TypeError,
+        "The parameter 'pynative_synchronize' must be <class 'bool'>, but got <class 'int'>",
+    ),
+    (
+        "enable_compile_cache",
+        "1",
+        TypeError,
+        "The parameter 'enable_compile_cache' must be <class 'bool'>, but got <class 'str'>",
+    ),
     ("inter_op_parallel_num", -1, ValueError, "The num of parallel thread must bigger than or equal to 0."),
     ("runtime_num_threads", -1, ValueError, "The num of thread must bigger than or equal to 0."),
-    ("runtime_num_threads", "2", TypeError, "The parameter 'runtime_num_threads' must be <class 'int'>, but got <class 'str'>"),
-    ("jit_syntax_level", 3, ValueError, "For 'jit_syntax_level', the value should be context.STRICT or context.LAX, but got 3."),
-    ("jit_config", {"jit_level": "O9"}, ValueError, "For 'jit_config', the value of argument jit_level must be one of ['O0', 'O1', 'O2'], but got O9."),
+    (
+        "runtime_num_threads",
+        "2",
+        TypeError,
+        "The parameter 'runtime_num_threads' must be <class 'int'>, but got <class 'str'>",
+    ),
+    (
+        "jit_syntax_level",
+        3,
+        ValueError,
+        "For 'jit_syntax_level', the value should be context.STRICT or context.LAX, but got 3.",
+    ),
+    (
+        "jit_config",
+        {"jit_level": "O9"},
+        ValueError,
+        "For 'jit_config', the value of argument jit_level must be one of ['O0', 'O1', 'O2'], but got O9.",
+    ),
     (
         "jit_config",
         {"foo": "O9"},
         ValueError,
-        SET + "the key of argument 'jit_config' must be one of {'jit_level': ['O0', 'O1', 'O2'], 'infer_boost': ['on', 'off']}, but got foo.",
+        SET
+        + "the key of argument 'jit_config' must be one of {'jit_level': ['O0', 'O1', 'O2'], 'infer_boost': ['on', 'off']}, but got foo.",
     ),
-    ("jit_config", {"jit_level": "O2", "infer_boost": "on"}, ValueError, "Only jit_level set O0 can set infer_boost to on."),
+    (
+        "jit_config",
+        {"jit_level": "O2", "infer_boost": "on"},
+        ValueError,
+        "Only jit_level set O0 can set infer_boost to on.",
+    ),
     ("jit_config", 3, TypeError, "The parameter 'jit_config' must be <class 'dict'>, but got <class 'int'>"),
-    ("exec_order", "x", ValueError, SET + "the argument 'exec_order' must be one of ['bfs', 'dfs'], but got x."),
+    (
+        "exec_order",
+        "x",
+        ValueError,
+        SET + "the argument 'exec_order' must be one of ['bfs', 'dfs'], but got x.",
+    ),
     ("op_timeout", -1, ValueError, "The num of op exe timeout must bigger than or equal to 0."),
-    ("aoe_tune_mode", "x", ValueError, SET + "the argument 'aoe_tune_mode' must be in ['online', 'offline'], but got x."),
-    ("aoe_config", {"x": "1"}, ValueError, SET + "the key of argument 'aoe_config' must be one of {'job_type': ['1', '2']}, but got x."),
+    (
+        "aoe_tune_mode",
+        "x",
+        ValueError,
+        SET + "the argument 'aoe_tune_mode' must be in ['online', 'offline'], but got x.",
+    ),
+    (
+        "aoe_config",
+        {"x": "1"},
+        ValueError,
+        SET + "the key of argument 'aoe_config' must be one of {'job_type': ['1', '2']}, but got x.",
+    ),
     ("save_graphs", 4, ValueError, "value for save_graphs should be 0-3 but got '4'"),
-    ("save_graphs", "1", TypeError, "The parameter 'save_graphs' must be (<class 'bool'>, <class 'int'>), but got <class 'str'>"),
-    ("save_graphs_path", 3, TypeError, "The parameter 'save_graphs_path' must be <class 'str'>, but got <class 'int'>"),
+    (
+        "save_graphs",
+        "1",
+        TypeError,
+        "The parameter 'save_graphs' must be (<class 'bool'>, <class 'int'>), but got <class 'str'>",
+    ),
+    (
+        "save_graphs_path",
+        3,
+        TypeError,
+        "The parameter 'save_graphs_path' must be <class 'str'>, but got <class 'int'>",
+    ),
     (
         "save_graphs_path",
         "",
         ValueError,
-        SET + "the 'save_graphs_path' or the 'print_file_path' is invalid type, it should be Non-empty string, but got ''.",
+        SET
+        + "the 'save_graphs_path' or the 'print_file_path' is invalid type, it should be Non-empty string, but got ''.",
     ),
-    ("env_config_path", "/no/such.json", ValueError, SET + "the 'env_config_path' file '/no/such.json' is not exists, please check"),
-    ("debug_level", 2, ValueError, "For 'debug_level', the value should be context.DEBUG or context.RELEASE, but got 2."),
-    ("check_bprop", 1, TypeError, "The parameter 'check_bprop' must be <class 'bool'>, but got <class 'int'>"),
-    ("foo", 1, ValueError, SET + "the keyword argument foo is not recognized! For detailed usage of 'set_context', please refer to the"),
-    ("save_compile_cache", True, ValueError, SET + "the keyword argument save_compile_cache is not recognized!"),
-    ("precompile_only", True, ValueError, SET + "the parameter 'precompile_only' has been removed since MindSpore 2.10 version. Please use the env"),
-    ("grad_for_scalar", True, ValueError, SET + "the parameter 'grad_for_scalar' has been removed since MindSpore 2.10 version."),
-    ("exception_dump", "2", ValueError, SET + "the parameter 'exception_dump' has been removed since MindSpore 2.6 version."),
+    (
+        "env_config_path",
+        "/no/such.json",
+        ValueError,
+        SET + "the 'env_config_path' file '/no/such.json' is not exists, please check",
+    ),
+    (
+        "debug_level",
+        2,
+        ValueError,
+        "For 'debug_level', the value should be context.DEBUG or context.RELEASE, but got 2.",
+    ),
+    (
+        "check_bprop",
+        1,
+        TypeError,
+        "The parameter 'check_bprop' must be <class 'bool'>, but got <class 'int'>",
+    ),
+    (
+        "foo",
+        1,
+        ValueError,
+        SET
+        + "the keyword argument foo is not recognized! For detailed usage of 'set_context', please refer to the",
+    ),
+    (
+        "save_compile_cache",
+        True,
+        ValueError,
+        SET + "the keyword argument save_compile_cache is not recognized!",
+    ),
+    (
+        "precompile_only",
+        True,
+        ValueError,
+        SET
+        + "the parameter 'precompile_only' has been removed since MindSpore 2.10 version. Please use the env",
+    ),
+    (
+        "grad_for_scalar",
+        True,
+        ValueError,
+        SET + "the parameter 'grad_for_scalar' has been removed since MindSpore 2.10 version.",
+    ),
+    (
+        "exception_dump",
+        "2",
+        ValueError,
+        SET + "the parameter 'exception_dump' has been removed since MindSpore 2.6 version.",
+    ),
 ]
 
 

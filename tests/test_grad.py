@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-import graphcell.ops as ops
 from graphcell import dtype as dt
+from graphcell import ops
 from graphcell.errors import GraphcellError, NoGradientError
 from graphcell.grad import GradOperation, get_grad, grad, value_and_grad
 from graphcell.ops.arithmetic import StopGradient
@@ -161,10 +161,18 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = [
     (GradOperation(get_all=True)(times), (X, 2.0), (2.0,)),
     (GradOperation(get_by_list=True)(affine, ParameterTuple([W, B])), (X,), (3.0, 1.0)),
     (GradOperation(get_by_list=True)(affine, ParameterTuple([W])), (X,), (3.0,)),
-    (GradOperation(get_all=True, get_by_list=True)(affine, ParameterTuple([W, B])), (X,), ((2.0,), (3.0, 1.0))),
+    (
+        GradOperation(get_all=True, get_by_list=True)(affine, ParameterTuple([W, B])),
+        (X,),
+        ((2.0,), (3.0, 1.0)),
+    ),
     (GradOperation(get_all=True, get_by_list=True)(affine, W), (X,), ((2.0,), 3.0)),
     (GradOperation(sens_param=True)(product), (X, Y, Tensor(10.0)), 300.0),
-    (GradOperation(True, True, True)(affine, ParameterTuple([W, B])), (X, Tensor(10.0)), ((20.0,), (30.0, 10.0))),
+    (
+        GradOperation(True, True, True)(affine, ParameterTuple([W, B])),
+        (X, Tensor(10.0)),
+        ((20.0,), (30.0, 10.0)),
+    ),
     # orders
     (grad(grad(product)), (X, Y), 10.0),
     (grad(grad(product, (0, 1)), (0, 1)), (X, Y), (16.0, 6.0)),
@@ -178,7 +186,9 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = [
 
 
 @pytest.mark.parametrize(("function", "args", "want"), CASES, ids=[str(k) for k in range(len(CASES))])
-def test_structures(run: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], want: Any) -> None:
+def test_structures(
+    run: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], want: Any
+) -> None:
     assert plain(run(function, *args)) == want
 
 
@@ -305,22 +315,50 @@ def test_the_function_runs_once() -> None:
         (lambda: grad(product, (0, 0)), ValueError, "duplicate positions"),
         (lambda: grad(product, -1), ValueError, "must be >= 0"),
         (lambda: grad(product, ()), ValueError, "must not be empty"),
-        (lambda: grad(product, None), ValueError, "`grad_position` and `weight` can not be None at the same time."),
-        (lambda: value_and_grad(product, None), ValueError, "`grad_position` and `weight` can not be None at the same time."),
+        (
+            lambda: grad(product, None),
+            ValueError,
+            "`grad_position` and `weight` can not be None at the same time.",
+        ),
+        (
+            lambda: value_and_grad(product, None),
+            ValueError,
+            "`grad_position` and `weight` can not be None at the same time.",
+        ),
         (lambda: grad(3), TypeError, "the fn should be callable, but got int"),
         (lambda: grad(product, has_aux=1), TypeError, "'has_aux' should be bool, but got int"),
         (lambda: grad(product, return_ids=1), TypeError, "'return_ids' should be bool, but got int"),
         (lambda: grad(affine, None, (p for p in [W])), TypeError, "but got generator"),
         (lambda: grad(affine, None, [3.0]), TypeError, "'weights' must be a Parameter"),
-        (lambda: GradOperation(get_all=1), TypeError, "For 'GradOperation', the 'get_all' should be bool, but got int"),
-        (lambda: grad(product, 2)(X, Y), IndexError, "product: 'grad_position' 2 is out of range, the call has 2 arguments"),
+        (
+            lambda: GradOperation(get_all=1),
+            TypeError,
+            "For 'GradOperation', the 'get_all' should be bool, but got int",
+        ),
+        (
+            lambda: grad(product, 2)(X, Y),
+            IndexError,
+            "product: 'grad_position' 2 is out of range, the call has 2 arguments",
+        ),
         (lambda: grad(product, (0, 3))(X, Y), IndexError, "'grad_position' 3 is out of range"),
-        (lambda: grad(square, has_aux=True)(X), ValueError, "When has_aux is True, origin fn requires more than one outputs."),
+        (
+            lambda: grad(square, has_aux=True)(X),
+            ValueError,
+            "When has_aux is True, origin fn requires more than one outputs.",
+        ),
         (lambda: grad(lambda x: [x, x], has_aux=True)(X), ValueError, "requires more than one outputs"),
         (lambda: grad(lambda x: (x,), has_aux=True)(X), ValueError, "requires more than one outputs"),
         (lambda: grad(product)(X), TypeError, "missing 1 required positional argument: 'y'"),
-        (lambda: grad(square, sens_param=True)(V, Tensor(1.0)), ValueError, r"output of shape \(2,\) has shape \(\)"),
-        (lambda: grad(two, sens_param=True)(X, Y, Tensor(1.0)), TypeError, "sens has 1 Tensors, but the output has 2"),
+        (
+            lambda: grad(square, sens_param=True)(V, Tensor(1.0)),
+            ValueError,
+            r"output of shape \(2,\) has shape \(\)",
+        ),
+        (
+            lambda: grad(two, sens_param=True)(X, Y, Tensor(1.0)),
+            TypeError,
+            "sens has 1 Tensors, but the output has 2",
+        ),
         (lambda: grad(square, sens_param=True)(V, "s"), TypeError, "must be a Tensor, but is str"),
     ],
 )
@@ -356,7 +394,11 @@ def test_get_grad() -> None:
     ("identifier", "error", "text"),
     [
         (2, RuntimeError, "Can not find the gradient for position or Parameter 2"),
-        (FROZEN, RuntimeError, r"Can not find the gradient for position or Parameter Parameter \(name=frozen"),
+        (
+            FROZEN,
+            RuntimeError,
+            r"Can not find the gradient for position or Parameter Parameter \(name=frozen",
+        ),
         ("w", TypeError, "should be an integer or a Parameter, but got w"),
         (1.5, TypeError, "should be an integer or a Parameter, but got 1.5"),
     ],
@@ -388,8 +430,8 @@ def test_a_training_loop_by_hand_finds_the_line(run: Callable[..., Any]) -> None
 
     def train(x: Any, y: Any) -> Any:
         value, (gw, gb) = step(x, y)
-        w.set_data(w - 0.1 * gw)
-        b.set_data(b - 0.1 * gb)
+        w.set_data(w - 0.3 * gw)
+        b.set_data(b - 0.3 * gb)
         return value
 
     for _ in range(200):

@@ -118,7 +118,7 @@ def _log_rest(f: mpf) -> mpf:
 def _erfcx_of_mapped(scale: int) -> Function:
     def function(t: mpf) -> mpf:
         a = scale * (1 + t) / (1 - t)
-        return mp.exp(a * a) * mp.erfc(a)
+        return a * mp.exp(a * a) * mp.erfc(a)
 
     return function
 
@@ -138,7 +138,7 @@ def _fits() -> dict[str, Fit]:
     asin, asin_weight = _odd(mp.asin)
     atan, atan_weight = _odd(mp.atan)
     quarter = (mp.pi / 4 * mpf("1.02")) ** 2
-    erfcx3, erfcx4 = _erfcx_of_mapped(3), _erfcx_of_mapped(4)
+    erfcx2, erfcx3 = _erfcx_of_mapped(2), _erfcx_of_mapped(3)
     ratio, root_ratio = _inverse_erf_ratio, lambda s: _inverse_erf_ratio(s * s)
     fits = {
         "EXP": Fit("(e**r - 1 - r) / r**2 on [-ln2, ln2]", _exp_rest, lambda r: r**2 / mp.exp(r),
@@ -174,18 +174,19 @@ def _fits() -> dict[str, Fit]:
         "ATAN": Fit("(atan(t) / t - 1) / z with z = t**2, on [0, 1]", atan, atan_weight,
                     {"float": (zero, one, 8), "double": (zero, one, 19)}),
         "ERF": Fit("erf(x) / x - 1 with z = x**2, on [0, 1]", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
-                   lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), {"float": (zero, one, 6), "double": (zero, one, 12)}),
+                   lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), {"float": (zero, one, 6), "wide": (zero, one, 6), "double": (zero, one, 12)}),
         "LOG2_ERFC": Fit("log2(erfc(a)) from 1 to where erf(a) is 1, for the relative error of erf(a)", lambda a: mp.log(mp.erfc(a), 2),
                          lambda a: mp.log(2) * mp.erfc(a) / mp.erf(a),
                          {"float": (one, mpf(4), 6), "double": (one, mpf("5.95"), 18)}, grid=3000),
-        "ERFCX_3": Fit("e**(a**2) erfc(a) with t = (a - 3) / (a + 3), as far as erfc(a) is not 0", erfcx3, lambda t: 1 / erfcx3(t),
-                       {"wide": (-one, _mapped("10.1", 3), 10)}),
-        "ERFCX_4": Fit("The same with t = (a - 4) / (a + 4)", erfcx4, lambda t: 1 / erfcx4(t),
-                       {"double": (-one, _mapped("27.3", 4), 22)}),
-        "ERFINV": Fit("erfinv(x) / x with u = w - 5/2, w = -log(1 - x**2), for w <= 5", _centred(ratio, "2.5"),
-                      lambda u: 1 / ratio(u + mpf("2.5")),
+        "ERFCX_2": Fit("a e**(a**2) erfc(a) with t = (a - 2) / (a + 2), from 1 to where erfc(a) is 0", erfcx2, lambda t: 1 / erfcx2(t),
+                       {"wide": (_mapped("1", 2), _mapped("10.1", 2), 8)}),
+        "ERFCX_3": Fit("The same with t = (a - 3) / (a + 3)", erfcx3, lambda t: 1 / erfcx3(t),
+                       {"double": (_mapped("1", 3), _mapped("27.3", 3), 20)}),
+        "ERFINV": Fit("(erfinv(x) / x - sqrt(pi) / 2) / w with u = w - 5/2, w = -log(1 - x**2), for w <= 5",
+                      _centred(lambda w: (ratio(w) - mp.sqrt(mp.pi) / 2) / w, "2.5"),
+                      lambda u: (u + mpf("2.5")) / ratio(u + mpf("2.5")),
                       {"wide": (mpf("-2.5"), mpf("2.5"), 9), "double": (mpf("-2.5"), mpf("2.5"), 20)}),
-        "ERFINV_TAIL": Fit("The same with u = sqrt(w) - 3, for 5 <= w", _centred(root_ratio, "3"), lambda u: 1 / root_ratio(u + 3),
+        "ERFINV_TAIL": Fit("erfinv(x) / x with u = sqrt(w) - 3, for 5 <= w", _centred(root_ratio, "3"), lambda u: 1 / root_ratio(u + 3),
                            {"wide": (mpf("-0.77"), mpf("1.2"), 10), "double": (mpf("-0.77"), mpf("0.7"), 19)}),
         "ERFINV_FAR": Fit("The same with u = sqrt(w) - 5, for 3.7 <= sqrt(w)", _centred(root_ratio, "5"), lambda u: 1 / root_ratio(u + 5),
                           {"double": (mpf("-1.3"), mpf("1.1"), 19)}),

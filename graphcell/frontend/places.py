@@ -39,6 +39,8 @@ class Place(Protocol):
     def key(self) -> Hashable: ...
     @property
     def name(self) -> str: ...
+    @property
+    def label(self) -> str: ...
     def get(self) -> Any: ...
     def set(self, value: Any) -> None: ...
 
@@ -61,6 +63,10 @@ class NamePlace:
     def key(self) -> Hashable:
         return (id(self.scope), self.name)
 
+    @property
+    def label(self) -> str:
+        return f"'{self.name}'"
+
     def get(self) -> Any:
         return self.scope.locals.get(self.name, UNBOUND)
 
@@ -81,6 +87,10 @@ class CellPlace:
     @property
     def key(self) -> Hashable:
         return id(self.cell)
+
+    @property
+    def label(self) -> str:
+        return f"'{self.name}'"
 
     def get(self) -> Any:
         try:
@@ -105,6 +115,10 @@ class GlobalPlace:
     @property
     def key(self) -> Hashable:
         return (id(self.table), self.name, "global")
+
+    @property
+    def label(self) -> str:
+        return f"'{self.name}'"
 
     def get(self) -> Any:
         return self.table.get(self.name, UNBOUND)
@@ -131,6 +145,10 @@ class AttributePlace:
     def name(self) -> str:
         return f"{type(self.owner).__name__}.{self.attribute}"
 
+    @property
+    def label(self) -> str:
+        return self.name
+
     def get(self) -> Any:
         return getattr(self.owner, self.attribute, UNBOUND)
 
@@ -154,7 +172,11 @@ class ItemsPlace:
 
     @property
     def name(self) -> str:
-        return f"the {type(self.container).__name__}"
+        return ""
+
+    @property
+    def label(self) -> str:
+        return f"a {type(self.container).__name__} from outside"
 
     def get(self) -> Any:
         c = self.container

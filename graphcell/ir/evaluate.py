@@ -42,7 +42,9 @@ def _check_inputs(graph: Graph, arrays: Sequence[Array]) -> None:
     for v, array in zip(graph.inputs, arrays, strict=True):
         if array.shape != v.type.shape or from_numpy(array.dtype) is not v.type.dtype:
             got = f"{array.dtype}{list(array.shape)}"
-            raise ArgumentTypeError(f"graph {graph.name}: input {v.name or graph.inputs.index(v)} must be {v.type}, but is {got}")
+            raise ArgumentTypeError(
+                f"graph {graph.name}: input {v.name or graph.inputs.index(v)} must be {v.type}, but is {got}"
+            )
 
 
 def _last_uses(graph: Graph) -> list[list[Value]]:

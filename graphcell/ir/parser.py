@@ -64,7 +64,9 @@ class _Parser:
         self.token = self.tokens[0]
 
     # -- tokens ------------------------------------------------------------------------------------------------------
-    def fail(self, message: str, token: Token | None = None, hint: str = "", cause: Exception | None = None) -> NoReturn:
+    def fail(
+        self, message: str, token: Token | None = None, hint: str = "", cause: Exception | None = None
+    ) -> NoReturn:
         self.source.fail(token or self.token, message, hint, cause)
 
     def advance(self) -> Token:
@@ -118,7 +120,9 @@ class _Parser:
         self.expect("}")
         got = tuple(v.type for v in outputs)
         if written is not None and written != got:
-            self.fail(f"graph {name} returns {_types_text(got)}, but its head says {_types_text(written)}", at)
+            self.fail(
+                f"graph {name} returns {_types_text(got)}, but its head says {_types_text(written)}", at
+            )
         return Graph(name, inputs, nodes, outputs)
 
     def inputs(self, scope: dict[str, Value]) -> list[Value]:
@@ -182,7 +186,9 @@ class _Parser:
         if written is not None and written != inferred:
             self.fail(f"{op.name} gives {_types_text(inferred)}, but {_types_text(written)} is written", name)
         if len(results) != len(inferred):
-            self.fail(f"{op.name} has {len(inferred)} results, but {len(results)} names stand before it", begin)
+            self.fail(
+                f"{op.name} has {len(inferred)} results, but {len(results)} names stand before it", begin
+            )
         made = [self.define(token, type, scope) for token, type in zip(results, inferred, strict=True)]
         return Node(op, tuple(operands), tuple(made), self.span(begin))
 
@@ -210,7 +216,9 @@ class _Parser:
 
     def build(self, cls: type[Op], fields: dict[str, Any], name: Token) -> Op:
         for field in dataclasses.fields(cls):  # type: ignore[arg-type]
-            optional = field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+            optional = (
+                field.default is not dataclasses.MISSING or field.default_factory is not dataclasses.MISSING
+            )
             if field.name not in fields and not optional:
                 self.fail(f"{name.text} needs the attribute {field.name}", name)
         try:
@@ -227,7 +235,9 @@ class _Parser:
         except GraphcellError as e:
             self.fail(e.message, name, e.hint, e)
         except (TypeError, ValueError, LookupError) as e:  # the op was given what it cannot take at all
-            self.fail(f"{op.name} does not take operands {_types_text([v.type for v in operands])}", name, "", e)
+            self.fail(
+                f"{op.name} does not take operands {_types_text([v.type for v in operands])}", name, "", e
+            )
 
     def span(self, token: Token) -> Span | None:
         """The user's source line, from the comment on the node's first line."""
@@ -257,7 +267,11 @@ class _Parser:
         known = [f.name for f in dataclasses.fields(cls) if bool(f.metadata.get("region")) is region]  # type: ignore[arg-type]
         if name.text not in known:
             what = "region" if region else "attribute"
-            self.fail(f"{cls.name} has no {what} {name.text}", name, f"it has {', '.join(known)}" if known else "it has none")
+            self.fail(
+                f"{cls.name} has no {what} {name.text}",
+                name,
+                f"it has {', '.join(known)}" if known else "it has none",
+            )
         if name.text in fields:
             self.fail(f"{name.text} is given twice", name)
 
@@ -404,7 +418,11 @@ def _converted(raw: Any, hint: Any) -> Any:
     if hint is None or hint is type(None):
         return None if raw is None else _MISFIT
     if isinstance(raw, _RawArray):
-        return hint(raw.array) if isinstance(hint, type) and hint not in (bool, int, float, str, DType) else _MISFIT
+        return (
+            hint(raw.array)
+            if isinstance(hint, type) and hint not in (bool, int, float, str, DType)
+            else _MISFIT
+        )
     if hint is float and type(raw) is int:
         return float(raw)
     if hint in (bool, int, float, str):

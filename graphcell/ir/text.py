@@ -62,7 +62,9 @@ class _Printer:
     def text(self) -> str:
         commented = [len(line) for line, comment in self.lines if comment]
         column = min(max(commented, default=0), _COMMENT_COLUMN)
-        return "".join(f"{line:<{column}}  // {comment}\n" if comment else f"{line}\n" for line, comment in self.lines)
+        return "".join(
+            f"{line:<{column}}  // {comment}\n" if comment else f"{line}\n" for line, comment in self.lines
+        )
 
     def graph(self, graph: Graph, indent: str, prefix: str, suffix: str) -> None:
         names = _Names(self)

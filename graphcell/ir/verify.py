@@ -40,15 +40,21 @@ def _verify_graph(graph: Graph, outer: tuple[set[Value], ...]) -> None:
     for scope in outer:
         if not defined.isdisjoint(scope):
             v = next(iter(defined & scope))
-            raise VerificationError(f"graph {graph.name}: value {_name(v, 0)} also belongs to the graph around it")
+            raise VerificationError(
+                f"graph {graph.name}: value {_name(v, 0)} also belongs to the graph around it"
+            )
 
 
-def _verify_node(graph: Graph, position: int, node: Node, defined: set[Value], outer: tuple[set[Value], ...]) -> None:
+def _verify_node(
+    graph: Graph, position: int, node: Node, defined: set[Value], outer: tuple[set[Value], ...]
+) -> None:
     where = f"graph {graph.name}, node {position} ({node.op.name})"
     _verify_op(where, node)
     for k, v in enumerate(node.operands):
         if v not in defined:
-            raise VerificationError(f"{where}: operand {_name(v, k)} is not defined before its use", span=node.span)
+            raise VerificationError(
+                f"{where}: operand {_name(v, k)} is not defined before its use", span=node.span
+            )
     for k, v in enumerate(node.results):
         if v in defined:
             raise VerificationError(f"{where}: result {_name(v, k)} is defined twice", span=node.span)
@@ -58,7 +64,9 @@ def _verify_node(graph: Graph, position: int, node: Node, defined: set[Value], o
     types = _infer(where, node)
     got = tuple(v.type for v in node.results)
     if types != got:
-        raise VerificationError(f"{where}: result types are {_list(got)}, inferred {_list(types)}", span=node.span)
+        raise VerificationError(
+            f"{where}: result types are {_list(got)}, inferred {_list(types)}", span=node.span
+        )
     for t in got:
         _verify_type(where, t, node)
 
@@ -90,8 +98,15 @@ def _infer(where: str, node: Node) -> tuple[TensorType, ...]:
         return infer_types(node.op, operands)
     except GraphcellError as e:
         raise VerificationError(f"{where}: {e.message}", span=node.span) from e
-    except (TypeError, ValueError, LookupError, AttributeError) as e:  # the op was given what it cannot take at all
-        raise VerificationError(f"{where}: does not take operands {_list(operands)} ({e})", span=node.span) from e
+    except (
+        TypeError,
+        ValueError,
+        LookupError,
+        AttributeError,
+    ) as e:  # the op was given what it cannot take at all
+        raise VerificationError(
+            f"{where}: does not take operands {_list(operands)} ({e})", span=node.span
+        ) from e
 
 
 def _verify_type(where: str, type: TensorType, node: Node | None) -> None:

@@ -53,7 +53,9 @@ class RegionOp(Op):
         Raises:
             NoGradientError: if an op in a region has no gradient, or the op itself has none.
         """
-        raise NoGradientError(f"{self.name} has no gradient", hint="cut it off with ops.stop_gradient if none is meant to flow")
+        raise NoGradientError(
+            f"{self.name} has no gradient", hint="cut it off with ops.stop_gradient if none is meant to flow"
+        )
 
     @property
     def inlined(self) -> Graph | None:
@@ -80,7 +82,8 @@ class If(RegionOp):
         return (self.then_graph, self.else_graph)
 
     def with_regions(self, regions: tuple[Graph, ...]) -> If:
-        return If(*regions)
+        then, other = regions
+        return If(then, other)
 
     def infer(self, condition: TensorType, *inputs: TensorType) -> tuple[TensorType, ...]:  # type: ignore[override]
         _check_condition("if", condition)
@@ -109,7 +112,12 @@ class If(RegionOp):
         outputs = tuple(sorted({k for s in splits for k in s.outputs}))
         slots, places = _share_slots([s.residual_types for s in splits])
         forward = If(*(_leave_residuals(s, slots, p) for s, p in zip(splits, places, strict=True)))
-        backward = If(*(_take_residuals(s, g, inputs, outputs, slots, p) for s, g, p in zip(splits, self.regions, places, strict=True)))
+        backward = If(
+            *(
+                _take_residuals(s, g, inputs, outputs, slots, p)
+                for s, g, p in zip(splits, self.regions, places, strict=True)
+            )
+        )
         return Linearized(forward, backward, (0, *(k + 1 for k in inputs)), outputs)
 
 
@@ -132,13 +140,16 @@ class While(RegionOp):
         return (self.cond_graph, self.body_graph)
 
     def with_regions(self, regions: tuple[Graph, ...]) -> While:
-        return While(*regions, self.carried)
+        condition, body = regions
+        return While(condition, body, self.carried)
 
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
         _check_inputs("while", "condition", self.cond_graph, operands)
         _check_inputs("while", "body", self.body_graph, operands)
         if len(self.cond_graph.outputs) != 1:
-            raise ArityError(f"while: the condition gives {len(self.cond_graph.outputs)} values instead of one")
+            raise ArityError(
+                f"while: the condition gives {len(self.cond_graph.outputs)} values instead of one"
+            )
         _check_condition("while", self.cond_graph.outputs[0].type)
         _check_carried("while", operands[: self.carried], self.body_graph.output_types)
         return tuple(operands[: self.carried])
@@ -192,9 +203,13 @@ class For(RegionOp):
             raise ArityError(f"for: {last} operands are carried or scanned, but there are {len(operands)}")
         for k, t in enumerate(operands[first:last]):
             if not t.shape or t.shape[0] != self.trip_count:
-                raise ShapeError(f"for: scanned operand {k} has shape {t.shape}; its leading extent must be {self.trip_count}")
+                raise ShapeError(
+                    f"for: scanned operand {k} has shape {t.shape}; its leading extent must be {self.trip_count}"
+                )
         slices = (t.with_shape(t.shape[1:]) for t in operands[first:last])
-        _check_inputs("for", "body", self.body, (TensorType(dt.int64, ()), *operands[:first], *slices, *operands[last:]))
+        _check_inputs(
+            "for", "body", self.body, (TensorType(dt.int64, ()), *operands[:first], *slices, *operands[last:])
+        )
         outputs = self.body.output_types
         _check_carried("for", operands[:first], outputs[:first])
         return (*operands[:first], *(_stacked(self.trip_count, t) for t in outputs[first:]))
@@ -205,7 +220,9 @@ class For(RegionOp):
         ys = [np.empty((self.trip_count, *t.shape), t.dtype.np_type) for t in self.body.output_types[first:]]
         for k in range(self.trip_count):
             i = self.trip_count - 1 - k if self.reverse else k
-            outputs = evaluate_graph(self.body, (np.asarray(i, np.int64), *carried, *(x[i, ...] for x in xs), *invariant))
+            outputs = evaluate_graph(
+                self.body, (np.asarray(i, np.int64), *carried, *(x[i, ...] for x in xs), *invariant)
+            )
             carried = outputs[:first]
             for y, value in zip(ys, outputs[first:], strict=True):
                 y[i] = value
@@ -215,7 +232,10 @@ class For(RegionOp):
         from graphcell.passes.autodiff import active_outputs
 
         carried = _loop_activity(self.body, active[: self.carried], active[self.carried :], 1)
-        return (*carried, *active_outputs(self.body, (False, *carried, *active[self.carried :]))[self.carried :])
+        return (
+            *carried,
+            *active_outputs(self.body, (False, *carried, *active[self.carried :]))[self.carried :],
+        )
 
     def linearize(self, needed: Mask, seeds: Mask) -> Linearized:
         from graphcell.ops.loop_gradient import linearize_for
@@ -285,7 +305,8 @@ class CustomGradient(RegionOp):
         return (self.forward, self.backward)
 
     def with_regions(self, regions: tuple[Graph, ...]) -> CustomGradient:
-        return CustomGradient(*regions, self.inputs, self.outputs)
+        forward, backward = regions
+        return CustomGradient(forward, backward, self.inputs, self.outputs)
 
     @property
     def inlined(self) -> Graph:
@@ -298,7 +319,9 @@ class CustomGradient(RegionOp):
         _check_inputs("custom_gradient", "bprop", self.backward, (*operands, *results, *cotangents))
         wanted = tuple(t for t in operands[: self.inputs] if t.dtype.is_float)
         if self.backward.output_types != wanted:
-            raise ShapeError(f"custom_gradient: bprop gives {_list(self.backward.output_types)} for inputs {_list(wanted)}")
+            raise ShapeError(
+                f"custom_gradient: bprop gives {_list(self.backward.output_types)} for inputs {_list(wanted)}"
+            )
         return results
 
     def eval(self, *arrays: Array) -> tuple[Array, ...]:
@@ -306,7 +329,9 @@ class CustomGradient(RegionOp):
 
     def active_results(self, active: Mask) -> Mask:
         flag = any(active[: self.inputs])
-        return tuple(flag and k < self.outputs and v.type.dtype.is_float for k, v in enumerate(self.forward.outputs))
+        return tuple(
+            flag and k < self.outputs and v.type.dtype.is_float for k, v in enumerate(self.forward.outputs)
+        )
 
     def linearize(self, needed: Mask, seeds: Mask) -> Linearized:
         b = Builder(f"{self.forward.name}.bprop")
@@ -320,7 +345,9 @@ class CustomGradient(RegionOp):
         table = {k: next(gradients) for k, v in enumerate(operands[: self.inputs]) if v.type.dtype.is_float}
         chosen = [table[k] if k in table else zeros(b, operands[k].type) for k in positions(needed)]
         everything = tuple(range(len(operands)))
-        return Linearized(GraphCall(self.forward), GraphCall(b.finish(chosen)), everything, tuple(range(len(results))))
+        return Linearized(
+            GraphCall(self.forward), GraphCall(b.finish(chosen)), everything, tuple(range(len(results)))
+        )
 
 
 # -- small helpers -------------------------------------------------------------------------------------------------------
@@ -346,7 +373,9 @@ def _check_condition(name: str, type: TensorType) -> None:
     if not type.dtype.is_bool:
         raise DTypeError(f"{name}: the condition must be Bool, but is {type.dtype}")
     if type.shape:
-        raise ShapeError(f"{name}: the condition must be a scalar, but has shape {type.shape}", hint="use .any() or .all()")
+        raise ShapeError(
+            f"{name}: the condition must be a scalar, but has shape {type.shape}", hint="use .any() or .all()"
+        )
 
 
 def _check_inputs(name: str, what: str, graph: Graph, types: Sequence[TensorType]) -> None:
@@ -360,7 +389,9 @@ def _check_carried(name: str, before: Sequence[TensorType], after: Sequence[Tens
     if len(before) != len(after):
         raise ArityError(f"{name}: {len(before)} values are carried, but the body gives {len(after)}")
     if tuple(before) != tuple(after):
-        raise BranchTypeError(f"{name}: a carried value changes its type in the body, from {_list(before)} to {_list(after)}")
+        raise BranchTypeError(
+            f"{name}: a carried value changes its type in the body, from {_list(before)} to {_list(after)}"
+        )
 
 
 def _loop_activity(body: Graph, carried: Mask, others: Mask, lead: int) -> Mask:
@@ -404,7 +435,12 @@ def _leave_residuals(split: Split, slots: Sequence[TensorType], places: Sequence
 
 
 def _take_residuals(
-    split: Split, branch: Graph, inputs: Sequence[int], outputs: Sequence[int], slots: Sequence[TensorType], places: Sequence[int]
+    split: Split,
+    branch: Graph,
+    inputs: Sequence[int],
+    outputs: Sequence[int],
+    slots: Sequence[TensorType],
+    places: Sequence[int],
 ) -> Graph:
     """The backward branch as a graph of (*inputs, *outputs, *slots, *cotangents), of which it uses its own."""
     b = Builder(split.backward.name)
@@ -412,5 +448,10 @@ def _take_residuals(
     outs = {k: b.input(branch.outputs[k].type) for k in outputs}
     held = [b.input(t) for t in slots]
     cotangents = [b.input(v.type) for v in split.cotangents]
-    own: list[Any] = [*(ins[k] for k in split.inputs), *(outs[k] for k in split.outputs), *(held[k] for k in places), *cotangents]
+    own: list[Any] = [
+        *(ins[k] for k in split.inputs),
+        *(outs[k] for k in split.outputs),
+        *(held[k] for k in places),
+        *cotangents,
+    ]
     return b.finish(b.inline(split.backward, own))

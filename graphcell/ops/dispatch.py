@@ -177,7 +177,7 @@ class TapeEntry:
     rule: Any  # graphcell.passes.rules.Rule
     kept: tuple[Tensor, ...]
     operands: tuple[int, ...]  # of the operands that need gradients
-    results: tuple[int | None, ...]  # of the results that have cotangents
+    results: tuple[int, ...]  # of the results that have cotangents
     types: tuple[TensorType, ...]  # of the latter
 
 

@@ -21,7 +21,6 @@ from graphcell.tensor import Tensor
 Piece = str | tuple[int, str]
 """Plain text, or the operand at a place in a form: "s" (`str`), "r" (`repr`), "g" (as a graph prints it)."""
 Template = tuple[Piece, ...]
-Grads = tuple[Any, ...]
 
 
 def template(pieces: Sequence[str | tuple[Tensor, str]], first: int = 0) -> tuple[Template, list[Tensor]]:
@@ -78,9 +77,6 @@ class Print(Op):
         sys.stdout.flush()
         return ()
 
-    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        return (None,) * len(inputs)
-
 
 @dataclass(frozen=True)
 class Assert(Op):
@@ -97,9 +93,6 @@ class Assert(Op):
         if not condition:
             raise AssertionError(fill(self.text, arrays))
         return ()
-
-    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        return (None,) * len(inputs)
 
 
 @dataclass(frozen=True)
@@ -133,6 +126,3 @@ class Raise(Op):
     def eval(self, *arrays: Array) -> tuple[Array, ...]:
         text = fill(self.text, arrays)
         raise self.kind()(text) if text else self.kind()()
-
-    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        return (None,) * len(inputs)

@@ -74,7 +74,9 @@ def linearize_for(loop: For, needed: Mask, seeds: Mask) -> Linearized:
     wrt = [1 + k for k in carried] + [first + k for k in xs] + [last + k for k in invariants]
     plan = _Plan(loop, split_vjp(loop.body, wrt, seeded), carried, xs, invariants, seeded)
     operands = [k - 1 for k in (*plan.kept(first, last), *plan.kept(last, len(loop.body.inputs)))]
-    return Linearized(_forward(plan), GraphCall(_backward(plan, needed, seeds)), tuple(operands), tuple(plan.kept_ys))
+    return Linearized(
+        _forward(plan), GraphCall(_backward(plan, needed, seeds)), tuple(operands), tuple(plan.kept_ys)
+    )
 
 
 def _forward(plan: _Plan) -> For:
@@ -97,11 +99,18 @@ def _backward(plan: _Plan, needed: Mask, seeds: Mask) -> Graph:
         return b.input(v.type.with_shape((loop.trip_count, *v.type.shape)), v.name)
 
     xs = [stack(body.inputs[k]) for k in plan.kept(plan.first, plan.last)]
-    invariants = [b.input(body.inputs[k].type, body.inputs[k].name) for k in plan.kept(plan.last, len(body.inputs))]
+    invariants = [
+        b.input(body.inputs[k].type, body.inputs[k].name) for k in plan.kept(plan.last, len(body.inputs))
+    ]
     ys = [stack(body.outputs[k]) for k in plan.kept_ys]
-    saved = [stack(body.inputs[k]) for k in plan.stacked_carried] + [stack(body.outputs[k]) for k in plan.stacked_outputs]
+    saved = [stack(body.inputs[k]) for k in plan.stacked_carried] + [
+        stack(body.outputs[k]) for k in plan.stacked_outputs
+    ]
     residuals = [stack(v) for v in plan.split.residuals]
-    cotangents = {k: b.input(body.outputs[k].type) if k < loop.carried else stack(body.outputs[k]) for k in positions(seeds)}
+    cotangents = {
+        k: b.input(body.outputs[k].type) if k < loop.carried else stack(body.outputs[k])
+        for k in positions(seeds)
+    }
 
     scanned = [*xs, *ys, *saved, *residuals, *(cotangents[k] for k in plan.seeded if k >= loop.carried)]
     step = _BackwardBody(plan)
@@ -110,10 +119,16 @@ def _backward(plan: _Plan, needed: Mask, seeds: Mask) -> Graph:
     op = For(step.graph, loop.trip_count, len(start), len(scanned), not loop.reverse)
     results = b.append(op, [*start, *scanned, *invariants], step.span)
     n, last = len(plan.carried), len(start) + len(plan.xs)
-    stacks = dict(zip(step.scanned, scanned, strict=True)) | dict(zip(step.stacked, results[last:], strict=True))
-    sums = [finish(b, results[n : len(start)], [stacks[v] for v in step.sums.stacks]) for finish in step.finishes]
+    stacks = dict(zip(step.scanned, scanned, strict=True)) | dict(
+        zip(step.stacked, results[last:], strict=True)
+    )
+    sums = [
+        finish(b, results[n : len(start)], [stacks[v] for v in step.sums.stacks]) for finish in step.finishes
+    ]
     gradients = dict(zip(plan.carried, results[:n], strict=True))
-    return b.finish([*(gradients[k] for k in positions(needed[: loop.carried])), *results[len(start) : last], *sums])
+    return b.finish(
+        [*(gradients[k] for k in positions(needed[: loop.carried])), *results[len(start) : last], *sums]
+    )
 
 
 class _BackwardBody:
@@ -149,7 +164,9 @@ class _BackwardBody:
         draft = LoopSums(loop.trip_count, producers, set(self.scanned))
         for g in gradients[m:]:
             draft.plan(g)
-        self.sums = LoopSums(loop.trip_count, producers, set(self.scanned), stacks=draft.stacks)  # a stack for one sum serves others
+        self.sums = LoopSums(
+            loop.trip_count, producers, set(self.scanned), stacks=draft.stacks
+        )  # a stack for one sum serves others
         self.finishes = [self.sums.plan(g) for g in gradients[m:]]
         self.stacked = [v for v in self.sums.stacks if v not in self.sums.given]
         self.span: Span | None = next((node.span for node in b.nodes if node.span is not None), None)

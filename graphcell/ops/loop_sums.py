@@ -75,7 +75,9 @@ class LoopSums:
         x, y = map(self._stack, node.operands)
 
         def finish(b: Builder, totals: Sequence[Value], stacks: Sequence[Value]) -> Value:
-            return b.append(MatMul(True, False), (_merge_rows(b, stacks[x]), _merge_rows(b, stacks[y])), node.span)[0]
+            return b.append(
+                MatMul(True, False), (_merge_rows(b, stacks[x]), _merge_rows(b, stacks[y])), node.span
+            )[0]
 
         return finish
 

@@ -39,7 +39,9 @@ def linearize_while(loop: While, needed: Mask, seeds: Mask) -> Linearized:
     stacks = [t.with_shape((slot_count(carried), *t.shape)) for t in carried]
     given = [carried[k] for k in positions(seeds)]
     backward = graph_of(
-        f"{loop.body_graph.name}.backward", [*invariants, _COUNT, _COUNT, *stacks, *given], lambda *held: _backward(loop, needed, seeds, held)
+        f"{loop.body_graph.name}.backward",
+        [*invariants, _COUNT, _COUNT, *stacks, *given],
+        lambda *held: _backward(loop, needed, seeds, held),
     )
     return Linearized(GraphCall(forward), GraphCall(backward), tuple(range(loop.carried, len(types))), ())
 
@@ -83,7 +85,12 @@ def _thin_out(full: Tensor, stride: Tensor, stacks: Tensors) -> Tensors:
     def thin(stride: Tensor, *stacks: Tensor) -> Tensors:
         return [apply1(Add(), stride, stride), *map(_every_second, stacks)]
 
-    return apply(If(graph_of("thin_out", types, thin), graph_of("keep", types, lambda *same: same)), full, stride, *stacks)
+    return apply(
+        If(graph_of("thin_out", types, thin), graph_of("keep", types, lambda *same: same)),
+        full,
+        stride,
+        *stacks,
+    )
 
 
 def _every_second(stack: Tensor) -> Tensor:
@@ -129,7 +136,9 @@ def _backward(loop: While, needed: Mask, seeds: Mask, held: Tensors) -> Tensors:
     return [table[k] for k in positions(needed)]
 
 
-def _values_at(loop: While, repeat: Graph, at: Tensor, stride: Tensor, stacks: Tensors, invariants: Tensors) -> Tensors:
+def _values_at(
+    loop: While, repeat: Graph, at: Tensor, stride: Tensor, stacks: Tensors, invariants: Tensors
+) -> Tensors:
     """The carried values before step `at`: the last saved ones before it, and the steps from there repeated."""
     slot = apply1(FloorDiv(), at, stride)
     saved = [_row(s, slot) for s in stacks]
@@ -140,7 +149,10 @@ def _values_at(loop: While, repeat: Graph, at: Tensor, stride: Tensor, stacks: T
         return [apply1(Less(), args[0], args[len(start)])]
 
     def body(*args: Tensor) -> Tensors:
-        return [apply1(Add(), args[0], number(1)), *inline(repeat, (*args[1 : len(start)], *args[len(start) + 1 :]))]
+        return [
+            apply1(Add(), args[0], number(1)),
+            *inline(repeat, (*args[1 : len(start)], *args[len(start) + 1 :])),
+        ]
 
     op = While(graph_of("repeat.condition", types, cond), graph_of("repeat.body", types, body), len(start))
     return apply(op, *start, at, *invariants)[1:]
@@ -163,7 +175,9 @@ def _without_effects(graph: Graph) -> Graph:
     nodes = []
     for node in live_nodes(graph.nodes, graph.outputs, set()):
         inner = tuple(map(_without_effects, node.op.regions))
-        nodes.append(Node(node.op.with_regions(inner), node.operands, node.results, node.span) if inner else node)
+        nodes.append(
+            Node(node.op.with_regions(inner), node.operands, node.results, node.span) if inner else node
+        )
     return Graph(graph.name, graph.inputs, nodes, graph.outputs)
 
 

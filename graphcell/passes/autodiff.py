@@ -7,11 +7,11 @@ from eager code. The gradient rules are the ops' own, applied to symbolic Tensor
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Hashable, TypeVar
+from typing import Any, TypeVar
 
-from graphcell.errors import GraphcellError
+from graphcell.errors import GraphcellError, Span
 from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op
 from graphcell.ir.types import TensorType
@@ -58,7 +58,9 @@ def vjp(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None = None) ->
     """
     joint = _differentiate(graph, wrt, seeds)
     nodes = live_nodes((*joint.early, *joint.late), (*joint.outputs, *joint.gradients))
-    return Graph(f"{graph.name}.vjp", (*joint.inputs, *joint.cotangents), nodes, (*joint.outputs, *joint.gradients))
+    return Graph(
+        f"{graph.name}.vjp", (*joint.inputs, *joint.cotangents), nodes, (*joint.outputs, *joint.gradients)
+    )
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,17 @@ def split_vjp(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None = No
     place = {v: k for k, v in enumerate(joint.outputs)}  # the last place, where a value is several outputs
     outputs = tuple(sorted(place[v] for v in saved if v in place))
     residuals = tuple(v for node in joint.early for v in node.results if v in saved and v not in place)
-    forward = Graph(f"{graph.name}.forward", joint.inputs, live_nodes(joint.early, (*joint.outputs, *residuals)), (*joint.outputs, *residuals))
-    held = [joint.inputs[k] for k in inputs] + [joint.outputs[k] for k in outputs] + [*residuals, *joint.cotangents]
+    forward = Graph(
+        f"{graph.name}.forward",
+        joint.inputs,
+        live_nodes(joint.early, (*joint.outputs, *residuals)),
+        (*joint.outputs, *residuals),
+    )
+    held = (
+        [joint.inputs[k] for k in inputs]
+        + [joint.outputs[k] for k in outputs]
+        + [*residuals, *joint.cotangents]
+    )
     backward = _rebuild(f"{graph.name}.backward", held, (*recomputed, *late), joint.gradients)
     return Split(forward, backward, inputs, outputs, residuals, tuple(joint.outputs[k] for k in joint.seeds))
 
@@ -115,7 +126,9 @@ def _rebuild(name: str, inputs: Sequence[Value], nodes: Sequence[Node], outputs:
     return b.finish([table[v] for v in outputs])
 
 
-def live_nodes(nodes: Sequence[Node], outputs: Sequence[Value], known: set[Value] | None = None) -> list[Node]:
+def live_nodes(
+    nodes: Sequence[Node], outputs: Sequence[Value], known: set[Value] | None = None
+) -> list[Node]:
     """The nodes that `outputs` depend on, and those with effects. With `known`: only those needed to compute `outputs` from these."""
     given: set[Value] = known or set()
     needed = {v for v in outputs if v not in given}
@@ -137,7 +150,11 @@ def active_values(graph: Graph, wrt: Sequence[int]) -> set[Value]:
     for node in graph.nodes:
         mask = tuple(v in active for v in node.operands)
         if any(mask):
-            active.update(v for v, flag in zip(node.results, _active_results(node, mask), strict=True) if flag and v.type.dtype.category >= low)
+            active.update(
+                v
+                for v, flag in zip(node.results, _active_results(node, mask), strict=True)
+                if flag and v.type.dtype.category >= low
+            )
     return active
 
 
@@ -189,7 +206,11 @@ def _differentiate(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None
     joint = _Joint(Trace(f"{graph.name}.vjp"))
     trace = joint.trace
     low = lowest_category(graph.inputs[k].type for k in wrt)
-    joint.seeds = [k for k, v in enumerate(graph.outputs) if v.type.dtype.category >= low] if seeds is None else list(seeds)
+    joint.seeds = (
+        [k for k, v in enumerate(graph.outputs) if v.type.dtype.category >= low]
+        if seeds is None
+        else list(seeds)
+    )
     active = active_values(graph, wrt)
     useful = _useful_values(graph, active, joint.seeds)
     span = state.trace.span if state.trace is not None else trace.span
@@ -200,22 +221,31 @@ def _differentiate(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None
             _run_forward(joint, node, active, useful)
         joint.outputs = [joint.table[v] for v in graph.outputs]
         joint.early, trace.builder.nodes = trace.builder.nodes, []
-        joint.cotangents = [trace.input(v.type, f"d_{v.name}" if v.name else "") for v in (joint.outputs[k] for k in joint.seeds)]
+        joint.cotangents = [
+            trace.input(v.type, f"d_{v.name}" if v.name else "")
+            for v in (joint.outputs[k] for k in joint.seeds)
+        ]
         cotangents: dict[Value, Tensor] = {}
         for k, v in zip(joint.seeds, joint.cotangents, strict=True):
             if graph.outputs[k] in useful:
                 accumulate(cotangents, graph.outputs[k], Tensor.of_value(v))
         for node in reversed(graph.nodes):
             if any(v in cotangents for v in node.results) and any(v in useful for v in node.operands):
-                trace.span = span if node.span is None else lambda at=node.span.as_gradient(): at  # type: ignore[misc]
+                trace.span = span if node.span is None else _constant(node.span.as_gradient())
                 _run_backward(joint, node, useful, cotangents)
         trace.span = span
         inputs = [graph.inputs[k] for k in wrt]
-        joint.gradients = [trace.read(cotangents[v] if v in cotangents else zeros_of_type(v.type)) for v in inputs]
+        joint.gradients = [
+            trace.read(cotangents[v] if v in cotangents else zeros_of_type(v.type)) for v in inputs
+        ]
     joint.late = trace.builder.nodes
     if trace.captured:
         raise GraphcellError("a gradient rule used a Tensor that is no operand or result of its op")
     return joint
+
+
+def _constant(span: Span) -> Callable[[], Span | None]:
+    return lambda: span
 
 
 def _run_forward(joint: _Joint, node: Node, active: set[Value], useful: set[Value]) -> None:
@@ -270,7 +300,9 @@ def _run_linearized(joint: _Joint, node: Node, useful: set[Value], cotangents: d
 
 def emit(trace: Trace, op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
     """Appends `op`; a call is inlined."""
-    return trace.inline(op.graph, operands) if isinstance(op, GraphCall) else trace.append_values(op, operands)
+    return (
+        trace.inline(op.graph, operands) if isinstance(op, GraphCall) else trace.append_values(op, operands)
+    )
 
 
 def cotangent_of(cotangent: Tensor | None, type: TensorType) -> Tensor | None:

@@ -60,7 +60,9 @@ class _Elimination:
         What a loop's inner loops and branches no longer read may free more of what it carries: then it is looked at again.
         """
         smaller = self.shrink_once(node, [v in live for v in node.results])
-        inner = isinstance(node.op, (While, For)) and any(n.op.regions for g in smaller.op.regions for n in g.nodes)
+        inner = isinstance(node.op, (While, For)) and any(
+            n.op.regions for g in smaller.op.regions for n in g.nodes
+        )
         return self.shrink(smaller, live) if inner and smaller is not node else smaller
 
     def shrink_once(self, node: Node, used: list[bool]) -> Node:
@@ -76,7 +78,10 @@ class _Elimination:
     def shrink_branch(self, node: Node, op: If, used: list[bool]) -> Node:
         graphs = [self.run(_keep_outputs(g, used)) for g in op.regions]
         read = [_reads(g) for g in graphs]
-        needed = [any(g.inputs[k] in seen for g, seen in zip(graphs, read, strict=True)) for k in range(len(node.operands) - 1)]
+        needed = [
+            any(g.inputs[k] in seen for g, seen in zip(graphs, read, strict=True))
+            for k in range(len(node.operands) - 1)
+        ]
         graphs = [_keep_inputs(g, needed) for g in graphs]
         operands = (node.operands[0], *_kept(node.operands[1:], needed))
         return self.rebuilt(node, If(*graphs), operands, _kept(node.results, used), tuple(graphs))
@@ -88,7 +93,10 @@ class _Elimination:
         keep = self.carried_closure(op.body_graph, wanted, op.carried, 0)
         body = self.run(_keep_outputs(op.body_graph, keep))
         read = _reads(body)
-        needed = keep + [c in asked or b in read for c, b in zip(cond.inputs[op.carried :], body.inputs[op.carried :], strict=True)]
+        needed = keep + [
+            c in asked or b in read
+            for c, b in zip(cond.inputs[op.carried :], body.inputs[op.carried :], strict=True)
+        ]
         graphs = (_keep_inputs(cond, needed), _keep_inputs(body, needed))
         new = While(*graphs, sum(keep))
         return self.rebuilt(node, new, _kept(node.operands, needed), _kept(node.results, keep), graphs)
@@ -122,7 +130,14 @@ class _Elimination:
                 liveness.mark((body.outputs[k],))
         return keep
 
-    def rebuilt(self, node: Node, op: Op, operands: tuple[Value, ...], results: tuple[Value, ...], regions: tuple[Graph, ...]) -> Node:
+    def rebuilt(
+        self,
+        node: Node,
+        op: Op,
+        operands: tuple[Value, ...],
+        results: tuple[Value, ...],
+        regions: tuple[Graph, ...],
+    ) -> Node:
         same = len(operands) == len(node.operands) and len(results) == len(node.results)
         if same and all(a is b for a, b in zip(regions, node.op.regions, strict=True)):
             return node

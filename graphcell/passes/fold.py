@@ -84,7 +84,9 @@ def _evaluated(op: Op, arrays: Sequence[Array]) -> tuple[Array, ...] | None:
 
 
 def _element(array: Array) -> bool | int | float:
-    value: bool | int | float = array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else float(array.reshape(-1)[0])
+    value: bool | int | float = (
+        array.reshape(-1)[0].item() if array.dtype.kind in "biuf" else float(array.reshape(-1)[0])
+    )
     return value
 
 

@@ -62,7 +62,10 @@ def _move_out(node: Node, nodes: list[Node]) -> Node:
         values = [v for n in graph.nodes if id(n) in anchors for v in n.results if v in read]
         operands += [table[v] for v in values]
         added.append(values)
-    regions = tuple(_with_added(g, anchors, added, k) for k, (g, (anchors, _)) in enumerate(zip(node.op.regions, moved, strict=True)))
+    regions = tuple(
+        _with_added(g, anchors, added, k)
+        for k, (g, (anchors, _)) in enumerate(zip(node.op.regions, moved, strict=True))
+    )
     return Node(node.op.with_regions(regions), tuple(operands), node.results, node.span)
 
 
@@ -89,7 +92,9 @@ def _invariant_nodes(graph: Graph, first_invariant: int) -> tuple[set[int], set[
 
 
 def _may_not_end(op: Op) -> bool:
-    return any(isinstance(n.op, While) or n.op.has_effect for g in op.regions for n in g.walk()) or isinstance(op, While)
+    return any(
+        isinstance(n.op, While) or n.op.has_effect for g in op.regions for n in g.walk()
+    ) or isinstance(op, While)
 
 
 def _is_worth_it(node: Node, producers: dict[Value, Node]) -> bool:

@@ -55,7 +55,9 @@ class PassRecord:
     changed: bool
 
 
-def run_pipeline(graph: Graph, name: str = "", passes: tuple[tuple[str, Pass], ...] = PIPELINE) -> tuple[Graph, list[PassRecord]]:
+def run_pipeline(
+    graph: Graph, name: str = "", passes: tuple[tuple[str, Pass], ...] = PIPELINE
+) -> tuple[Graph, list[PassRecord]]:
     """`graph` after all `passes`, and their records. `name` is used in the names of dumped files; default: the graph's.
 
     Raises:
@@ -120,7 +122,9 @@ class _Dump:
             finally:
                 os.unlink(temporary)
         except OSError as e:
-            raise ExecutionError(f"cannot write the graph to {self.path}: {e.strerror}", hint="choose another save_graphs_path") from e
+            raise ExecutionError(
+                f"cannot write the graph to {self.path}: {e.strerror}", hint="choose another save_graphs_path"
+            ) from e
         self.step += 1
 
     def publish(self, temporary: str, step: str) -> None:

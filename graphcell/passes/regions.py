@@ -27,7 +27,12 @@ def invariant_operands(op: Op) -> tuple[int, int] | None:
     return None
 
 
-def with_inputs(graph: Graph, inputs: Iterable[Value], prelude: Iterable[Node] = (), renamed: Mapping[Value, Value] | None = None) -> Graph:
+def with_inputs(
+    graph: Graph,
+    inputs: Iterable[Value],
+    prelude: Iterable[Node] = (),
+    renamed: Mapping[Value, Value] | None = None,
+) -> Graph:
     """`graph` with other inputs. Values that were inputs may now be results of `prelude`, or be `renamed` to others."""
     if not renamed:
         return Graph(graph.name, tuple(inputs), (*prelude, *graph.nodes), graph.outputs)

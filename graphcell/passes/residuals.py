@@ -20,11 +20,15 @@ _DEPTH = 24
 """So does one at the end of a longer chain of cheap ops."""
 
 
-def choose_saved(inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value], crossing: Sequence[Value]) -> set[Value]:
+def choose_saved(
+    inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value], crossing: Sequence[Value]
+) -> set[Value]:
     """The values to save (no inputs), from which `crossing` can be recomputed by cheap ops."""
     wanted, kept = set(crossing), set(outputs)
     saved: set[Value] = set()
-    leaves: dict[Value, frozenset[Value]] = dict.fromkeys(inputs, frozenset())  # what must be there to recompute a value
+    leaves: dict[Value, frozenset[Value]] = dict.fromkeys(
+        inputs, frozenset()
+    )  # what must be there to recompute a value
     depth: dict[Value, int] = dict.fromkeys(inputs, 0)
     for node in nodes:
         needs = frozenset().union(*(leaves[v] for v in node.operands)) - saved if is_cheap(node.op) else None
@@ -51,4 +55,8 @@ def is_cheap(op: Op) -> bool:
     """True for ops that cost about as much as reading their result from memory."""
     if op.has_effect or op.regions:
         return False
-    return isinstance(op, View) or (isinstance(op, Elementwise) and op.fast) or op.name in ("full", "iota", "constant")
+    return (
+        isinstance(op, View)
+        or (isinstance(op, Elementwise) and op.fast)
+        or op.name in ("full", "iota", "constant")
+    )

@@ -190,6 +190,8 @@ def _count_uses(graph: Graph) -> dict[Value, int]:
 
 
 def _check_types(node: Node, replacement: Sequence[Value]) -> None:
-    if len(replacement) != len(node.results) or any(a.type != b.type for a, b in zip(node.results, replacement, strict=True)):
+    if len(replacement) != len(node.results) or any(
+        a.type != b.type for a, b in zip(node.results, replacement, strict=True)
+    ):
         got, want = ", ".join(str(v.type) for v in replacement), ", ".join(str(v.type) for v in node.results)
         raise VerificationError(f"a rewrite of {node.op} gives ({got}) instead of ({want})", span=node.span)

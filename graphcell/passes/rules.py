@@ -78,7 +78,9 @@ def rule_of(op: Op, types: tuple[TensorType, ...], needed: tuple[bool, ...]) -> 
 
 
 @lru_cache(maxsize=1024)
-def linearized(op: RegionOp, needed: tuple[bool, ...]) -> tuple[Linearized, tuple[int, ...]] | NoGradientError:
+def linearized(
+    op: RegionOp, needed: tuple[bool, ...]
+) -> tuple[Linearized, tuple[int, ...]] | NoGradientError:
     """`op.linearize` for cotangents of all active results, with the positions of these; the error where there is no gradient."""
     seeds = op.active_results(needed)
     try:
@@ -93,7 +95,12 @@ def region_rule(op: RegionOp, needed: tuple[bool, ...]) -> tuple[Op, Rule]:
     if isinstance(found, NoGradientError):
         return op, Rule((), (), tuple(positions(op.active_results(needed))), _raiser(found))
     parts, seeds = found
-    return parts.forward, Rule(parts.operands, parts.results, seeds, lambda kept, cotangents: apply(parts.backward, *kept, *cotangents))
+    return parts.forward, Rule(
+        parts.operands,
+        parts.results,
+        seeds,
+        lambda kept, cotangents: apply(parts.backward, *kept, *cotangents),
+    )
 
 
 class _Plan:
@@ -116,7 +123,9 @@ class _Plan:
         table = dict(self.constants)
         table.update(zip(self.graph.inputs, [t.array() for t in (*kept, *cotangents)], strict=True))
         for node in self.nodes:
-            table.update(zip(node.results, evaluate(node.op, tuple([table[v] for v in node.operands])), strict=True))
+            table.update(
+                zip(node.results, evaluate(node.op, tuple([table[v] for v in node.operands])), strict=True)
+            )
         return [None if v is None else Tensor.of_array(table[v]) for v in self.values]
 
     def _apply(self, tensors: Sequence[Tensor]) -> Gradients:
@@ -126,7 +135,9 @@ class _Plan:
         return [None if v is None else table[v] for v in self.values]
 
 
-def _direct_rule(op: Op, results: tuple[TensorType, ...], seeds: tuple[int, ...], needed: tuple[bool, ...]) -> Rule:
+def _direct_rule(
+    op: Op, results: tuple[TensorType, ...], seeds: tuple[int, ...], needed: tuple[bool, ...]
+) -> Rule:
     """The op's `grad` called with all its operands and results each time: for rules that look at values."""
     count = len(needed)
 

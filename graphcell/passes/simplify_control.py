@@ -24,11 +24,11 @@ Result = Sequence[Value] | None
 def sink_operands(r: Rewriter, node: Node) -> Node:
     """Puts into the regions what they can as well make themselves, so that they can be simplified with it.
 
-    These are constants, fills, index ramps and broadcasts (which need no memory inside), scanned fills, operands given twice, and, in a
-    branch, the condition. Carried values that do not change are operands like any other first.
+    These are constants, fills, index ramps and broadcasts (which need no memory inside), operands given twice, and, in a branch, the
+    condition. Before that, carried values that do not change, and scanned ones that are the same throughout, become operands like others.
     """
     node = _drop_unchanged(r, node)
-    node = _scan_no_fills(r, node)
+    node = _scan_nothing_repeated(r, node)
     slots = invariant_operands(node.op)
     if slots is None or not _has_sunk(r, node, slots[0]):
         return node
@@ -50,7 +50,9 @@ def sink_operands(r: Rewriter, node: Node) -> Node:
         repeated = source is not None and isinstance(source.op, BroadcastTo)
         given = source.operands[0] if repeated and source is not None else v
         for sink in sinks:
-            sink.take(p + shift, place[given] + shift if given in place else None, source if repeated else None)
+            sink.take(
+                p + shift, place[given] + shift if given in place else None, source if repeated else None
+            )
         if given not in place:
             place[given] = len(operands)
             operands.append(given)
@@ -112,7 +114,9 @@ def _drop_unchanged(r: Rewriter, node: Node) -> Node:
         inputs += [g.inputs[k + shift] for k in unchanged]
         outputs = [v for k, v in enumerate(g.outputs) if k not in unchanged] if g is body else g.outputs
         regions.append(with_outputs(with_inputs(g, inputs), outputs))
-    operands = [v for k, v in enumerate(node.operands) if k not in unchanged] + [node.operands[k] for k in unchanged]
+    operands = [v for k, v in enumerate(node.operands) if k not in unchanged] + [
+        node.operands[k] for k in unchanged
+    ]
     results = tuple(v for k, v in enumerate(node.results) if k not in unchanged)
     carried = op.carried - len(unchanged)
     new: Op
@@ -123,19 +127,41 @@ def _drop_unchanged(r: Rewriter, node: Node) -> Node:
     return Node(new, tuple(operands), results, node.span)
 
 
-def _scan_no_fills(r: Rewriter, node: Node) -> Node:
-    """A scanned fill is the same in each iteration: the body makes its slice itself."""
+def _scan_nothing_repeated(r: Rewriter, node: Node) -> Node:
+    """What is scanned but the same in each iteration becomes invariant: fills, and what was repeated along the leading dimension."""
     op = node.op
     if not isinstance(op, For):
         return node
-    fills = {p: source for p in range(op.carried, op.carried + op.scanned) if isinstance(source := r.op_of(node.operands[p]), Full)}
-    if not fills:
+    slices = {p: _slice_of_all(r, node.operands[p]) for p in range(op.carried, op.carried + op.scanned)}
+    slices = {p: v for p, v in slices.items() if v is not None}
+    if not slices:
         return node
-    prelude = [Node(Full(f.value, f.shape[1:], f.dtype), (), (op.body.inputs[p + 1],)) for p, f in fills.items()]
-    body = with_inputs(op.body, [v for k, v in enumerate(op.body.inputs) if k - 1 not in fills], prelude)
-    operands = tuple(v for p, v in enumerate(node.operands) if p not in fills)
-    new = For(body, op.trip_count, op.carried, op.scanned - len(fills), op.reverse)
+    inputs = [v for k, v in enumerate(op.body.inputs) if k - 1 not in slices]
+    prelude = []
+    for p, outer in slices.items():
+        v = op.body.inputs[p + 1]
+        source = v if outer.type == v.type else Value(outer.type)
+        inputs.append(source)
+        if source is not v:
+            prelude.append(Node(BroadcastTo(v.type.shape), (source,), (v,), node.span))
+    operands = (*(v for p, v in enumerate(node.operands) if p not in slices), *slices.values())
+    new = For(
+        with_inputs(op.body, inputs, prelude), op.trip_count, op.carried, op.scanned - len(slices), op.reverse
+    )
     return Node(new, operands, node.results, node.span)
+
+
+def _slice_of_all(r: Rewriter, value: Value) -> Value | None:
+    """What broadcasts to each slice of `value` along its first dimension, if these are known to be the same."""
+    op, shape = r.op_of(value), value.type.shape
+    if isinstance(op, Full):
+        return r.emit(Full(op.value, shape[1:], op.dtype))[0]
+    if not isinstance(op, BroadcastTo):
+        return None
+    inner = r.producers[value].operands[0]
+    if inner.type.rank < len(shape):
+        return inner
+    return r.emit(Reshape(inner.type.shape[1:]), inner)[0] if inner.type.shape[0] == 1 else None
 
 
 # -- rules ---------------------------------------------------------------------------------------------------------------

@@ -9,7 +9,20 @@ from collections.abc import Sequence
 
 from graphcell.dtype import DType, finfo
 from graphcell.ir.graph import Node, Value
-from graphcell.ops.arithmetic import Abs, Add, Cast, Div, Maximum, Minimum, Mul, Neg, Relu, Select, StopGradient, Sub
+from graphcell.ops.arithmetic import (
+    Abs,
+    Add,
+    Cast,
+    Div,
+    Maximum,
+    Minimum,
+    Mul,
+    Neg,
+    Relu,
+    Select,
+    StopGradient,
+    Sub,
+)
 from graphcell.ops.comparison import BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor, Comparison
 from graphcell.ops.creation import Iota
 from graphcell.passes.rewrite import Rewriter
@@ -263,7 +276,9 @@ def cast_of_ramp(r: Rewriter, node: Node) -> Result:
     if not isinstance(op, Iota) or not op.shape[op.axis]:
         return None
     last = op.shape[op.axis] - 1
-    return r.emit(Iota(op.shape, op.axis, target)) if _holds(op.dtype, last) and _holds(target, last) else None
+    return (
+        r.emit(Iota(op.shape, op.axis, target)) if _holds(op.dtype, last) and _holds(target, last) else None
+    )
 
 
 def _holds(dtype: DType, last: int) -> bool:
@@ -280,11 +295,17 @@ def is_lossless(source: DType, target: DType) -> bool:
     if target.is_bool or source.is_float and not target.is_float:
         return False
     if source.is_integer and target.is_integer:
-        return target.bits - target.signed >= source.bits - source.signed and (target.signed or not source.signed)
+        return target.bits - target.signed >= source.bits - source.signed and (
+            target.signed or not source.signed
+        )
     if source.is_integer:
         return MANTISSA[target.name] >= source.bits - source.signed
     a, b = finfo(source), finfo(target)
-    return MANTISSA[target.name] >= MANTISSA[source.name] and bool(float(b.max) >= float(a.max)) and _reaches(b, a)
+    return (
+        MANTISSA[target.name] >= MANTISSA[source.name]
+        and bool(float(b.max) >= float(a.max))
+        and _reaches(b, a)
+    )
 
 
 def _reaches(wide: object, narrow: object) -> bool:

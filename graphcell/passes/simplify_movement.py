@@ -276,7 +276,9 @@ def reduce_of_repeated(r: Rewriter, node: Node) -> Result:
     repeated = {a for a in op.axis if a < lead or (inner.type.shape[a - lead] == 1 and x.type.shape[a] != 1)}
     if not repeated:
         return None
-    shape = reduced_shape(x.type.shape, tuple(repeated), True)  # of the operand once it is no longer repeated there
+    shape = reduced_shape(
+        x.type.shape, tuple(repeated), True
+    )  # of the operand once it is no longer repeated there
     y = r.emit(BroadcastTo(shape), inner)
     if multiple:
         y = r.emit(Mul(), *y, *r.full(math.prod(x.type.shape[a] for a in repeated), y[0]))
@@ -299,7 +301,9 @@ def reduce_of_fill(r: Rewriter, node: Node) -> Result:
     if x.type.dtype.is_integer:
         total, bits = int(number) * count, x.type.dtype.bits
         wrapped = total % (1 << bits)
-        return r.full(wrapped - (1 << bits) if x.type.dtype.signed and wrapped >> (bits - 1) else wrapped, result)
+        return r.full(
+            wrapped - (1 << bits) if x.type.dtype.signed and wrapped >> (bits - 1) else wrapped, result
+        )
     if not math.isfinite(number) or not _sums_exactly(float(number), count, MANTISSA[x.type.dtype.name]):
         return None
     return r.full(number * count + 0.0, result)
@@ -310,7 +314,6 @@ def _sums_exactly(number: float, count: int, mantissa: int) -> bool:
     numerator, denominator = abs(number).as_integer_ratio()
     odd = numerator // (numerator & -numerator) if numerator else 0
     return odd * count <= 1 << mantissa and abs(number) * count < 2.0**15 and denominator <= 1 << 14
-
 
 
 # -- matrix products -----------------------------------------------------------------------------------------------------
@@ -330,7 +333,11 @@ def matmul_of_transposed(r: Rewriter, node: Node) -> Result:
 def transpose_of_matmul(r: Rewriter, node: Node) -> Result:
     """A transposed matrix product is the product of the transposed factors in the other order, if only that is needed."""
     product = r.op_of(node.operands[0])
-    if not isinstance(product, MatMul) or not isinstance(node.op, Transpose) or not r.used_once(node.operands[0]):
+    if (
+        not isinstance(product, MatMul)
+        or not isinstance(node.op, Transpose)
+        or not r.used_once(node.operands[0])
+    ):
         return None
     if not swaps_last_two(node.op.perm):
         return None

@@ -419,7 +419,7 @@ class Pool:
         """Ends the workers, so that neither side inherits half a pool. If a region runs, the child cleans up
         instead."""
         if self._quiesce():
-            self._held = True  # never set to False here: another thread may be forking, too, and hold the pool
+            self._held = True  # never False here: another thread may be forking, too, and hold the pool
 
     def _after_fork(self) -> None:
         if self._held:
@@ -464,8 +464,8 @@ def checked_size(value: object, what: str) -> int:
 def default_size(configured: int | None = None) -> int:
     """The environment's GRAPHCELL_NUM_THREADS, else `configured`, else as many as processors it may use.
 
-    A `configured` of 0 or None leaves it open. Raises ArgumentValueError (a ValueError) if either is not a number
-    from 1 to MAX_THREADS.
+    A `configured` of 0 or None leaves it open. Raises ArgumentValueError (a ValueError) for anything else
+    that is not from 1 to MAX_THREADS.
     """
     text = os.environ.get(SIZE_VARIABLE, "").strip()
     if text:

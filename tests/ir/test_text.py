@@ -93,7 +93,12 @@ def test_source_lines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     again = parse(text)
     assert print_graph(again) == text
     first = again.nodes[0].span
-    assert first is not None and (first.file, first.line, first.column, first.end_column) == ("net.py", 2, 4, 13)
+    assert first is not None and (first.file, first.line, first.column, first.end_column) == (
+        "net.py",
+        2,
+        4,
+        13,
+    )
     assert [n.span.gradient for n in again.nodes if n.span is not None] == [False, False, True, False]
 
 
@@ -134,7 +139,10 @@ def test_long_heads_have_one_input_a_line() -> None:
     assert_round_trip(graph)
 
 
-@pytest.mark.parametrize("names", [("x", "x", "x"), ("3", "", "x_1"), ("a b", "宽", 'q"\\'), ("conv1.0.weight", "%x", "//"), ("", "", "")])
+@pytest.mark.parametrize(
+    "names",
+    [("x", "x", "x"), ("3", "", "x_1"), ("a b", "宽", 'q"\\'), ("conv1.0.weight", "%x", "//"), ("", "", "")],
+)
 def test_any_names(names: Sequence[str]) -> None:
     b = Builder("<lambda>")
     values = [b.input(tensor(2)) for _ in names]
@@ -149,7 +157,9 @@ def test_any_names(names: Sequence[str]) -> None:
 
 
 def test_types_may_be_left_out() -> None:
-    graph = parse("graph @f(%x: f32[2, 3]) { %a = neg %x %b, %c = call %a { graph = @g(%x: f32[2, 3]) { return %x, %x } } return %c }")
+    graph = parse(
+        "graph @f(%x: f32[2, 3]) { %a = neg %x %b, %c = call %a { graph = @g(%x: f32[2, 3]) { return %x, %x } } return %c }"
+    )
     assert graph.outputs[0].type == tensor(2, 3)
 
 
@@ -240,33 +250,69 @@ ERRORS = [
         "add: shapes differ, (2,), (3,) [GC402]\n  --> f.ir:2:8\n   2 |   %宽 = add %x, %y\n     |        ^^^",
     ),
     ("graph @f(%x: f32[2]) {\n  %a = add %x\n  return %a\n}", "add takes 2 operands, but 1 are written"),
-    ("graph @f(%x: f32[2]) {\n  %a, %b = neg %x\n  return %a\n}", "neg has 1 results, but 2 names stand before it"),
+    (
+        "graph @f(%x: f32[2]) {\n  %a, %b = neg %x\n  return %a\n}",
+        "neg has 1 results, but 2 names stand before it",
+    ),
     ("graph @f(%x: f32[2]) {\n  %x = neg %x\n  return %x\n}", "%x is defined twice"),
     ("graph @f(%x: f32[2], %x: f32[2]) { return %x }", "%x is defined twice"),
     ("graph @f(%x: f32[2]) {\n  %a = reshape %x\n  return %a\n}", "reshape needs the attribute shape"),
     ("graph @f(%x: f32[2]) {\n  %a = reshape[shap=(2,)] %x\n  return %a\n}", "reshape has no attribute shap"),
-    ("graph @f(%x: f32[2]) {\n  %a = reshape[shape=(2,), shape=(2,)] %x\n  return %a\n}", "shape is given twice"),
-    ("graph @f(%x: f32[2]) {\n  %a = reshape[shape=(2, 1.5)] %x\n  return %a\n}", "shape must be tuple[int, ...]"),
-    ("graph @f(%x: f32[2]) {\n  %a = reshape[shape=(3,)] %x\n  return %a\n}", "reshape: a Tensor of shape (2,) has 2 elements"),
+    (
+        "graph @f(%x: f32[2]) {\n  %a = reshape[shape=(2,), shape=(2,)] %x\n  return %a\n}",
+        "shape is given twice",
+    ),
+    (
+        "graph @f(%x: f32[2]) {\n  %a = reshape[shape=(2, 1.5)] %x\n  return %a\n}",
+        "shape must be tuple[int, ...]",
+    ),
+    (
+        "graph @f(%x: f32[2]) {\n  %a = reshape[shape=(3,)] %x\n  return %a\n}",
+        "reshape: a Tensor of shape (2,) has 2 elements",
+    ),
     ("graph @f(%x: f32[2]) {\n  %a = cast[dtype=3] %x\n  return %a\n}", "dtype must be DType"),
-    ("graph @f(%x: f32[2]) {\n  %a = cast[dtype=f31] %x\n  return %a\n}", "expected an attribute's value, but found 'f31'"),
+    (
+        "graph @f(%x: f32[2]) {\n  %a = cast[dtype=f31] %x\n  return %a\n}",
+        "expected an attribute's value, but found 'f31'",
+    ),
     ("graph @f(%x: f33[2]) { return %x }", "f33 is no element type"),
     ("graph @f(%x: f32[-2]) { return %x }", "expected a dimension, but found '-2'"),
     ("graph @f(%x: f32[2]) -> (f32[3]) { return %x }", "graph f returns f32[2], but its head says f32[3]"),
     ("graph @f(%x: f32[2]) { return %x", "expected '}', but found the end of the text"),
-    ("graph @f(%x: f32[2]) { return %x } graph", "expected the end of the text after the graph, but found 'graph'"),
+    (
+        "graph @f(%x: f32[2]) { return %x } graph",
+        "expected the end of the text after the graph, but found 'graph'",
+    ),
     ("graph f(%x: f32[2]) { return %x }", "expected a graph name such as @main, but found 'f'"),
     ("", "expected 'graph', but found the end of the text"),
     ("graph @f(%x: f32[2]) { return %x; }", "unexpected character ';'"),
-    ('graph @f() { %a = constant[literal=opaque("f"), dtype=f32] return %a }', "a Python object, which text cannot hold"),
-    ("graph @f() { %a = constant[literal=literal(f32[2], 0x00), dtype=f32] return %a }", "f32[2] has 8 bytes, but 1 are written"),
-    ("graph @f() { %a = constant[literal=literal(f32[2], [1.0]), dtype=f32] return %a }", "f32[2] has 2 numbers, but 1 are written"),
+    (
+        'graph @f() { %a = constant[literal=opaque("f"), dtype=f32] return %a }',
+        "a Python object, which text cannot hold",
+    ),
+    (
+        "graph @f() { %a = constant[literal=literal(f32[2], 0x00), dtype=f32] return %a }",
+        "f32[2] has 8 bytes, but 1 are written",
+    ),
+    (
+        "graph @f() { %a = constant[literal=literal(f32[2], [1.0]), dtype=f32] return %a }",
+        "f32[2] has 2 numbers, but 1 are written",
+    ),
     ("graph @f() { %a = constant[literal=3, dtype=f32] return %a }", "literal must be Literal"),
-    ("graph @f() { %a = constant[literal=literal(i8[1], [300]), dtype=i8] return %a }", "a number does not fit Int8"),
+    (
+        "graph @f() { %a = constant[literal=literal(i8[1], [300]), dtype=i8] return %a }",
+        "a number does not fit Int8",
+    ),
     ('graph @"\\q"() { return }', "is no name in quotes"),
     ("graph @f() { %a = constant[literal='\\x', dtype=f32] return %a }", "is no number or string"),
-    ("graph @f() { %a = full[value=" + "(" * 3000 + ", shape=(), dtype=f32] return %a }", "nested too deeply"),
-    ("graph @f(%p: i1[]) { %a = if %p { then_graph = @t() { return } } return }", "if needs the attribute else_graph"),
+    (
+        "graph @f() { %a = full[value=" + "(" * 3000 + ", shape=(), dtype=f32] return %a }",
+        "nested too deeply",
+    ),
+    (
+        "graph @f(%p: i1[]) { %a = if %p { then_graph = @t() { return } } return }",
+        "if needs the attribute else_graph",
+    ),
     ("graph @f(%p: i1[]) { if %p { graph = @t() { return } } return }", "if has no region graph"),
     (
         "graph @f(%p: i1[], %x: f32[2]) { %a = if %p { then_graph = @t() { return %x } else_graph = @e() { return %x } } return %a }",
@@ -288,7 +334,7 @@ def test_errors(text: str, message: str) -> None:
     assert isinstance(caught.value, ValueError)
 
 
-@given(st.text(alphabet='graph @f(%x:32[],){}=negadd->"\'0x.1\n/', max_size=60))
+@given(st.text(alphabet="graph @f(%x:32[],){}=negadd->\"'0x.1\n/", max_size=60))
 def test_any_text_is_parsed_or_refused(text: str) -> None:
     try:
         parse(text)
@@ -303,7 +349,9 @@ def test_damaged_text_is_parsed_or_refused(data: st.DataObject) -> None:
         "  %1 = reduce_sum[axis=(0,), keep_dims=False] %0 : f32[3]\n  return %1\n}\n"
     )
     at = data.draw(st.integers(0, len(text) - 1))
-    damaged = text[:at] + data.draw(st.sampled_from(["", "(", "%", "9", "]", "x", '"', "\n"])) + text[at + 1 :]
+    damaged = (
+        text[:at] + data.draw(st.sampled_from(["", "(", "%", "9", "]", "x", '"', "\n"])) + text[at + 1 :]
+    )
     try:
         parse(damaged)
     except ParseError as e:

@@ -122,7 +122,9 @@ def region_reads_outside() -> Graph:
 
 def region_shares_a_value() -> Graph:
     p, x, result = Value(BOOL), Value(T2, "x"), Value(T2)
-    return Graph("f", [p, x], [Node(If(Graph("then", [x], [], [x]), identity(T2)), (p, x), (result,))], [result])
+    return Graph(
+        "f", [p, x], [Node(If(Graph("then", [x], [], [x]), identity(T2)), (p, x), (result,))], [result]
+    )
 
 
 def broken_region() -> Graph:
@@ -157,7 +159,10 @@ BROKEN: list[tuple[Callable[[], Graph], str]] = [
     (too_few_operands, "graph f, node 0 (add): takes 2 operands, but has 1"),
     (too_many_results, "graph f, node 0 (neg): result types are (f32[2], f32[2]), inferred (f32[2])"),
     (mutable_attribute, "graph f, node 0 (reshape): attributes must be immutable (unhashable type: 'list')"),
-    (attribute_of_a_wrong_kind, "graph f, node 0 (reshape): does not take operands (f32[2]) ('int' object is not iterable)"),
+    (
+        attribute_of_a_wrong_kind,
+        "graph f, node 0 (reshape): does not take operands (f32[2]) ('int' object is not iterable)",
+    ),
     (unknown_op, "graph f, node 0 (): Private is not in the table of ops"),
     (negative_dimension, "graph f, input %x: -1 in shape (2, -1) is no dimension"),
     (numpy_dimension, "graph f, node 0 (full): np.int64(3) in shape (np.int64(3),) is no dimension"),

@@ -92,7 +92,9 @@ def test_while_refuses_bodies_that_change_types() -> None:
 
 def test_for_refuses_what_does_not_fit() -> None:
     body = branch(lambda i, c, x: (c + x, x), I64, f64(2), f64(2))
-    with pytest.raises(ShapeError, match=r"scanned operand 0 has shape \(5, 2\); its leading extent must be 4"):
+    with pytest.raises(
+        ShapeError, match=r"scanned operand 0 has shape \(5, 2\); its leading extent must be 4"
+    ):
         For(body, 4, 1, 1).infer(f64(2), f64(5, 2))
     with pytest.raises(BranchTypeError):
         For(body, 4, 1, 1).infer(f64(3), f64(4, 2))
@@ -119,7 +121,11 @@ def test_if_runs_one_branch(condition: bool) -> None:
 
 
 def test_while_runs_until_the_condition_fails() -> None:
-    op = While(branch(lambda i, x, n: i < n, I64, f64(2), I64), branch(lambda i, x, n: (i + 1, x * 2.0), I64, f64(2), I64), 2)
+    op = While(
+        branch(lambda i, x, n: i < n, I64, f64(2), I64),
+        branch(lambda i, x, n: (i + 1, x * 2.0), I64, f64(2), I64),
+        2,
+    )
     i, x = evaluate(op, (np.asarray(0), np.ones(2), np.asarray(5)))
     assert i == 5
     np.testing.assert_array_equal(x, [32.0, 32.0])
@@ -159,10 +165,21 @@ def test_ops_are_rebuilt_around_other_regions() -> None:
     a, b = branch(lambda x: x, f64(3)), branch(lambda x: x * 2.0, f64(3))
     cond = branch(lambda x: total(x) < 1.0, f64(3))
     body = branch(lambda i, x: x, I64, f64(3))
-    for op in (If(a, b), While(cond, a, 1), For(body, 3, 1, 0, True), GraphCall(a), CustomGradient(a, a, 1, 1)):
+    for op in (
+        If(a, b),
+        While(cond, a, 1),
+        For(body, 3, 1, 0, True),
+        GraphCall(a),
+        CustomGradient(a, a, 1, 1),
+    ):
         assert op.with_regions(op.regions) == op
         assert op.with_regions(tuple(reversed((*op.regions[1:], b)))) != op
-    assert For(body, 3, 1, 0, True).attributes() == {"trip_count": 3, "carried": 1, "scanned": 0, "reverse": True}
+    assert For(body, 3, 1, 0, True).attributes() == {
+        "trip_count": 3,
+        "carried": 1,
+        "scanned": 0,
+        "reverse": True,
+    }
 
 
 # -- gradients -----------------------------------------------------------------------------------------------------------
@@ -184,14 +201,22 @@ def test_if_branches_share_residual_slots() -> None:
     then = branch(lambda x: apply1(Tanh(), apply1(Exp(), x)), f64(5))
     other = branch(lambda x: apply1(Exp(), apply1(Tanh(), apply1(Tanh(), x))), f64(5))
     parts = If(then, other).linearize((False, True), (True,))
-    assert [t.shape for t in infer_types(parts.forward, (BOOL, f64(5)))] == [(5,)] * 3  # result, two residuals at most in a branch
+    assert [t.shape for t in infer_types(parts.forward, (BOOL, f64(5)))] == [
+        (5,)
+    ] * 3  # result, two residuals at most in a branch
     assert parts.results == (0,)  # the result of exp serves as its own residual
 
 
 def test_gradient_of_one_operand_only() -> None:
     body = branch(lambda i, c, x, w: (c * w, c * x), I64, f64(2), f64(2), f64(2))
     for wrt in ((0,), (1,), (2,), (0, 2)):
-        check_gradients(lambda c, x, w: apply(For(body, 3, 1, 1), c, x, w), rand(2), rand(3, 2, seed=1), rand(2, seed=2), wrt=wrt)
+        check_gradients(
+            lambda c, x, w: apply(For(body, 3, 1, 1), c, x, w),
+            rand(2),
+            rand(3, 2, seed=1),
+            rand(2, seed=2),
+            wrt=wrt,
+        )
 
 
 @pytest.mark.parametrize("reverse", [False, True])
@@ -202,7 +227,14 @@ def test_for_gradient(reverse: bool) -> None:
         return apply1(Tanh(), c), c, apply1(Exp(), z), c * h
 
     op = For(branch(body, I64, f64(2, 3), f64(2, 3), f64(2, 3), f64(3, 3), f64(3)), 3, 2, 1, reverse)
-    check_gradients(lambda *xs: apply(op, *xs), rand(2, 3), rand(2, 3, seed=1), rand(3, 2, 3, seed=2), rand(3, 3, seed=3), rand(3, seed=4))
+    check_gradients(
+        lambda *xs: apply(op, *xs),
+        rand(2, 3),
+        rand(2, 3, seed=1),
+        rand(3, 2, 3, seed=2),
+        rand(3, 3, seed=3),
+        rand(3, seed=4),
+    )
 
 
 def test_for_gradient_with_integers_and_bools_inside() -> None:
@@ -210,13 +242,17 @@ def test_for_gradient_with_integers_and_bools_inside() -> None:
         return n + k, c * x * n.astype(dt.float64), x > 0.6, n, c
 
     op = For(branch(body, I64, I64, f64(2), f64(2), I64), 3, 2, 1)
-    check_gradients(lambda n, c, x, k: apply(op, n, c, x, k), np.asarray(1), rand(2), rand(3, 2, seed=1), np.asarray(2))
+    check_gradients(
+        lambda n, c, x, k: apply(op, n, c, x, k), np.asarray(1), rand(2), rand(3, 2, seed=1), np.asarray(2)
+    )
 
 
 def test_for_carried_value_becomes_active_late() -> None:
     """b depends on w only through a, one step later; its start needs no gradient."""
     body = branch(lambda i, a, b, w: (a * w, b + a * a), I64, f64(2), f64(2), f64(2))
-    check_gradients(lambda a, b, w: apply(For(body, 4, 2, 0), a, b, w)[1], rand(2), rand(2), rand(2, seed=1), wrt=(2,))
+    check_gradients(
+        lambda a, b, w: apply(For(body, 4, 2, 0), a, b, w)[1], rand(2), rand(2), rand(2, seed=1), wrt=(2,)
+    )
 
 
 def test_for_carried_value_that_is_overwritten() -> None:
@@ -230,14 +266,19 @@ def test_for_without_steps_has_a_gradient() -> None:
 
 
 def test_nested_regions_gradient() -> None:
-    then, other = branch(lambda c, w: apply1(Tanh(), c * w), f64(2), f64(2)), branch(lambda c, w: c / w, f64(2), f64(2))
+    then, other = (
+        branch(lambda c, w: apply1(Tanh(), c * w), f64(2), f64(2)),
+        branch(lambda c, w: c / w, f64(2), f64(2)),
+    )
     inner = For(branch(lambda i, c, w: c * w + 0.1, I64, f64(2), f64(2)), 2, 1, 0)
 
     def body(i: Any, c: Any, w: Any) -> Any:
         (c,) = apply(If(then, other), i > 1, c, w)
         return apply(inner, c, w)[0]
 
-    check_gradients(lambda c, w: apply(For(branch(body, I64, f64(2), f64(2)), 3, 1, 0), c, w), rand(2), rand(2, seed=1))
+    check_gradients(
+        lambda c, w: apply(For(branch(body, I64, f64(2), f64(2)), 3, 1, 0), c, w), rand(2), rand(2, seed=1)
+    )
 
 
 def test_sums_over_steps_are_one_product() -> None:
@@ -272,8 +313,12 @@ def test_loop_inputs_are_not_saved() -> None:
 @pytest.mark.parametrize("steps", [0, 1, 6])
 def test_while_gradient(steps: int) -> None:
     cond = branch(lambda i, h, w: i < steps, I64, f64(2), f64(2))
-    body = branch(lambda i, h, w: (i + 1, h * w / (h * h + 1.0) + w * i.astype(dt.float64)), I64, f64(2), f64(2))
-    check_gradients(lambda i, h, w: apply(While(cond, body, 2), i, h, w)[1], np.asarray(0), rand(2), rand(2, seed=1))
+    body = branch(
+        lambda i, h, w: (i + 1, h * w / (h * h + 1.0) + w * i.astype(dt.float64)), I64, f64(2), f64(2)
+    )
+    check_gradients(
+        lambda i, h, w: apply(While(cond, body, 2), i, h, w)[1], np.asarray(0), rand(2), rand(2, seed=1)
+    )
 
 
 def test_while_gradient_beyond_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -289,7 +334,9 @@ def test_while_gradient_beyond_its_stack(monkeypatch: pytest.MonkeyPatch) -> Non
             return i + 1, total(h) > 0.6, h
 
         op = While(cond, branch(body, I64, BOOL, f64(2), f64(2)), 3)
-        check_gradients(lambda h, w, op=op: apply(op, Tensor(0), Tensor(True), h, w)[2], rand(2), rand(2, seed=1), order=1)
+        check_gradients(
+            lambda h, w, op=op: apply(op, Tensor(0), Tensor(True), h, w)[2], rand(2), rand(2, seed=1), order=1
+        )
 
 
 def test_while_gradient_where_the_data_decide() -> None:
@@ -328,7 +375,16 @@ def test_call_runs_its_forward_once(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_custom_gradient() -> None:
     forward = branch(lambda x, y, k: (x * y + k, x), f64(3), f64(3), f64(3))
-    backward = trace(lambda x, y, k, out, same, g, h: (g * y * k, g * out + h), f64(3), f64(3), f64(3), f64(3), f64(3), f64(3), f64(3))
+    backward = trace(
+        lambda x, y, k, out, same, g, h: (g * y * k, g * out + h),
+        f64(3),
+        f64(3),
+        f64(3),
+        f64(3),
+        f64(3),
+        f64(3),
+        f64(3),
+    )
     op = CustomGradient(forward, backward, 2, 2)
     x, y, k = rand(3), rand(3, seed=1), rand(3, seed=2)
     joint = vjp(trace(lambda x, y, k: apply(op, x, y, k), f64(3), f64(3), f64(3)), (0, 1, 2))
@@ -341,7 +397,9 @@ def test_custom_gradient() -> None:
 
 
 def test_custom_gradient_refuses_a_backward_of_other_types() -> None:
-    op = CustomGradient(branch(lambda x: x, f64(3)), trace(lambda x, out, g: total(g), f64(3), f64(3), f64(3)), 1, 1)
+    op = CustomGradient(
+        branch(lambda x: x, f64(3)), trace(lambda x, out, g: total(g), f64(3), f64(3), f64(3)), 1, 1
+    )
     with pytest.raises(ShapeError, match="bprop gives"):
         op.infer(f64(3))
 

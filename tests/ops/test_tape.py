@@ -35,7 +35,10 @@ def gradient(fn: Any, *inputs: Tensor) -> list[Any]:
         tape.watch(t)
     with recording(tape):
         y = fn(*inputs)
-    return [g if g is None else g.asnumpy().tolist() for g in tape.gradients([y], [y * 0 + 1], inputs, release=True)]
+    return [
+        g if g is None else g.asnumpy().tolist()
+        for g in tape.gradients([y], [y * 0 + 1], inputs, release=True)
+    ]
 
 
 def test_repeated_operands() -> None:
@@ -257,7 +260,9 @@ def test_inner_tapes_do_not_see_what_is_outside() -> None:
 
 
 def test_higher_orders() -> None:
-    check_gradients(lambda x, y: apply1(Tanh(), x * y) / x, np.array([0.3, 1.2]), np.array([0.7, -0.4]), order=3)
+    check_gradients(
+        lambda x, y: apply1(Tanh(), x * y) / x, np.array([0.3, 1.2]), np.array([0.7, -0.4]), order=3
+    )
 
 
 def test_parameters_in_nested_tapes() -> None:

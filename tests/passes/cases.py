@@ -96,4 +96,6 @@ def same_bits(x: Array, y: Array) -> bool:
     x, y = np.ascontiguousarray(x), np.ascontiguousarray(y)
     nan = np.isnan(x) & np.isnan(y) if x.dtype.kind not in "biu" else np.zeros(x.shape, np.bool_)
     bits = np.dtype(f"u{x.dtype.itemsize}")
-    return bool(np.all(nan | (x.reshape(-1).view(bits).reshape(x.shape) == y.reshape(-1).view(bits).reshape(y.shape))))
+    return bool(
+        np.all(nan | (x.reshape(-1).view(bits).reshape(x.shape) == y.reshape(-1).view(bits).reshape(y.shape)))
+    )

@@ -27,7 +27,18 @@ from graphcell.ops.creation import Constant, Full, Iota, Literal, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (4,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 4), (4, 4), (0, 4)]
-DTYPES = [dt.float32, dt.float32, dt.float32, dt.float16, dt.bfloat16, dt.float64, dt.int32, dt.int8, dt.uint8, dt.bool_]
+DTYPES = [
+    dt.float32,
+    dt.float32,
+    dt.float32,
+    dt.float16,
+    dt.bfloat16,
+    dt.float64,
+    dt.int32,
+    dt.int8,
+    dt.uint8,
+    dt.bool_,
+]
 EXACT_DTYPES = [dt.float32, dt.float64, dt.int32, dt.bool_]
 _LIMIT = 1 << 16
 _NUMBERS = [0, 1, -1, 2, 4, 3]
@@ -71,15 +82,34 @@ class Generator:
         except GraphcellError:
             return None
         for v, array in zip(results, arrays, strict=True):
-            assert array.shape == v.type.shape and dt.from_numpy(array.dtype) is v.type.dtype, f"{op} gives {array.dtype}{array.shape}"
+            assert array.shape == v.type.shape and dt.from_numpy(array.dtype) is v.type.dtype, (
+                f"{op} gives {array.dtype}{array.shape}"
+            )
             self.arrays[v] = array
         self.values += results
         return results
 
     def grow(self, count: int) -> None:
-        makers = [self.pointwise] * 8 + [self.full, self.constant, self.ramp, self.cast, self.select, self.reduction]
-        makers += [self.reshape, self.transpose, self.broadcast, self.slice, self.pad, self.concat, self.again]
-        makers += [self.matmul] * self.exact + ([self.branch, self.loop, self.while_loop, self.call] if self.depth else [])
+        makers = [self.pointwise] * 8 + [
+            self.full,
+            self.constant,
+            self.ramp,
+            self.cast,
+            self.select,
+            self.reduction,
+        ]
+        makers += [
+            self.reshape,
+            self.transpose,
+            self.broadcast,
+            self.slice,
+            self.pad,
+            self.concat,
+            self.again,
+        ]
+        makers += [self.matmul] * self.exact + (
+            [self.branch, self.loop, self.while_loop, self.call] if self.depth else []
+        )
         before = len(self.builder.nodes)
         for _ in range(20 * count):
             if len(self.builder.nodes) - before >= count:
@@ -165,7 +195,11 @@ class Generator:
 
     def reshape(self) -> None:
         x = self.pick()
-        same = [s for s in SHAPES + [x.type.shape[::-1], (x.type.size,), (1, *x.type.shape)] if int(np.prod(s)) == x.type.size]
+        same = [
+            s
+            for s in SHAPES + [x.type.shape[::-1], (x.type.size,), (1, *x.type.shape)]
+            if int(np.prod(s)) == x.type.size
+        ]
         self.add(Reshape(same[self.rng.integers(len(same))]), x)
 
     def transpose(self) -> None:
@@ -192,12 +226,19 @@ class Generator:
     def pad(self) -> None:
         x = self.pick()
         low, high, interior = (tuple(int(k) for k in self.rng.integers(0, 2, x.type.rank)) for _ in range(3))
-        self.add(Pad(low, high, interior if self.rng.random() < 0.3 else (0,) * x.type.rank, self.number(x.type)), x)
+        self.add(
+            Pad(low, high, interior if self.rng.random() < 0.3 else (0,) * x.type.rank, self.number(x.type)),
+            x,
+        )
 
     def concat(self) -> None:
         x = self.pick()
         if x.type.rank:
-            self.add(Concat(int(self.rng.integers(x.type.rank))), x, *(self.like(x.type) for _ in range(self.rng.integers(3))))
+            self.add(
+                Concat(int(self.rng.integers(x.type.rank))),
+                x,
+                *(self.like(x.type) for _ in range(self.rng.integers(3))),
+            )
 
     def again(self) -> None:
         """A node like one that is there already."""
@@ -245,7 +286,9 @@ class Generator:
         before = body.builder.inputs[1 : 1 + len(carried)]
         after = [v if self.rng.random() < 0.3 else body.like(v.type) for v in before]
         ys = [body.pick() for _ in range(self.rng.integers(0, 3))]
-        op = For(body.builder.finish([*after, *ys]), trips, len(carried), len(stacked), bool(self.rng.integers(2)))
+        op = For(
+            body.builder.finish([*after, *ys]), trips, len(carried), len(stacked), bool(self.rng.integers(2))
+        )
         self.add(op, *carried, *stacked, *invariant)
 
     def while_loop(self) -> None:
@@ -264,7 +307,10 @@ class Generator:
             return
         before = body.builder.inputs[1 : 1 + len(others)]
         after = [v if self.rng.random() < 0.3 else body.like(v.type) for v in before]
-        self.add(While(cond.builder.finish(going), body.builder.finish([*count, *after]), 1 + len(others)), *operands)
+        self.add(
+            While(cond.builder.finish(going), body.builder.finish([*count, *after]), 1 + len(others)),
+            *operands,
+        )
 
     def call(self) -> None:
         operands = self.operands(0)
@@ -278,7 +324,11 @@ def _is_exact(array: Array) -> bool:
     if array.dtype.kind == "b":
         return True
     wide = array.astype(np.float64)
-    return bool(np.all(np.abs(wide) <= _LIMIT) and np.all(wide == np.round(wide)) and not np.any((wide == 0) & np.signbit(wide)))
+    return bool(
+        np.all(np.abs(wide) <= _LIMIT)
+        and np.all(wide == np.round(wide))
+        and not np.any((wide == 0) & np.signbit(wide))
+    )
 
 
 def random_graph(seed: int, exact: bool, nodes: int = 25) -> tuple[Graph, list[Array]]:

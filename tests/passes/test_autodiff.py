@@ -110,7 +110,10 @@ def test_stop_gradient_cuts() -> None:
     joint = vjp(trace(lambda x: apply1(StopGradient(), x * x) * x, f64(3)), (0,))
     x, g = rand(3), rand(3, seed=1)
     np.testing.assert_allclose(run(joint, x, g)[-1], g * x * x)
-    assert active_outputs(trace(lambda x: (apply1(StopGradient(), x), x * 2.0), f64(3)), (True,)) == (False, True)
+    assert active_outputs(trace(lambda x: (apply1(StopGradient(), x), x * 2.0), f64(3)), (True,)) == (
+        False,
+        True,
+    )
 
 
 def test_nothing_flows_through_integers() -> None:
@@ -170,7 +173,9 @@ def test_no_gradient_names_the_line(monkeypatch: pytest.MonkeyPatch) -> None:
         return apply1(Maximum(), x, x)
 
     graph = trace(fn, f64(3))
-    with pytest.raises(NoGradientError, match=r"(?s)maximum has no gradient.*gradient of net.py:3:5 in Net.construct"):
+    with pytest.raises(
+        NoGradientError, match=r"(?s)maximum has no gradient.*gradient of net.py:3:5 in Net.construct"
+    ):
         vjp(graph, (0,))
 
 
@@ -183,8 +188,12 @@ def test_effects_happen_once() -> None:
 
 
 def test_gradients_of_another_type_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Tanh, "grad", lambda self, inputs, outputs, cotangents: (apply1(ReduceSum((0,)), cotangents[0]),))
-    with pytest.raises(Exception, match=r"the gradient rule of tanh gives f64\[\] for an operand of f64\[3\]"):
+    monkeypatch.setattr(
+        Tanh, "grad", lambda self, inputs, outputs, cotangents: (apply1(ReduceSum((0,)), cotangents[0]),)
+    )
+    with pytest.raises(
+        Exception, match=r"the gradient rule of tanh gives f64\[\] for an operand of f64\[3\]"
+    ):
         vjp(trace(tanh, f64(3)), (0,))
 
 

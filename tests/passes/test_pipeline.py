@@ -125,7 +125,9 @@ def test_large_constants_are_left_out_of_dumps(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("level", "files"), [("0", False), ("1", True), ("3", True), ("yes", True)])
-def test_the_environment_goes_before_the_context(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, files: bool) -> None:
+def test_the_environment_goes_before_the_context(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, level: str, files: bool
+) -> None:
     set_context(save_graphs=2, save_graphs_path=str(tmp_path / "context"))
     monkeypatch.setenv("MS_DEV_SAVE_GRAPHS", level)
     monkeypatch.setenv("MS_DEV_SAVE_GRAPHS_PATH", str(tmp_path / "environment"))
@@ -223,7 +225,9 @@ def test_spans_stay_and_new_nodes_get_one() -> None:
 
 
 def test_shared_regions_are_rewritten_once() -> None:
-    inner = parse("graph @g(%x: f32[4]) { %o = full[value=1.0, shape=(4,), dtype=f32] %y = mul %x, %o %z = exp %y return %z }")
+    inner = parse(
+        "graph @g(%x: f32[4]) { %o = full[value=1.0, shape=(4,), dtype=f32] %y = mul %x, %o %z = exp %y return %z }"
+    )
     visits = []
 
     def count(r: Rewriter, node: Node) -> None:

@@ -22,7 +22,14 @@ from graphcell.passes.merge_common import merge_common
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.passes.simplify import simplify
 
-PASSES: tuple[Callable[[Graph], Graph], ...] = (inline, fold, simplify, merge_common, hoist_invariant, eliminate_dead)
+PASSES: tuple[Callable[[Graph], Graph], ...] = (
+    inline,
+    fold,
+    simplify,
+    merge_common,
+    hoist_invariant,
+    eliminate_dead,
+)
 SEEDS = range(60)
 
 

@@ -158,17 +158,25 @@ def _choose_edges(part: Correlation, target: ContractionTarget) -> tuple[Edges, 
 
 def _exact_time(part: Correlation, edges: Edges, extents: tuple[int, int, int], across: list[tuple[int, int]]) -> float:
     """Estimated time of one reduction channel when the taps beyond the edge are left out; `across` as of `column_counts`."""
-    images, in_h = part.images / extents[0], part.in_shape[0]
+    images, (in_h, in_w, _) = part.images / extents[0], part.in_shape
     if edges is Edges.IMAGE:
-        patterns: list[tuple[tuple[Tap, ...], float]] = [(taps_of(part, edges, extents, 0, (0, 0, 0)), images)]
+        counts = [extents[0] * len(part.rows.active(i, in_h)) * len(part.pixels.active(j, in_w))
+                  for i in range(part.rows.taps) for j in range(part.pixels.taps)]
+        patterns: list[tuple[list[int], float]] = [(counts, images)]
     else:
-        tap_rows = sum(len(part.rows.active(i, in_h)) for i in range(part.rows.taps))
+        times = images * sum(len(part.rows.active(i, in_h)) for i in range(part.rows.taps))
         segments = _by_pattern(part, split_evenly(part.pixels.count, extents[2]))
-        patterns = [(taps_of(part, edges, (1, 1, s.size), s.start, (0, 0, 0)), s.tiles * tap_rows * images) for s in segments]
-    if max(sum(len(tap.rows) for tap in taps) for taps, _ in patterns) * max(v for v, _ in across) > _MOST_TAP_ROWS:
+        patterns = [([len(found) for found in _pattern(part, s.start, s.size)], s.tiles * times) for s in segments]
+    if max(sum(counts) for counts, _ in patterns) * max(v for v, _ in across) > _MOST_TAP_ROWS:
         return math.inf
-    return sum(tile_cost(len(tap.rows), v) * n * times for taps, times in patterns for tap in taps for v, n in across) \
-        * (1 + 0.002 * (len(patterns) - 1))
+    time = sum(tile_cost(count, v) * n * times for counts, times in patterns for count in counts if count for v, n in across)
+    return time * (1 + 0.002 * (len(patterns) - 1))
+
+
+def _pattern(part: Correlation, start: int, size: int) -> tuple[range, ...]:
+    """For each tap of a row of taps, which of the pixels start .. start + size have it, counted from `start`."""
+    found = (part.pixels.active(j, part.in_shape[1]) for j in range(part.pixels.taps))
+    return tuple(range(max(r.start - start, 0), max(min(r.stop - start, size), max(r.start - start, 0))) for r in found)
 
 
 def _exact_boxes(part: Correlation, limit: int) -> Iterator[tuple[Edges, tuple[int, int, int]]]:
@@ -185,16 +193,16 @@ def _exact_boxes(part: Correlation, limit: int) -> Iterator[tuple[Edges, tuple[i
 def _by_pattern(part: Correlation, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Cuts segments of pixel tiles so that in each the tiles have the same taps for the same pixels."""
     cut: list[Segment] = []
-    last: tuple[Tap, ...] = ()
+    last: tuple[range, ...] = ()
     for segment in segments:
         for k in range(segment.tiles):
             start = segment.start + k * segment.size
-            taps = taps_of(part, Edges.ROW, (1, 1, segment.size), start, (0, 0, 0))
-            if k and taps == last:
+            pattern = _pattern(part, start, segment.size)
+            if k and pattern == last:
                 cut[-1] = replace(cut[-1], tiles=cut[-1].tiles + 1)
             else:
                 cut.append(Segment(segment.first + k, 1, start, segment.size))
-            last = taps
+            last = pattern
     return tuple(cut)
 
 

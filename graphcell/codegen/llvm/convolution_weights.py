@@ -100,7 +100,7 @@ class Schedule:
     """How the gradient is computed; a pure function of the spec and the target.
 
     A block is (group, part of the chunks, slab of row tiles, slab of column tiles). A chunk is `chunk` images if `by_images`, else `chunk`
-    output rows of one image. `exact` leaves out taps beyond the edge, else x is copied with zeros around it. `pitch` are distances in what is read as x: image to image, row to row, pixel to pixel.
+    output rows of one image. `exact` leaves out taps beyond the edge, else x is copied with zeros around it; `packs` copies dy to panels. `pitch` are distances in what is read as x: image to image, row to row, pixel to pixel.
     """
 
     tile: TileShape
@@ -115,6 +115,7 @@ class Schedule:
     splits: int
     copies: bool
     exact: bool
+    packs: bool
     pitch: tuple[int, int, int]
     direct: bool
 
@@ -188,9 +189,11 @@ def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
     wanted = min(_BLOCKS_WANTED, max(1, spec.flops // _FLOPS_PER_BLOCK))
     splits = max(1, min(chunks, ceil_div(wanted, blocks)))
     splits = ceil_div(chunks, ceil_div(chunks, splits)) if chunks else 1
+    reuses = min(row_tiles, rows_per_slab) * math.prod(n for n, _, _ in rows.loops)
+    packs = reuses > 1 or spec.y_kind != spec.kind
     direct = splits == 1 and spec.weights == "HWIO" and (spec.w_kind == spec.kind or chunks <= 1)
     return Schedule(tile, rows, row_segments, column_segments, rows_per_slab, columns_per_slab, by_images, chunk, chunks, splits, copies,
-                    exact, pitch, direct)
+                    exact, packs, pitch, direct)
 
 
 def _worth_exact(spec: ConvSpec, down: Axis, across: Axis) -> bool:
@@ -225,7 +228,7 @@ def _rows(spec: ConvSpec, pitch: tuple[int, int, int], target: ContractionTarget
 
 @dataclass(frozen=True, slots=True)
 class _Block:
-    """What a block works on in one chunk: ranges of row and column tiles, the slab's first channel, where x is read, the chunk's first
+    """What a block works on in one chunk: ranges of row and column tiles, the slab's first channel, where x and dy are read, the chunk's first
     output row, its images or rows."""
 
     group: Val
@@ -234,6 +237,7 @@ class _Block:
     columns: tuple[Val, Val]
     channel: Val
     source: Val
+    cotangent: Val
     row: Val
     count: Val
     resume: Val
@@ -271,7 +275,7 @@ class _Emitter:
 
     @property
     def _scratch_bytes(self) -> int:
-        panels = self.plan.columns_per_slab * self.plan.tile.columns * self._chunk_pixels * self._size
+        panels = self.plan.columns_per_slab * self.plan.tile.columns * self._chunk_pixels * self._size * self.plan.packs
         return self._x_bytes + round_up(panels, 64)
 
     def emit(self) -> Plan:
@@ -292,10 +296,10 @@ class _Emitter:
     def _emit_work(self) -> Stage:
         spec, plan = self.spec, self.plan
         extra = tuple(self.extra) if plan.direct else ()
-        buffers = ("x", "dy", "dw" if plan.direct else "partial", "scratch")
+        buffers = ("x", "dy", "dw" if plan.direct else "partial", *(("scratch",) if self._scratch_bytes else ()))
         kernels = self._kernels()
         packers = [emit_pack_panel(self.module, f"{self.name}.pack{j}", columns, spec.k, 1, spec.y_kind, spec.kind, False)
-                   for j, (_, columns) in enumerate(plan.column_segments)]
+                   for j, (_, columns) in enumerate(plan.column_segments) if plan.packs]
         params = KernelParams(buffers, extra)
         b = FunctionBuilder(self.module, self.name if plan.direct else f"{self.name}.part", params.list, internal=False)
         groups = 1 if spec.depthwise else spec.groups
@@ -318,7 +322,7 @@ class _Emitter:
             line = []
             for j, (_, columns) in enumerate(plan.column_segments):
                 kernel = MicroKernel(spec.kind, columns, offsets, tuple(s * columns_total for s in steps), steps, self._nest(columns), source,
-                                     spec.kind, out_kind, a_vector=spec.depthwise, resumes=plan.chunks_per_split > 1)
+                                     spec.kind, out_kind, a_vector=spec.depthwise, b_packed=plan.packs, resumes=plan.chunks_per_split > 1)
                 line.append((kernel, emit_micro(self.module, f"{self.name}.micro{i}{j}", kernel,
                                                 self.epilogue if plan.direct else None, self.extra if plan.direct else ())))
             table.append(line)
@@ -328,11 +332,16 @@ class _Emitter:
         """The reduction over the output pixels of a chunk."""
         spec, plan = self.spec, self.plan
         image, row, pixel = plan.pitch
-        rows = Level(spec.oh if plan.by_images and not plan.exact else "rows", spec.stride[0] * row, spec.ow * columns.padded)
-        pixels = Level("pixels" if plan.exact else spec.ow, spec.stride[1] * pixel, columns.padded)
+        step = self._panel_step(columns)
+        rows = Level(spec.oh if plan.by_images and not plan.exact else "rows", spec.stride[0] * row, spec.ow * step)
+        pixels = Level("pixels" if plan.exact else spec.ow, spec.stride[1] * pixel, step)
         if not plan.by_images:
             return rows, pixels
-        return Level("images", image, spec.oh * spec.ow * columns.padded), rows, pixels
+        return Level("images", image, spec.oh * spec.ow * step), rows, pixels
+
+    def _panel_step(self, columns: Columns) -> int:
+        """Elements from pixel to pixel in what is read as dy."""
+        return columns.padded if self.plan.packs else self.spec.k
 
     def _emit_block(self, b: FunctionBuilder, kernels: list[list[tuple[MicroKernel, str]]], packers: list[str], extra: Extra,
                     group: Val, split: Val, row_slab: Val, column_slab: Val) -> None:
@@ -352,10 +361,10 @@ class _Emitter:
             if plan.grid[0] > 1:
                 channels = b.sub(tile_start(b, plan.row_segments, rows[1]), channel)
             source = self._source(b, group, image, row, count, channel, channels)
-            self._pack_cotangent(b, packers, group, image, row, count, columns)
+            cotangent = self._cotangent(b, packers, group, image, row, count, columns)
             resume = b.cast(b.icmp("sgt", chunk.index, first), LType("i64"))
             last = b.cast(b.icmp("eq", chunk.index, b.sub(stop, i64(1))), LType("i64"))
-            block = _Block(group, split, rows, columns, channel, source, row, count, resume, last)
+            block = _Block(group, split, rows, columns, channel, source, cotangent, row, count, resume, last)
             for i in range(len(plan.row_segments)):
                 for j in range(len(plan.column_segments)):
                     self._tiles(b, *kernels[i][j], i, j, block, extra)
@@ -381,25 +390,32 @@ class _Emitter:
                   affine(b, [(out_rows, down.in_step)], down.reach - down.in_step), channels)
         return b.args["scratch"]
 
-    def _pack_cotangent(self, b: FunctionBuilder, packers: list[str], group: Val, image: Val, row: Val, count: Val,
-                        columns: tuple[Val, Val]) -> None:
-        """The chunk's part of dy, one panel for each column tile of the slab."""
+    def _cotangent(self, b: FunctionBuilder, packers: list[str], group: Val, image: Val, row: Val, count: Val,
+                   columns: tuple[Val, Val]) -> Val:
+        """The chunk's part of dy: in place, or copied to a panel for each column tile of the slab."""
         spec, plan = self.spec, self.plan
         pixel = affine(b, [(image, spec.oh * spec.ow), (row, spec.ow)])
+        if not plan.packs:
+            return b.gep(b.args["dy"], affine(b, [(pixel, spec.k)]), LType(spec.y_kind))
+        panels = b.gep(b.args["scratch"], self._x_bytes, LType("i8"))
         pixels = affine(b, [(count, spec.oh * spec.ow if plan.by_images else spec.ow)])
         for packer, (segment, _) in zip(packers, plan.column_segments, strict=True):
             with tile_loop(b, segment, *columns, "pack") as (_, column):
                 offset = affine(b, [(pixel, spec.k), (self._filter(b, group, column), 1)])
-                b.call(packer, LType("void"), b.gep(b.args["dy"], offset, LType(spec.y_kind)), self._panel(b, columns, column), pixels)
+                b.call(packer, LType("void"), b.gep(b.args["dy"], offset, LType(spec.y_kind)),
+                       self._panel(b, panels, group, columns, column), pixels)
+        return panels
 
     def _filter(self, b: FunctionBuilder, group: Val, column: Val) -> Val:
         return column if self.spec.depthwise else affine(b, [(group, self.spec.k // self.spec.groups), (column, 1)])
 
-    def _panel(self, b: FunctionBuilder, columns: tuple[Val, Val], column: Val) -> Val:
+    def _panel(self, b: FunctionBuilder, cotangent: Val, group: Val, columns: tuple[Val, Val], column: Val) -> Val:
+        """Where the columns of a tile are read for the chunk's first pixel."""
+        if not self.plan.packs:
+            return b.gep(cotangent, self._filter(b, group, column), LType(self.spec.y_kind))
         origin = affine(b, [(columns[0], self.plan.tile.columns)])
         within = column if origin.text == "0" else b.sub(column, origin)
-        return b.gep(b.gep(b.args["scratch"], self._x_bytes, LType("i8")), affine(b, [(within, self._chunk_pixels)]),
-                     LType(self.spec.kind))
+        return b.gep(cotangent, affine(b, [(within, self._chunk_pixels)]), LType(self.spec.kind))
 
     def _tiles(self, b: FunctionBuilder, kernel: MicroKernel, name: str, i: int, j: int, block: _Block, extra: Extra) -> None:
         """The register tiles of the block in row segment i and column segment j, for one chunk."""
@@ -421,7 +437,8 @@ class _Emitter:
                 filters = self._filter(b, block.group, column)
                 at = affine(b, [(line, total_columns), (filters, 1), (block.split, total_rows * total_columns)])
                 c = b.gep(b.args["dw" if plan.direct else "partial"], at, LType(kernel.c_kind))
-                panel = b.gep(self._panel(b, block.columns, column), affine(b, [(panel_pixels, kernel.columns.padded)]), LType(spec.kind))
+                panel = b.gep(self._panel(b, block.cotangent, block.group, block.columns, column),
+                              affine(b, [(panel_pixels, self._panel_step(kernel.columns))]), LType(kernel.b_kind))
                 call_micro(b, name, kernel, b.gep(block.source, affine(b, [(a, 1), (a_pixels, 1)]), kind), panel, c, counts=counts,
                            resume=block.resume, last=block.last, row=line, column=filters, batch=i64(0), extra=extra)
 

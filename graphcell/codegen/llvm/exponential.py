@@ -270,8 +270,10 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
 def scaled_exp(b: FunctionBuilder, x: Val, low: Val, factor: Val) -> Val:
     """e**(x + low) * factor, where low is a rounding error of x, and x is within the range of the exponential."""
     r, p, q = _narrow_parts(b, x)
-    power = polynomial(b, b.add(r, low), (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2)
-    return b.mul(b.mul(b.mul(power, factor), p), q)
+    r = b.add(r, low)
+    square = b.mul(r, r)
+    rest = b.fma(polynomial(b, r, EXP_NARROW[x.type.kind], square), square, r)  # e**r - 1
+    return b.mul(b.mul(b.fma(rest, factor, factor), p), q)
 
 
 @widened

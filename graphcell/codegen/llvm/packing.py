@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from graphcell.codegen.llvm.contraction import Columns
-from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 
 
 def constant_mask(count: int, lanes: int) -> Val:
@@ -150,7 +150,7 @@ def emit_pack_panel(module: Module, name: str, columns: Columns, k_stride: int, 
     b = FunctionBuilder(module, name, [("source", PTR), ("panel", PTR), ("count", LType("i64"))])
     if column_stride == 1 or columns.used == 1:
         _pack_rows(b, columns, k_stride, storage, kind)
-    elif k_stride == 1 and columns.lanes > 1:
+    elif k_stride == 1 and columns.used >= columns.lanes > 1:
         _pack_transposed(b, columns, column_stride, storage, kind, whole_chunks)
     else:
         _pack_scalars(b, columns, k_stride, column_stride, storage, kind)
@@ -172,27 +172,47 @@ def _is_tail(columns: Columns, vector: int) -> bool:
     return vector == columns.vectors - 1 and columns.tail < columns.lanes
 
 
+def emit_transpose(module: Module, lanes: int, storage: str, kind: str) -> str:
+    """The function `void transpose.*(ptr source, i64 stride, ptr to, i64 to_stride)` of a module, emitted once.
+
+    Transposes a square of `lanes` rows of `lanes` elements, converting `storage` to `kind`; strides are in elements.
+    """
+    name = f"transpose.{lanes}.{storage}.{kind}"
+    if name in module.functions:
+        return name
+    b = FunctionBuilder(module, name, [("source", PTR), ("stride", I64), ("to", PTR), ("to_stride", I64)], attributes="nounwind noinline")
+    source, to, rows = b.args["source"], b.args["to"], []
+    for _ in range(lanes):
+        rows.append(load_as(b, source, storage, kind, lanes))
+        source = displaced(b, source, b.args["stride"], LType(storage))
+    for value in transpose(b, rows):
+        b.store(value, to)
+        to = displaced(b, to, b.args["to_stride"], LType(kind))
+    return b.finish()
+
+
 def _pack_transposed(b: FunctionBuilder, columns: Columns, column_stride: int, storage: str, kind: str,
                      whole_chunks: bool) -> None:
-    """Squares of lanes x lanes are transposed in registers; reduction steps beyond the last whole square go one by one."""
-    lanes, count = columns.lanes, b.args["count"]
+    """Squares of lanes x lanes are transposed in registers, the last one overlapping the one before where columns are left over; reduction
+    steps beyond the last whole square go one by one."""
+    lanes, used, count = columns.lanes, columns.used, b.args["count"]
     full = count if whole_chunks else b.and_(count, i64(-lanes))
+    square = emit_transpose(b.module, lanes, storage, kind)
 
-    def square(k: Val, column: Val, valid: int) -> None:
-        row = b.gep(b.gep(b.args["source"], k, LType(storage)), b.mul(column, i64(column_stride)), LType(storage))
+    def columns_at(k: Val, column: Val) -> None:
+        source = b.gep(b.gep(b.args["source"], k, LType(storage)), b.mul(column, i64(column_stride)), LType(storage))
         to = b.gep(b.gep(b.args["panel"], b.mul(k, i64(columns.padded)), LType(kind)), column, LType(kind))
-        rows = [load_as(b, b.gep(row, r * column_stride, LType(storage)), storage, kind, lanes) for r in range(valid)]
-        rows += [zeros(LType(kind, lanes))] * (lanes - valid)
-        for r, value in enumerate(transpose(b, rows)):
-            b.store(value, b.gep(to, r * columns.padded, LType(kind)))
+        b.call(square, VOID, source, i64(column_stride), to, i64(columns.padded))
 
-    ragged = columns.tail < lanes
     with b.loop(0, full, lanes, name="k") as loop:
-        if columns.vectors - ragged > 0:
-            with b.loop(0, (columns.vectors - ragged) * lanes, lanes, name="columns", at_least_once=True) as column:
-                square(loop.index, column.index, lanes)
-        if ragged:
-            square(loop.index, i64((columns.vectors - 1) * lanes), columns.tail)
+        with b.loop(0, used // lanes * lanes, lanes, name="columns", at_least_once=True) as column:
+            columns_at(loop.index, column.index)
+        if used % lanes:
+            columns_at(loop.index, i64(used - lanes))
+    if used % lanes:
+        with b.loop(0, full, name="k") as loop:
+            to = b.gep(b.args["panel"], b.add(b.mul(loop.index, i64(columns.padded)), i64(used)), LType(kind))
+            clear_run(b, to, columns.padded - used, kind, lanes)
     if not whole_chunks:
         _pack_scalars(b, columns, 1, column_stride, storage, kind, full)
 

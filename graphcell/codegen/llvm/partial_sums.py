@@ -10,8 +10,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, KernelParams, Stage, ceil_div
-from graphcell.codegen.llvm.packing import constant_mask, load_as, store_as, transpose, zeros
-from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.packing import constant_mask, emit_transpose, load_as, store_as
+from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, Val, i64
 
 Locate = Callable[[FunctionBuilder, Val], tuple[Val, Val]]
 """(b, row) -> (element offset of the row in the output, batch index)."""
@@ -44,7 +44,7 @@ def emit_row_sum(module: Module, name: str, spec: PartialSum, locate: Locate, ep
         to = b.gep(b.args[spec.output], offset, LType(spec.out_kind))
 
         def piece(at: Val, mask: Val | None) -> None:
-            [total] = _add_parts(b, spec, [(b.gep(source, at, LType(spec.kind)), mask)])
+            total = _add_parts(b, spec, b.gep(source, at, LType(spec.kind)), mask)
             if epilogue is not None:
                 total = epilogue(b, total, loop.index, at, mask, batch)
             store_as(b, total, b.gep(to, at, LType(spec.out_kind)), spec.out_kind, mask)
@@ -67,21 +67,23 @@ def emit_filter_sum(module: Module, name: str, spec: PartialSum, taps: int, epil
     b = FunctionBuilder(module, name, params.list, internal=False)
     lanes, channels = spec.lanes, spec.rows // taps
 
+    transpose = emit_transpose(module, lanes, spec.kind, spec.kind)
+    kind, vector = LType(spec.kind), LType(spec.kind, lanes)
+    held, turned = b.alloca(kind, lanes * lanes), b.alloca(kind, lanes * lanes)
+
     def square(filters: Val, count: int, at: Val, width: int) -> None:
         """The sums of `count` filters at elements at .. at + width, transposed and stored."""
         mask = constant_mask(count, lanes) if count < lanes else None
-        pointers = []
-        for r in range(width):
-            element = b.add(at, i64(r)) if r else at
+        with b.loop(0, width, name="element", at_least_once=True) as r:
+            element = b.add(at, r.index)
             tap, channel = b.rem(element, i64(taps), signed=False), b.div(element, i64(taps), signed=False)
             row = b.add(b.mul(tap, i64(channels)), channel)
-            pointers.append((b.gep(b.gep(b.args["partial"], filters, LType(spec.kind)), b.mul(row, i64(spec.columns)),
-                                   LType(spec.kind)), mask))
-        sums = _add_parts(b, spec, pointers)
-        sums += [zeros(LType(spec.kind, lanes))] * (lanes - width)
+            source = b.gep(b.gep(b.args["partial"], filters, kind), b.mul(row, i64(spec.columns)), kind)
+            b.store(_add_parts(b, spec, source, mask), b.gep(held, b.mul(r.index, i64(lanes)), kind))
+        b.call(transpose, VOID, held, i64(lanes), turned, i64(lanes))
         out_mask = constant_mask(width, lanes) if width < lanes else None
-        for f, value in enumerate(transpose(b, sums)[:count]):
-            row = b.add(filters, i64(f)) if f else filters
+        with b.loop(0, count, name="filter", at_least_once=True) as f:
+            value, row = b.load(b.gep(turned, b.mul(f.index, i64(lanes)), kind), vector), b.add(filters, f.index)
             if epilogue is not None:
                 value = epilogue(b, value, row, at, out_mask, i64(0))
             to = b.gep(b.gep(b.args[spec.output], b.mul(row, i64(spec.rows)), LType(spec.out_kind)), at, LType(spec.out_kind))
@@ -108,13 +110,12 @@ def emit_filter_sum(module: Module, name: str, spec: PartialSum, taps: int, epil
                  spec.splits * spec.rows * lanes)
 
 
-def _add_parts(b: FunctionBuilder, spec: PartialSum, places: list[tuple[Val, Val | None]]) -> list[Val]:
-    """The sum over the parts, first to last, of the vectors at each of `places` in the first part."""
-    total = [load_as(b, at, spec.kind, spec.kind, spec.lanes, mask) for at, mask in places]
+def _add_parts(b: FunctionBuilder, spec: PartialSum, at: Val, mask: Val | None) -> Val:
+    """The sum over the parts, first to last, of the vector at `at` in the first part."""
+    total = load_as(b, at, spec.kind, spec.kind, spec.lanes, mask)
     if spec.splits == 1:
         return total
-    with b.loop(1, spec.splits, carried=total, name="part", at_least_once=True) as loop:
-        offset = b.mul(loop.index, i64(spec.matrix))
-        held = [load_as(b, b.gep(at, offset, LType(spec.kind)), spec.kind, spec.kind, spec.lanes, mask) for at, mask in places]
-        loop.carry(*(b.add(t, h) for t, h in zip(loop.carried, held, strict=True)))
-    return list(loop.results)
+    with b.loop(1, spec.splits, carried=[total], name="part", at_least_once=True) as loop:
+        held = b.gep(at, b.mul(loop.index, i64(spec.matrix)), LType(spec.kind))
+        loop.carry(b.add(loop.carried[0], load_as(b, held, spec.kind, spec.kind, spec.lanes, mask)))
+    return loop.results[0]

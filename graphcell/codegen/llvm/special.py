@@ -5,11 +5,12 @@ Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the 
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.coefficients import ERF, ERFCX_3, ERFCX_4, ERFINV, ERFINV_FAR, ERFINV_TAIL, EXP2_NARROW, LOG2_ERFC
+from graphcell.codegen.llvm.coefficients import ERF, ERFCX_2, ERFCX_3, ERFINV, ERFINV_FAR, ERFINV_TAIL, EXP2_NARROW, LOG2_ERFC
 from graphcell.codegen.llvm.exponential import log_with, scaled_exp
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     absolute,
+    at_least,
     at_most,
     format_of,
     infinity,
@@ -24,6 +25,7 @@ from graphcell.codegen.llvm.polynomials import (
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
 _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
+_HALF_ROOT_PI = 0.8862269254527580
 _ERFC_LIMIT = {"wide": 10.1, "double": 27.3}  # erfc is 0 above these
 _ERFINV_LIMIT = 5.0  # in -log(1 - x**2)
 _ERFINV_FAR_LIMIT = 3.7  # in its root
@@ -46,15 +48,18 @@ def erf(b: FunctionBuilder, x: Val) -> Val:
 
 @through_double
 def erfc(b: FunctionBuilder, x: Val, precision: str) -> Val:
-    """1 - erf(x), accurate where it is small (down to denormals): e**(-x**2) times a polynomial in (|x| - k) / (|x| + k)."""
-    a = at_most(b, absolute(b, x), _ERFC_LIMIT[precision])
-    centre = b.const(4.0 if precision == "double" else 3.0, x)
-    table = ERFCX_4 if precision == "double" else ERFCX_3
+    """1 - erf(x), accurate where it is small (down to denormals): e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k)."""
+    magnitude, one = absolute(b, x), b.const(1.0, x)
+    near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[precision])), x, b.sub(one, x))
+    a = at_least(b, at_most(b, magnitude, _ERFC_LIMIT[precision]), 1.0)
+    centre = b.const(3.0 if precision == "double" else 2.0, x)
     t = b.div(b.sub(a, centre), b.add(a, centre))
+    factor = polynomial(b, t, ERFCX_3[precision] if precision == "double" else ERFCX_2[precision], plain=2)
     square = b.mul(a, a)
     lost = b.fma(a, a, b.neg(square))
-    result = scaled_exp(b, b.neg(square), b.neg(lost), polynomial(b, t, table[precision]))
-    return b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), result), result)
+    far = b.div(scaled_exp(b, b.neg(square), b.neg(lost), factor), a)
+    far = b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), far), far)
+    return b.select(b.fcmp("olt", magnitude, one), near, far)
 
 
 @through_double
@@ -64,7 +69,7 @@ def erfinv(b: FunctionBuilder, x: Val, precision: str) -> Val:
     a, one = absolute(b, x), b.const(1.0, x)
     w = b.neg(log_with(b, b.fma(b.neg(x), x, one), precision))
     root = b.unary("sqrt", w)
-    near = polynomial(b, b.sub(w, b.const(2.5, x)), ERFINV[precision])
+    near = b.fma(polynomial(b, b.sub(w, b.const(2.5, x)), ERFINV[precision]), w, b.const(_HALF_ROOT_PI, x))
     tail = polynomial(b, b.sub(root, b.const(3.0, x)), ERFINV_TAIL[precision])
     if precision == "double":
         far = polynomial(b, b.sub(root, b.const(5.0, x)), ERFINV_FAR[precision])

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from graphcell.codegen.llvm.contraction import Columns, KernelParams, Stage, affine, round_up, split_index, tile_loop
 from graphcell.codegen.llvm.convolution_schedule import Schedule
 from graphcell.codegen.llvm.correlation import Correlation
-from graphcell.codegen.llvm.packing import clear_run, emit_pack_panel, load_as, transpose, zeros
-from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.packing import clear_run, emit_pack_panel, emit_transpose, load_as
+from graphcell.codegen.llvm.text import PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 
 _MOST_SHUFFLES = 160  # of an unrolled loop that deals out taps, which bounds the size of the code
 
@@ -108,28 +108,33 @@ class WeightPanels:
             tap, channel = b.rem(element, i64(part.taps), signed=False), b.div(element, i64(part.taps), signed=False)
             return b.gep(b.args["panel"], affine(b, [(tap, part.reduced * columns.padded), (channel, columns.padded)]), kind)
 
-        def square(first: Val, column: Val, valid: int) -> None:
+        square = emit_transpose(module, lanes, part.w_kind, part.kind)
+        held = b.alloca(kind, lanes * lanes)
+
+        def columns_at(first: Val, column: Val) -> None:
             source = b.gep(b.gep(b.args["source"], first, storage), b.mul(column, i64(by_column)), storage)
-            rows = [load_as(b, b.gep(source, r * by_column, storage), part.w_kind, part.kind, lanes) for r in range(valid)]
-            rows += [zeros(LType(part.kind, lanes))] * (lanes - valid)
-            for r, value in enumerate(transpose(b, rows)):
-                b.store(value, b.gep(place(b.add(first, i64(r)) if r else first), column, kind))
+            b.call(square, VOID, source, i64(by_column), held, i64(lanes))
+            with b.loop(0, lanes, name="row", at_least_once=True) as row:
+                value = b.load(b.gep(held, b.mul(row.index, i64(lanes)), kind), LType(part.kind, lanes))
+                b.store(value, b.gep(place(b.add(first, row.index)), column, kind))
+
+        def one_by_one(elements: tuple[Val | int, Val | int], start: int) -> None:
+            with b.loop(*elements, name="rest") as loop:
+                to = place(loop.index)
+                with b.loop(start, columns.used, name="column") as column:
+                    at = b.add(loop.index, b.mul(column.index, i64(by_column)))
+                    value = load_as(b, b.gep(b.args["source"], at, storage), part.w_kind, part.kind, 0)
+                    b.store(value, b.gep(to, column.index, kind))
+                if columns.padded > columns.used:
+                    clear_run(b, b.gep(to, columns.used, kind), columns.padded - columns.used, part.kind, lanes)
 
         full, whole = elements // lanes * lanes, columns.used // lanes * lanes
-        with b.loop(0, full, lanes, name="element") as loop:
-            if whole:
-                with b.loop(0, whole, lanes, name="column", at_least_once=True) as column:
-                    square(loop.index, column.index, lanes)
-            if columns.used > whole:
-                square(loop.index, i64(whole), columns.used - whole)
-        with b.loop(full, elements, name="rest") as loop:
-            to = place(loop.index)
-            with b.loop(0, columns.used, name="column", at_least_once=True) as column:
-                at = b.add(loop.index, b.mul(column.index, i64(by_column)))
-                value = load_as(b, b.gep(b.args["source"], at, storage), part.w_kind, part.kind, 0)
-                b.store(value, b.gep(to, column.index, kind))
-            if columns.padded > columns.used:
-                clear_run(b, b.gep(to, columns.used, kind), columns.padded - columns.used, part.kind, lanes)
+        if whole:
+            with b.loop(0, full, lanes, name="element") as loop, b.loop(0, whole, lanes, name="column", at_least_once=True) as column:
+                columns_at(loop.index, column.index)
+        if whole < columns.padded:
+            one_by_one((0, full), whole)
+        one_by_one((full, elements), 0)
         return b.finish()
 
     def _emit_interleaved(self, module: Module, name: str, columns: Columns) -> str:
@@ -142,7 +147,7 @@ class WeightPanels:
         taps = [((part.rows.weight + i * part.rows.weight_step) * by_row + (part.pixels.weight + j * part.pixels.weight_step) * by_tap,
                  (i * part.pixels.taps + j) * step) for i in range(part.rows.taps) for j in range(part.pixels.taps)]
         shuffles = len(taps) * min(lanes, by_column)
-        whole = columns.used // lanes * lanes if 1 < lanes and shuffles <= _MOST_SHUFFLES else 0
+        whole = columns.used // lanes * lanes if lanes > 1 and shuffles <= _MOST_SHUFFLES else 0
         with b.loop(0, part.reduced, name="reduced", at_least_once=True) as k:
             source = b.gep(b.args["source"], b.mul(k.index, i64(by_reduced)), storage)
             panel = b.gep(b.args["panel"], b.mul(k.index, i64(columns.padded)), kind)
