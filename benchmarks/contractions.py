@@ -2,22 +2,20 @@
 
     python benchmarks/contractions.py [--torch path/to/python] [--only text]
 
-Each case is timed in turns (ours, numpy, torch, ours, ...), the best of all turns counts: a shared machine can halve every figure at once, so
-compare the columns of a line. "hot" leaves out the stage that packs the weights, which a caller with constant weights
-runs once. Pin the process to a core (`taskset -c 0`) for steady figures.
+Each case is timed in turns (ours, numpy, torch, ours, ...), the best of all turns counts: a shared machine
+can halve every figure at once, so compare the columns of a line. "hot" leaves out the stage that packs the
+weights, which a caller with constant weights runs once. Pin the process to a core (`taskset -c 0`) for steady
+figures.
 """
 
 from __future__ import annotations
 
-import os
-
-for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"):
-    os.environ[_variable] = "1"
-
 import argparse
 import ctypes
 import json
+import os
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -35,6 +33,7 @@ from graphcell.codegen.llvm.target import Target, compile_object, host, load_obj
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, Module, i64
 
 Array = NDArray[np.float32]
+THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS")
 SECONDS = 0.15  # of one turn
 TURNS = 3
 
@@ -47,7 +46,8 @@ for line in sys.stdin:
     if case["op"] == "matmul":
         lead = case["batch"]
         a = torch.randn(*lead, *([case["k"], case["m"]] if case["ta"] else [case["m"], case["k"]]))
-        b = torch.randn(*(lead if case["batched_b"] else []), *([case["n"], case["k"]] if case["tb"] else [case["k"], case["n"]]))
+        right = [case["n"], case["k"]] if case["tb"] else [case["k"], case["n"]]
+        b = torch.randn(*(lead if case["batched_b"] else []), *right)
         a, b = a.mT if case["ta"] else a, b.mT if case["tb"] else b
         f = lambda: torch.matmul(a, b)
     else:
@@ -105,7 +105,9 @@ def native(emit: Callable[[Module, Target], Plan], arrays: dict[str, Array]) -> 
     target, module = host(), Module()
     plan = emit(module, target)
     names = [*arrays, *(name for name, _ in plan.shared), *(["scratch"] if plan.scratch_bytes else [])]
-    b = FunctionBuilder(module, "repeat", [*((f"p.{n}", PTR) for n in names), ("count", I64), ("hot", I64)], internal=False)
+    b = FunctionBuilder(
+        module, "repeat", [*((f"p.{n}", PTR) for n in names), ("count", I64), ("hot", I64)], internal=False
+    )
     with b.loop(0, b.args["count"]):
         for stage in plan.stages:
             args = [b.args[f"p.{n}"] for n in stage.buffers]
@@ -120,11 +122,13 @@ def native(emit: Callable[[Module, Target], Plan], arrays: dict[str, Array]) -> 
     seconds = time.perf_counter() - start
     buffers = {name: aligned(array.nbytes) for name, array in arrays.items()}
     for name, array in arrays.items():
-        buffers[name].view(np.float32)[:array.size] = array.ravel()
+        buffers[name].view(np.float32)[: array.size] = array.ravel()
     buffers |= {name: aligned(size) for name, size in plan.shared}
     if plan.scratch_bytes:
         buffers["scratch"] = aligned(plan.scratch_bytes)
-    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(names), ctypes.c_int64, ctypes.c_int64)(address)
+    function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(names), ctypes.c_int64, ctypes.c_int64)(
+        address
+    )
     run = Native(plan, seconds, function, [buffers[n].ctypes.data for n in names], [buffers, library])
     run._time(1, False)
     return run
@@ -133,7 +137,7 @@ def native(emit: Callable[[Module, Target], Plan], arrays: dict[str, Array]) -> 
 def aligned(size: int) -> NDArray[np.uint8]:
     raw = np.zeros(size + 4096, np.uint8)
     start = -raw.ctypes.data % 64
-    return raw[start:start + size]
+    return raw[start : start + size]
 
 
 @dataclass(frozen=True)
@@ -164,8 +168,16 @@ class MatmulCase:
 
     def torch(self) -> dict[str, Any]:
         s = self.spec
-        return {"op": "matmul", "m": s.m, "n": s.n, "k": s.k, "batch": s.batch, "batched_b": any(s.b.batch),
-                "ta": self.transpose_a, "tb": self.transpose_b}
+        return {
+            "op": "matmul",
+            "m": s.m,
+            "n": s.n,
+            "k": s.k,
+            "batch": s.batch,
+            "batched_b": any(s.b.batch),
+            "ta": self.transpose_a,
+            "tb": self.transpose_b,
+        }
 
 
 @dataclass(frozen=True)
@@ -183,11 +195,16 @@ class ConvCase:
         x = rng.standard_normal((s.n, s.h, s.w, s.c), np.float32)
         y = rng.standard_normal((s.n, s.oh, s.ow, s.k), np.float32)
         w = rng.standard_normal((s.k, s.c // s.groups, s.kh, s.kw), np.float32)
-        return {"forward": {"x": x, "w": w, "y": y}, "input": {"dy": y, "w": w, "dx": x},
-                "weights": {"x": x, "dy": y, "dw": w}}[self.op]
+        return {
+            "forward": {"x": x, "w": w, "y": y},
+            "input": {"dy": y, "w": w, "dx": x},
+            "weights": {"x": x, "dy": y, "dw": w},
+        }[self.op]
 
     def native(self, arrays: dict[str, Array]) -> Native:
-        emit = {"forward": emit_convolution, "input": emit_input_gradient, "weights": emit_weights_gradient}[self.op]
+        emit = {"forward": emit_convolution, "input": emit_input_gradient, "weights": emit_weights_gradient}[
+            self.op
+        ]
         return native(lambda module, target: emit(module, "conv", self.spec, target), arrays)
 
     def numpy(self, arrays: dict[str, Array]) -> None:
@@ -195,19 +212,43 @@ class ConvCase:
 
     def torch(self) -> dict[str, Any]:
         s = self.spec
-        return {"op": self.op, "n": s.n, "h": s.h, "w": s.w, "c": s.c, "k": s.k, "kh": s.kh, "kw": s.kw, "stride": s.stride,
-                "padding": (s.padding[0], s.padding[2]), "dilation": s.dilation, "groups": s.groups}
+        return {
+            "op": self.op,
+            "n": s.n,
+            "h": s.h,
+            "w": s.w,
+            "c": s.c,
+            "k": s.k,
+            "kh": s.kh,
+            "kw": s.kw,
+            "stride": s.stride,
+            "padding": (s.padding[0], s.padding[2]),
+            "dilation": s.dilation,
+            "groups": s.groups,
+        }
 
 
-def matmul(label: str, m: int, n: int, k: int, batch: tuple[int, ...] = (), ta: bool = False, tb: bool = False) -> MatmulCase:
+def matmul(
+    label: str, m: int, n: int, k: int, batch: tuple[int, ...] = (), ta: bool = False, tb: bool = False
+) -> MatmulCase:
     flags = ("T" if ta else "N") + ("T" if tb else "N")
     spec = dense_matmul(m, n, k, batch=batch, transpose_a=ta, transpose_b=tb)
     name = f"{label} {'x'.join(map(str, batch)) + ' x ' if batch else ''}{m}x{n}x{k} {flags}"
     return MatmulCase(name, spec, ta, tb)
 
 
-def convolutions(label: str, n: int, size: int, c: int, k: int, taps: int, stride: int = 1, pad: int | None = None,
-                 groups: int = 1, ops: tuple[str, ...] = ("forward", "input", "weights")) -> Iterator[ConvCase]:
+def convolutions(
+    label: str,
+    n: int,
+    size: int,
+    c: int,
+    k: int,
+    taps: int,
+    stride: int = 1,
+    pad: int | None = None,
+    groups: int = 1,
+    ops: tuple[str, ...] = ("forward", "input", "weights"),
+) -> Iterator[ConvCase]:
     pad = taps // 2 if pad is None else pad
     spec = ConvSpec(n, size, size, c, k, taps, taps, (stride, stride), (pad,) * 4, groups=groups)
     name = f"{label} {n}x{size}x{size}x{c}->{k} {taps}x{taps}" + (f" s{stride}" if stride > 1 else "")
@@ -219,17 +260,35 @@ def cases() -> Iterator[MatmulCase | ConvCase]:
         yield matmul("square", size, size, size)
     yield matmul("square", 1024, 1024, 1024, tb=True)
     yield matmul("square", 1024, 1024, 1024, ta=True)
-    for ta, tb, m, n, k in ((False, True, 256, 1024, 784), (False, False, 256, 784, 1024), (True, False, 1024, 784, 256)):
+    for ta, tb, m, n, k in (
+        (False, True, 256, 1024, 784),
+        (False, False, 256, 784, 1024),
+        (True, False, 1024, 784, 256),
+    ):
         yield matmul("mlp", m, n, k, ta=ta, tb=tb)
     yield matmul("mlp", 256, 10, 1024, tb=True)
-    for ta, tb, m, n, k in ((False, False, 1024, 768, 256), (False, True, 1024, 768, 256), (True, False, 256, 768, 1024),
-                            (False, False, 1024, 256, 1024)):
+    for ta, tb, m, n, k in (
+        (False, False, 1024, 768, 256),
+        (False, True, 1024, 768, 256),
+        (True, False, 256, 768, 1024),
+        (False, False, 1024, 256, 1024),
+    ):
         yield matmul("transformer", m, n, k, ta=ta, tb=tb)
-    for ta, tb, m, n, k in ((False, False, 128, 128, 32), (False, True, 128, 128, 32), (False, False, 128, 32, 128),
-                            (True, False, 128, 32, 128)):
+    for ta, tb, m, n, k in (
+        (False, False, 128, 128, 32),
+        (False, True, 128, 128, 32),
+        (False, False, 128, 32, 128),
+        (True, False, 128, 32, 128),
+    ):
         yield matmul("attention", m, n, k, (64,), ta, tb)
     yield matmul("lenet", 64, 120, 400, tb=True)
-    for tb, n, k in ((True, 16, 16), (False, 16, 16), (True, 1024, 784), (False, 1024, 784), (True, 10, 1024)):
+    for tb, n, k in (
+        (True, 16, 16),
+        (False, 16, 16),
+        (True, 1024, 784),
+        (False, 1024, 784),
+        (True, 10, 1024),
+    ):
         yield matmul("one row", 1, n, k, tb=tb)
     yield matmul("column", 1024, 1, 1024)
     yield matmul("tall", 100_000, 16, 16)
@@ -258,13 +317,21 @@ def best_of(f: Callable[[], Any]) -> float:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--torch", help="a Python interpreter that has PyTorch")
     parser.add_argument("--only", default="", help="run the cases whose name contains this text")
     options = parser.parse_args()
+    if any(os.environ.get(name) != "1" for name in THREAD_VARIABLES):  # numpy reads them when it is imported
+        os.execve(
+            sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(THREAD_VARIABLES, "1")
+        )
     worker = None
     if options.torch:
-        worker = subprocess.Popen([options.torch, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        worker = subprocess.Popen(
+            [options.torch, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+        )
     print(f"{'GFLOP/s':52} {'ours':>7} {'hot':>7} {'numpy':>7} {'torch':>7} {'us':>9} {'compile ms':>10}")
     for case in cases():
         if options.only in case.label:

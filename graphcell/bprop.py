@@ -116,7 +116,8 @@ def _fit(what: str, x: Any, gradient: Any) -> list[Tensor]:
     if gradient is None:
         return [full_like(x, 0)]
     if isinstance(gradient, NUMBER_TYPES):
-        return [full_like(x, gradient)]
+        number: Any = gradient
+        return [full_like(x, number)]
     if not isinstance(gradient, Tensor):
         raise ArgumentTypeError(f"{what} must be a Tensor, but is {type(gradient).__name__}")
     return [cast(_fit_shape(what, x, gradient), x.dtype)]

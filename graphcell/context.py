@@ -1,8 +1,9 @@
 """The one configuration object, behind `set_context` and `get_context`.
 
-Enters: MindSpore's keys (and their values as MindSpore 2.10 takes them), a few environment variables. Leaves: `config`, whose fields
-every other file reads directly. Refuses: unknown keys, values of a wrong type or range, devices other than the CPU. Keys that steer
-hardware which is not there (Ascend, GPU memory pools) are checked and then have no effect, as in MindSpore on a CPU.
+Enters: MindSpore's keys (and their values as MindSpore 2.10 takes them), a few environment variables. Leaves:
+`config`, whose fields every other file reads directly. Refuses: unknown keys, values of a wrong type or
+range, devices other than the CPU. Keys that steer hardware which is not there (Ascend, GPU memory pools) are
+checked and then have no effect, as in MindSpore on a CPU.
 """
 
 from __future__ import annotations
@@ -42,7 +43,9 @@ class Config:
     """0: nothing; 1 to 3: each pass that changes a graph writes the result to `save_graphs_path`."""
     save_graphs_path: str = "."
     runtime_num_threads: int = 0
-    """0: as many as the process may use. The environment's GRAPHCELL_NUM_THREADS, read by the runtime, goes before it."""
+    """0: as many as the process may use. The environment's GRAPHCELL_NUM_THREADS, read by the runtime, goes
+    before it.
+    """
     inter_op_parallel_num: int = 0
     enable_compile_cache: bool | None = None
     compile_cache_path: str = ""
@@ -69,7 +72,9 @@ class Config:
     mempool_block_size: float = 1.0
     max_device_memory: float = 1024.0
     verify: bool = field(default_factory=lambda: os.environ.get("GRAPHCELL_VERIFY", "") == "1")
-    """Verify every graph before and after every pass. Not a key of `set_context`; the environment's GRAPHCELL_VERIFY=1 sets it."""
+    """Verify every graph before and after every pass. Not a key of `set_context`; the environment's
+    GRAPHCELL_VERIFY=1 sets it.
+    """
 
     def graph_dump_level(self) -> int:
         """`save_graphs`, before which the environment's MS_DEV_SAVE_GRAPHS (0 to 3) goes, as in MindSpore."""
@@ -83,6 +88,7 @@ class Config:
 
 config = Config()
 
+_SET = "For 'context.set_context', "
 Check = Callable[[str, Any], Any]
 
 
@@ -90,13 +96,18 @@ Check = Callable[[str, Any], Any]
 class _Key:
     """One key of `set_context`: the types it takes, and a check that returns the value to store.
 
-    `stored`: False for keys that are accepted and leave no trace on a CPU; `readable`: False if `get_context` does not know it.
+    `stored`: False for keys that are accepted and leave no trace on a CPU; `readable`: False if `get_context`
+    does not know it.
     """
 
     types: tuple[type, ...]
     check: Check
     stored: bool = True
     readable: bool = True
+
+
+def _argument(key: str) -> str:
+    return f"{_SET}the argument '{key}'"
 
 
 def _any(key: str, value: Any) -> Any:
@@ -110,8 +121,8 @@ def _integer(key: str, value: Any) -> int:
 def _mode(key: str, value: Any) -> int:
     if value not in (GRAPH_MODE, PYNATIVE_MODE):
         raise ArgumentValueError(
-            f"For 'context.set_context', the argument 'mode' should be context.GRAPH_MODE (0) or context.PYNATIVE_MODE (1), "
-            f"but got {value}."
+            f"{_argument(key)} should be context.GRAPH_MODE (0) or "
+            f"context.PYNATIVE_MODE (1), but got {value}."
         )
     return int(value)
 
@@ -119,9 +130,7 @@ def _mode(key: str, value: Any) -> int:
 def _one_of(*choices: str) -> Check:
     def check(key: str, value: Any) -> str:
         if value not in choices:
-            raise ArgumentValueError(
-                f"For 'context.set_context', the argument '{key}' must be one of {list(choices)}, but got {value}."
-            )
+            raise ArgumentValueError(f"{_argument(key)} must be one of {list(choices)}, but got {value}.")
         return str(value)
 
     return check
@@ -129,9 +138,7 @@ def _one_of(*choices: str) -> Check:
 
 def _tune_mode(key: str, value: Any) -> str:
     if value not in ("online", "offline"):
-        raise ArgumentValueError(
-            f"For 'context.set_context', the argument '{key}' must be in ['online', 'offline'], but got {value}."
-        )
+        raise ArgumentValueError(f"{_argument(key)} must be in ['online', 'offline'], but got {value}.")
     return str(value)
 
 
@@ -164,26 +171,20 @@ def _not_negative(what: str) -> Check:
 
 def _call_depth(key: str, value: Any) -> int:
     if value <= 0:
-        raise ArgumentValueError(
-            f"For 'context.set_context', the argument '{key}' must be greater than 0, but got {value}."
-        )
+        raise ArgumentValueError(f"{_argument(key)} must be greater than 0, but got {value}.")
     return int(value)
 
 
 def _device_id(key: str, value: Any) -> int:
     if not 0 <= value <= _MAX_DEVICE_ID:
-        raise ArgumentValueError(
-            f"For 'context.set_context', the argument '{key}' must be in range [0, {_MAX_DEVICE_ID}], but got {value}."
-        )
+        raise ArgumentValueError(f"{_argument(key)} must be in range [0, {_MAX_DEVICE_ID}], but got {value}.")
     return int(value)
 
 
 def _device_target(key: str, value: Any) -> str:
     targets = ["CPU", "GPU", "Ascend", "Davinci"]
     if value not in targets:
-        raise ArgumentValueError(
-            f"For 'context.set_context', the argument '{key}' must be one of {targets}, but got {value}."
-        )
+        raise ArgumentValueError(f"{_argument(key)} must be one of {targets}, but got {value}.")
     return _require_cpu(value)
 
 
@@ -211,15 +212,15 @@ def _save_graphs(key: str, value: Any) -> int:
 def _directory(key: str, value: Any) -> str:
     if not value:
         raise ArgumentValueError(
-            f"For 'context.set_context', the 'save_graphs_path' or the 'print_file_path' is invalid type, "
+            f"{_SET}the 'save_graphs_path' or the 'print_file_path' is invalid type, "
             f"it should be Non-empty string, but got '{value}'."
         )
-    path = os.path.realpath(value)
+    path = os.path.realpath(str(value))
     try:
         os.makedirs(path, exist_ok=True)
     except OSError as e:
         raise ArgumentValueError(
-            f"For 'context.set_context', {key} '{value}' is not a directory that can be written: {e.strerror}."
+            f"{_SET}{key} '{value}' is not a directory that can be written: {e.strerror}."
         ) from e
     return path
 
@@ -227,16 +228,16 @@ def _directory(key: str, value: Any) -> str:
 def _existing_file(key: str, value: Any) -> str:
     if not os.path.isfile(value):
         raise ArgumentValueError(
-            f"For 'context.set_context', the '{key}' file '{value}' is not exists, please check whether '{key}' is correct."
+            f"{_SET}the '{key}' file '{value}' is not exists, please check whether '{key}' is correct."
         )
-    return os.path.realpath(value)
+    return os.path.realpath(str(value))
 
 
 def _choices(key: str, value: dict[str, Any], table: dict[str, list[str]]) -> dict[str, str]:
     for name, choice in value.items():
         if name not in table:
             raise ArgumentValueError(
-                f"For 'context.set_context', the key of argument '{key}' must be one of {table}, but got {name}."
+                f"{_SET}the key of argument '{key}' must be one of {table}, but got {name}."
             )
         if choice not in table[name]:
             raise ArgumentValueError(
@@ -308,7 +309,8 @@ _REMOVED = {
 
 
 def set_context(**kwargs: Any) -> None:
-    """Sets configuration values by MindSpore's keys (`mode`, `save_graphs`, `jit_syntax_level`, …); see `Config` for them all.
+    """Sets configuration values by MindSpore's keys (`mode`, `save_graphs`, `jit_syntax_level`, …); see
+    `Config` for them all.
 
     All values are checked before the first one is set.
 
@@ -326,7 +328,7 @@ def set_context(**kwargs: Any) -> None:
 def _check(key: str, value: Any) -> Any:
     if key in _REMOVED:
         raise ArgumentValueError(
-            f"For 'context.set_context', the parameter '{key}' has been removed since MindSpore {_REMOVED[key]}"
+            f"{_SET}the parameter '{key}' has been removed since MindSpore {_REMOVED[key]}"
         )
     known = _KEYS.get(key)
     if known is None:
@@ -365,7 +367,8 @@ def set_device(device_target: str, device_id: int | None = None) -> None:
     """Chooses the device: "CPU" is the only one.
 
     Raises:
-        TypeError: arguments of another type. ValueError: an unknown device or a negative id. RuntimeError: "GPU" or "Ascend".
+        TypeError: arguments of another type. ValueError: an unknown device or a negative id. RuntimeError:
+        "GPU" or "Ascend".
     """
     if not isinstance(device_target, str):
         raise ArgumentTypeError(f"The parameter 'device_target' must be {str}, but got {type(device_target)}")

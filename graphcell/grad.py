@@ -238,7 +238,6 @@ def _gradient_function(request: Request, with_value: bool) -> Function:
             compiled.append(jit(gradient))
         return compiled[0](*args, **kwargs)
 
-    after_grad.__wrapped__ = request.fn  # type: ignore[attr-defined]
     return after_grad
 
 
@@ -365,7 +364,8 @@ def _givenseeds(
 
 def seed(name: str, given: Any, output: Tensor) -> Tensor:
     if isinstance(given, NUMBER_TYPES):
-        return full_like(output, given)
+        number: Any = given
+        return full_like(output, number)
     if not isinstance(given, Tensor):
         raise ArgumentTypeError(
             f"{name}: a gradient with respect to an output must be a Tensor, but is {type(given).__name__}"

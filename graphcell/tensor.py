@@ -374,7 +374,8 @@ class Tensor:
             )
         data = self.array()
         if data.size != 1:
-            raise ArgumentValueError(f"{what} of a Tensor with {data.size} elements is ambiguous (shape {data.shape})", hint="use .any() or .all(), or one element")
+            message = f"{what} of a Tensor with {data.size} elements is ambiguous (shape {data.shape})"
+            raise ArgumentValueError(message, hint="use .any() or .all(), or one element")
         return data.reshape(())[()]
 
     def __bool__(self) -> bool:

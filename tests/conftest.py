@@ -1,4 +1,6 @@
-"""What all tests share: graphs are verified around every pass, the configuration is put back, golden files can be renewed."""
+"""What all tests share: graphs are verified around every pass, the configuration is put back, golden files
+can be renewed.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,6 @@
-"""`set_context` and its relatives: keys, defaults, values read back and errors as in MindSpore 2.10 on a CPU (texts taken there)."""
+"""`set_context` and its relatives: keys, defaults, values read back and errors as in MindSpore 2.10 on a CPU
+(texts taken there).
+"""
 
 from __future__ import annotations
 
@@ -434,7 +436,7 @@ def test_set_device() -> None:
         set_device(3)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="'device_id' must be <class 'int'>"):
         set_device("CPU", "a")  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="The device id must bigger than or equal to 0."):
+    with pytest.raises(ValueError, match="The device id must bigger than"):
         set_device("CPU", -1)
 
 

@@ -306,60 +306,65 @@ def test_the_function_runs_once() -> None:
 
 
 # -- errors --------------------------------------------------------------------------------------------------------------
+ANY_GRAD: Any = grad  # called with what its types do not allow
+ANY_VALUE_AND_GRAD: Any = value_and_grad
+ANY_OPERATION: Any = GradOperation
+
+
 @pytest.mark.parametrize(
     ("build", "error", "text"),
     [
-        (lambda: grad(product, [0, 1]), TypeError, "'grad_position' must be int or tuple, but got list"),
-        (lambda: grad(product, "0"), TypeError, "'grad_position' must be int or tuple, but got str"),
-        (lambda: grad(product, (0, 1.0)), TypeError, "the element in 'grad_position' must be int"),
-        (lambda: grad(product, (0, 0)), ValueError, "duplicate positions"),
-        (lambda: grad(product, -1), ValueError, "must be >= 0"),
-        (lambda: grad(product, ()), ValueError, "must not be empty"),
+        (lambda: ANY_GRAD(product, [0, 1]), TypeError, "'grad_position' must be int or tuple, but got list"),
+        (lambda: ANY_GRAD(product, "0"), TypeError, "'grad_position' must be int or tuple, but got str"),
+        (lambda: ANY_GRAD(product, (0, 1.0)), TypeError, "the element in 'grad_position' must be int"),
+        (lambda: ANY_GRAD(product, (0, 0)), ValueError, "duplicate positions"),
+        (lambda: ANY_GRAD(product, -1), ValueError, "must be >= 0"),
+        (lambda: ANY_GRAD(product, ()), ValueError, "must not be empty"),
         (
-            lambda: grad(product, None),
+            lambda: ANY_GRAD(product, None),
             ValueError,
             "`grad_position` and `weight` can not be None at the same time.",
         ),
         (
-            lambda: value_and_grad(product, None),
+            lambda: ANY_VALUE_AND_GRAD(product, None),
             ValueError,
             "`grad_position` and `weight` can not be None at the same time.",
         ),
-        (lambda: grad(3), TypeError, "the fn should be callable, but got int"),
-        (lambda: grad(product, has_aux=1), TypeError, "'has_aux' should be bool, but got int"),
-        (lambda: grad(product, return_ids=1), TypeError, "'return_ids' should be bool, but got int"),
-        (lambda: grad(affine, None, (p for p in [W])), TypeError, "but got generator"),
-        (lambda: grad(affine, None, [3.0]), TypeError, "'weights' must be a Parameter"),
+        (lambda: ANY_GRAD(3), TypeError, "the fn should be callable, but got int"),
+        (lambda: ANY_GRAD(product, has_aux=1), TypeError, "'has_aux' should be bool, but got int"),
+        (lambda: ANY_GRAD(product, return_ids=1), TypeError, "'return_ids' should be bool, but got int"),
+        (lambda: ANY_GRAD(affine, None, (p for p in [W])), TypeError, "but got generator"),
+        (lambda: ANY_GRAD(affine, None, [3.0]), TypeError, "'weights' must be a Parameter"),
         (
-            lambda: GradOperation(get_all=1),
+            lambda: ANY_OPERATION(get_all=1),
             TypeError,
             "For 'GradOperation', the 'get_all' should be bool, but got int",
         ),
         (
-            lambda: grad(product, 2)(X, Y),
+            lambda: ANY_GRAD(product, 2)(X, Y),
             IndexError,
             "product: 'grad_position' 2 is out of range, the call has 2 arguments",
         ),
-        (lambda: grad(product, (0, 3))(X, Y), IndexError, "'grad_position' 3 is out of range"),
+        (lambda: ANY_GRAD(product, (0, 3))(X, Y), IndexError, "'grad_position' 3 is out of range"),
         (
-            lambda: grad(square, has_aux=True)(X),
+            lambda: ANY_GRAD(square, has_aux=True)(X),
             ValueError,
             "When has_aux is True, origin fn requires more than one outputs.",
         ),
-        (lambda: grad(lambda x: [x, x], has_aux=True)(X), ValueError, "requires more than one outputs"),
-        (lambda: grad(lambda x: (x,), has_aux=True)(X), ValueError, "requires more than one outputs"),
-        (lambda: grad(product)(X), TypeError, "missing 1 required positional argument: 'y'"),
+        (lambda: ANY_GRAD(lambda x: [x, x], has_aux=True)(X), ValueError, "requires more than one outputs"),
+        (lambda: ANY_GRAD(lambda x: (x,), has_aux=True)(X), ValueError, "requires more than one outputs"),
+        (lambda: ANY_GRAD(product)(X), TypeError, "missing 1 required positional argument: 'y'"),
         (
-            lambda: grad(square, sens_param=True)(V, Tensor(1.0)),
+            lambda: ANY_GRAD(square, sens_param=True)(V, Tensor(1.0)),
             ValueError,
             r"output of shape \(2,\) has shape \(\)",
         ),
         (
-            lambda: grad(two, sens_param=True)(X, Y, Tensor(1.0)),
+            lambda: ANY_GRAD(two, sens_param=True)(X, Y, Tensor(1.0)),
             TypeError,
             "sens has 1 Tensors, but the output has 2",
         ),
-        (lambda: grad(square, sens_param=True)(V, "s"), TypeError, "must be a Tensor, but is str"),
+        (lambda: ANY_GRAD(square, sens_param=True)(V, "s"), TypeError, "must be a Tensor, but is str"),
     ],
 )
 def test_errors(build: Callable[[], Any], error: type[Exception], text: str) -> None:

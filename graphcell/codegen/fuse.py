@@ -234,6 +234,8 @@ class Fusion:
         for (a, b) in ((p, g), (g, p)):
             for operand in a.operands.values():
                 computed = b.values.get(operand.root)
+                if computed is None and self.info.root_of_memory(operand.root) in b.values:
+                    return False  # read through a view, which needs the whole value in memory
                 if computed is not None and not self.trail.unify(operand.axes, computed):
                     return False
         for root, axes in g.roots.items():

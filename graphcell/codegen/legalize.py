@@ -18,7 +18,7 @@ from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View
 from graphcell.ops.contraction import MatMul
-from graphcell.ops.creation import Full, Iota, number_of
+from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape
 
 SPLIT_REDUCTION_FROM = 1 << 14
@@ -65,7 +65,8 @@ class _Legalizer:
         taken = set(self.graph.inputs)
         for v in self.graph.outputs:
             new = self.whole(self.table[v])
-            if new in taken or self.root(new) in taken:
+            maker = self.made_by.get(self.root(new))
+            if new in taken or self.root(new) in taken or (maker is not None and isinstance(maker.op, Constant)):
                 new = self.emit(Copy(), (new,), None)
             taken.add(new)
             taken.add(self.root(new))

@@ -13,9 +13,9 @@ from graphcell.errors import BranchTypeError
 from graphcell.frontend.core import Body
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.joins import DEAD, Arm, Join, Plan, conflicting, unbound_in_one
-from graphcell.frontend.places import UNBOUND, NamePlace, Place, Unbound
+from graphcell.frontend.places import UNBOUND, NamePlace, Never, Place, Unbound
 from graphcell.frontend.signals import RAISED, Chain, Done, Signal
-from graphcell.frontend.statements import Never, Statements
+from graphcell.frontend.statements import Statements
 from graphcell.frontend.supported import leaves
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.control import If

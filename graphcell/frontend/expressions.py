@@ -245,7 +245,7 @@ class Expressions(Core):
                 if isinstance(truth, bool):
                     return first if truth else False
                 return logical_and(first, truth)
-        return self._choose(first, second, lambda: False)  # type: ignore[no-any-return]
+        return self.choose(first, second, lambda: False)  # type: ignore[no-any-return]
 
     def either(self, first: Tensor, second: Callable[[], bool | Tensor]) -> bool | Tensor:
         """`first or second()`."""
@@ -256,7 +256,7 @@ class Expressions(Core):
                 if isinstance(truth, bool):
                     return True if truth else first
                 return logical_or(first, truth)
-        return self._choose(first, lambda: True, second)  # type: ignore[no-any-return]
+        return self.choose(first, lambda: True, second)  # type: ignore[no-any-return]
 
     def visit_BoolOp(self, node: ast.BoolOp, frame: Frame) -> Any:
         return self._operand_of(isinstance(node.op, ast.And), node.values, frame)
@@ -280,16 +280,17 @@ class Expressions(Core):
                 if is_bool and trial.is_harmless():
                     trial.keep()
                     return (logical_and if conjunction else logical_or)(truth, self.truth(other))
-        return self._choose(truth, others, lambda: value) if conjunction else self._choose(truth, lambda: value, others)
+        return self.choose(truth, others, lambda: value) if conjunction else self.choose(truth, lambda: value, others)
 
     def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
         truth = self.condition(node.test, frame)
         if isinstance(truth, bool):
             return self.evaluate(node.body if truth else node.orelse, frame)
         frame.node = node
-        return self._choose(truth, lambda: self.evaluate(node.body, frame), lambda: self.evaluate(node.orelse, frame))
+        return self.choose(truth, lambda: self.evaluate(node.body, frame), lambda: self.evaluate(node.orelse, frame))
 
-    def _choose(self, condition: Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+    def choose(self, condition: Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
+        """`then()` where the condition holds, else `otherwise()`."""
         signal = self.branch(condition, lambda: Signal(value=then()), lambda: Signal(value=otherwise()))
         return None if signal is None else signal.value
 

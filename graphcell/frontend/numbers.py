@@ -135,3 +135,9 @@ def _affine_parts(x: Any) -> tuple[Any, int, int] | None:
     if isinstance(x, WeakNumber):
         return x.affine
     return (None, 0, int(x)) if type(x) in (bool, int) else None
+
+
+def affine_of(index: WeakNumber, scale: int, offset: int) -> Any:
+    """scale * index + offset."""
+    scaled = binary("*", lambda a, b: a * b, index, scale)
+    return binary("+", lambda a, b: a + b, scaled, offset) if isinstance(scaled, WeakNumber) else scaled + offset

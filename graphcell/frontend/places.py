@@ -224,3 +224,11 @@ class Log:
 
 class Speculation(BaseException):
     """A trial run cannot be finished (and will be undone). Not an Exception, so that no user code catches it."""
+
+
+class Unstable(Speculation):
+    """A loop's first iteration changes the type of what it carries; from the second on it may be stable."""
+
+
+class Never(BaseException):
+    """The code being interpreted gets no further: it raises an exception while the graph runs. Caught where its region ends."""

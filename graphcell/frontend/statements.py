@@ -13,7 +13,7 @@ from graphcell.frontend import numbers
 from graphcell.frontend.expressions import BINARY, Expressions, mangled, plain_index
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.numbers import WeakNumber
-from graphcell.frontend.places import UNBOUND, AttributePlace, Unbound
+from graphcell.frontend.places import UNBOUND, AttributePlace, Never, Unbound
 from graphcell.frontend.signals import BREAK, CONTINUE, Chain, Done, Signal
 from graphcell.frontend.text import Text, formatted, holds_symbols
 from graphcell.ops.host import Assert, Raise, template
@@ -21,10 +21,6 @@ from graphcell.tensor import Tensor, state
 
 _ALWAYS_RAISED = (ConcretizationError, UnsupportedSyntaxError)
 """What says that a program cannot be compiled is not for the program's own `except`."""
-
-
-class Never(BaseException):
-    """The code being interpreted gets no further: it raises an exception while the graph runs. Caught where its region ends."""
 
 
 class Statements(Expressions):

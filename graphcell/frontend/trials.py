@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
-from graphcell.frontend.places import Log, NamePlace
+from graphcell.frontend.places import Log, NamePlace, Never
 from graphcell.ir.graph import Node
 from graphcell.ops.dispatch import Trace
 from graphcell.tensor import state
@@ -34,7 +34,10 @@ class _Scope:
 
 
 class Trial:
-    """A context: what is interpreted inside is undone at its end, in Python's state and in the graph, unless `keep()` was called."""
+    """A context: what is interpreted inside is undone at its end, in Python's state and in the graph, unless `keep()` was called.
+
+    Code that raises while the graph runs (`Never`) is kept: that is its end.
+    """
 
     def __init__(self, interpreter: Core, strict: bool = False):
         self.interpreter = interpreter
@@ -50,7 +53,7 @@ class Trial:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         logs = self.interpreter.logs
         logs.pop()
-        if self.kept and kind is None:
+        if self.kept and kind is None or kind is Never:
             self._hand_over(logs[-1])
             return
         self.log.undo()

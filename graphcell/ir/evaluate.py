@@ -1,7 +1,7 @@
 """Runs a Graph by its ops' `eval`: the meaning of the IR, the test oracle, and how regions run eagerly.
 
-Enters: a Graph and one array for each input. Leaves: one array for each output; outputs may share memory with inputs and with each
-other (views are not copied). Refuses: arrays that are not of the inputs' types.
+Enters: a Graph and one array for each input. Leaves: one array for each output; outputs may share memory with
+inputs and with each other (views are not copied). Refuses: arrays that are not of the inputs' types.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Tokens of IR text, and the places of errors in it.
 
-Enters: a text. Leaves: a list of tokens that ends with one of kind `end`; comments are kept aside by line. Refuses: characters that
-begin no token.
+Enters: a text. Leaves: a list of tokens that ends with one of kind `end`; comments are kept aside by line.
+Refuses: characters that begin no token.
 """
 
 from __future__ import annotations

@@ -93,7 +93,7 @@ def format_attribute(value: object) -> str:
 def exact_key(op: Op) -> Hashable:
     """Equal for ops that compute the same to the bit, apart from their regions: 0.0 and -0.0 differ, NaN equals itself, 1 is not True."""
     cls = type(op)
-    floats, others = _field_names(cls)
+    floats, others = _field_names(cls)  # type: ignore[arg-type]
     if not floats:
         return (cls, op) if not op.regions else (cls, tuple([getattr(op, name) for name in others]))
     return (cls, tuple([getattr(op, name) for name in others]), tuple([repr(getattr(op, name)) for name in floats]))

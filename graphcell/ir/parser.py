@@ -1,8 +1,9 @@
 """Reads IR text (see graphcell/ir/text.py for the form) by recursive descent.
 
-Enters: a text. Leaves: a Graph whose every op was rebuilt from `Op.table`, whose every type was inferred, and compared with the type
-written where one is written. Source lines in comments become the nodes' spans. Refuses, with line, column and caret: text of another
-form, unknown ops and attributes, values used before they are defined, types that do not fit.
+Enters: a text. Leaves: a Graph whose every op was rebuilt from `Op.table`, whose every type was inferred, and
+compared with the type written where one is written. Source lines in comments become the nodes' spans.
+Refuses, with line, column and caret: text of another form, unknown ops and attributes, values used before
+they are defined, types that do not fit.
 """
 
 from __future__ import annotations
@@ -63,7 +64,7 @@ class _Parser:
         self.position = 0
         self.token = self.tokens[0]
 
-    # -- tokens ------------------------------------------------------------------------------------------------------
+    # -- tokens ----------------------------------------------------------------------------------------------
     def fail(
         self, message: str, token: Token | None = None, hint: str = "", cause: Exception | None = None
     ) -> NoReturn:
@@ -105,7 +106,7 @@ class _Parser:
         except ValueError as e:
             self.fail(f"{token.text} is no name in quotes", token, cause=e)
 
-    # -- graphs ------------------------------------------------------------------------------------------------------
+    # -- graphs ----------------------------------------------------------------------------------------------
     def graph(self) -> Graph:
         name = self.unquoted(self.expect_kind("graph", "a graph name such as @main"))
         scope: dict[str, Value] = {}
@@ -131,7 +132,7 @@ class _Parser:
         while not self.accept(")"):
             token = self.expect_kind("value", "an input such as %x")
             self.expect(":")
-            inputs.append(self.define(token, self.type(), scope))
+            inputs.append(self.define(token, self.tensor_type(), scope))
             if not self.accept(",") and self.token.text != ")":
                 self.fail(f"expected ',' or ')', but found {self.found()}")
         return inputs
@@ -165,7 +166,7 @@ class _Parser:
             self.fail(f"{token.text} is not defined before its use in this graph", token, hint)
         return found
 
-    # -- nodes -------------------------------------------------------------------------------------------------------
+    # -- nodes -----------------------------------------------------------------------------------------------
     def node(self, scope: dict[str, Value]) -> Node:
         begin = self.token
         results: list[Token] = []
@@ -227,7 +228,7 @@ class _Parser:
             self.fail(f"{name.text}: {e.message}", name, e.hint, e)
 
     def infer(self, op: Op, operands: list[Value], name: Token) -> tuple[TensorType, ...]:
-        count = operand_count(type(op))
+        count = operand_count(type(op))  # type: ignore[arg-type]
         if count not in (None, len(operands)):
             self.fail(f"{op.name} takes {count} operands, but {len(operands)} are written", name)
         try:
@@ -249,10 +250,10 @@ class _Parser:
         column = len(source) - len(source.lstrip())
         return Span(file, line, column, line, len(source), gradient=bool(match["gradient"]))
 
-    # -- attributes --------------------------------------------------------------------------------------------------
+    # -- attributes ------------------------------------------------------------------------------------------
     def attributes(self, cls: type[Op]) -> dict[str, Any]:
         fields: dict[str, Any] = {}
-        hints = _field_hints(cls)
+        hints = _field_hints(cls)  # type: ignore[arg-type]
         while not self.accept("]"):
             name = self.expect_kind("name", "an attribute name")
             self.check_field(cls, name, fields, region=False)
@@ -315,7 +316,7 @@ class _Parser:
 
     def literal(self) -> _RawArray:
         self.expect("(")
-        type = self.type()
+        type = self.tensor_type()
         self.expect(",")
         at = self.advance()
         np_type = type.dtype.np_type
@@ -348,14 +349,14 @@ class _Parser:
             self.fail(f"{name.text} must be {wanted}", at)
         return value
 
-    # -- types -------------------------------------------------------------------------------------------------------
+    # -- types -----------------------------------------------------------------------------------------------
     def types(self) -> tuple[TensorType, ...]:
-        types = [self.type()]
+        types = [self.tensor_type()]
         while self.accept(","):
-            types.append(self.type())
+            types.append(self.tensor_type())
         return tuple(types)
 
-    def type(self) -> TensorType:
+    def tensor_type(self) -> TensorType:
         token = self.expect_kind("name", "a type such as f32[2, 3]")
         if token.text not in DTYPE_OF_SHORT:
             self.fail(f"{token.text} is no element type", token, f"they are {', '.join(DTYPE_OF_SHORT)}")
@@ -376,7 +377,7 @@ class _Parser:
                 self.fail(f"expected ',' or ']', but found {self.found()}")
         return tuple(dims)
 
-    # -- regions -----------------------------------------------------------------------------------------------------
+    # -- regions ---------------------------------------------------------------------------------------------
     def region_fields(self, cls: type[Op], fields: dict[str, Any]) -> None:
         while not self.accept("}"):
             name = self.expect_kind("name", "a region's name, or '}'")

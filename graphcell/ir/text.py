@@ -1,14 +1,15 @@
 """The IR as text: `print_graph` writes it, `parse` reads it back.
 
     graph @step(%x: f32[4, 5], %w: f32[5, 6]) -> (f32[6]) {
-      %0 = matmul[transpose_x=False, transpose_y=False] %x, %w : f32[4, 6]  // net.py:14  y = ops.matmul(x, self.w)
+      %0 = matmul[transpose_x=False, transpose_y=False] %x, %w : f32[4, 6]  // net.py:14  y = x @ w
       %1 = reduce_sum[axis=(0,), keep_dims=False] %0 : f32[6]               // net.py:15  return y.sum(0)
       return %1
     }
 
-A node is `results = op[attributes] operands : types`, then, for an op with regions, a block with one entry for each. Values are
-numbered through the whole text where they have no name; names with other characters than letters, digits, `_`, `.` and `$` stand in
-double quotes. What is read back has the same `structural_key`. Refuses: text that is not IR, with line, column and caret.
+A node is `results = op[attributes] operands : types`, then, for an op with regions, a block with one entry
+for each. Values are numbered through the whole text where they have no name; names with other characters than
+letters, digits, `_`, `.` and `$` stand in double quotes. What is read back has the same `structural_key`.
+Refuses: text that is not IR, with line, column and caret.
 """
 
 from __future__ import annotations
@@ -18,7 +19,6 @@ import hashlib
 import json
 import os
 import re
-from typing import Any
 
 import numpy as np
 
@@ -41,8 +41,8 @@ def print_graph(graph: Graph, *, spans: bool = True, elide_over: int | None = No
     """`graph` as text.
 
     Args:
-        spans: write each node's source line behind it.
-        elide_over: constants of more elements are written as a digest. Such text is for reading only; `parse` refuses it.
+        spans: write each node's source line behind it. elide_over: constants of more elements are written as
+        a digest. Such text is for reading only; `parse` refuses it.
     """
     printer = _Printer(spans, elide_over)
     printer.graph(graph, "", "graph ", "")
@@ -171,7 +171,9 @@ def quoted(name: str) -> str:
 
 
 def format_array(array: Array, elide_over: int | None = None) -> str:
-    """A constant's text: a few numbers where they give the same bits when read, else little-endian bytes, else a digest."""
+    """A constant's text: a few numbers where they give the same bits when read, else little-endian bytes,
+    else a digest.
+    """
     type_text = str(TensorType(from_numpy(array.dtype), array.shape))
     if elide_over is not None and array.size > elide_over:
         return f"literal({type_text}, ~{hashlib.sha256(array.tobytes()).hexdigest()[:16]})"
@@ -183,7 +185,7 @@ def format_array(array: Array, elide_over: int | None = None) -> str:
 
 
 def _exact_numbers(array: Array) -> list[str] | None:
-    """The shortest decimals that read back as the same bits; None if there is no such (NaN with a payload)."""
+    """The shortest decimals that read back as the same bits; None if there are none (NaN with a payload)."""
     flat = array.reshape(-1)
     if array.dtype.kind in "biu":
         return [repr(x) for x in flat.tolist()]

@@ -1,7 +1,8 @@
 """The verifier: re-derives every type and checks the rules of SSA.
 
-Enters: a Graph. Leaves: nothing, or a `VerificationError` that names the graph and the node and places itself at the user's line. Runs
-before and after every pass while testing, and on every graph that comes from elsewhere.
+Enters: a Graph. Leaves: nothing, or a `VerificationError` that names the graph and the node and places itself
+at the user's line. Runs before and after every pass while testing, and on every graph that comes from
+elsewhere.
 """
 
 from __future__ import annotations
@@ -91,7 +92,7 @@ def operand_count(cls: type[Op]) -> int | None:
 
 def _infer(where: str, node: Node) -> tuple[TensorType, ...]:
     operands = tuple(v.type for v in node.operands)
-    count = operand_count(type(node.op))
+    count = operand_count(type(node.op))  # type: ignore[arg-type]
     if count not in (None, len(operands)):
         raise VerificationError(f"{where}: takes {count} operands, but has {len(operands)}", span=node.span)
     try:

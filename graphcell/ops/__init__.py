@@ -6,9 +6,11 @@ from graphcell.ops.functional.comparison import *  # noqa: F403
 from graphcell.ops.functional.contraction import *  # noqa: F403
 from graphcell.ops.functional.convolution import *  # noqa: F403
 from graphcell.ops.functional.creation import *  # noqa: F403
+from graphcell.ops.functional.diagonals import *  # noqa: F403
 from graphcell.ops.functional.einsum import *  # noqa: F403
 from graphcell.ops.functional.gathering import *  # noqa: F403
 from graphcell.ops.functional.loss import *  # noqa: F403
+from graphcell.ops.functional.masking import *  # noqa: F403
 from graphcell.ops.functional.mathematics import *  # noqa: F403
 from graphcell.ops.functional.movement import *  # noqa: F403
 from graphcell.ops.functional.normalization import *  # noqa: F403

@@ -164,7 +164,7 @@ class Relu(Elementwise):
     name = "relu"
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
-        return np.maximum(x, np.zeros((), x.dtype))
+        return np.where(x < 0, np.zeros((), x.dtype), x)  # keeps NaN and -0.0
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         from graphcell.ops.functional.common import select, zeros_like
@@ -362,7 +362,7 @@ def _signs_differ(b: Emitter, remainder: Val, divisor: Val) -> Val:
     """True where a remainder is not 0 and has the other sign than the divisor."""
     zero = b.const(0, remainder)
     differ = b.xor(_compare(b, "lt", remainder, zero), _compare(b, "lt", divisor, zero))
-    nonzero = b.fcmp("une", remainder, zero) if b.dtypes[0].is_float else b.icmp("ne", remainder, zero)
+    nonzero = b.fcmp("one", remainder, zero) if b.dtypes[0].is_float else b.icmp("ne", remainder, zero)
     return b.and_(differ, nonzero)
 
 

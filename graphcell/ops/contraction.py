@@ -36,7 +36,9 @@ class MatMul(Op):
         m, k = (x.shape[-1], x.shape[-2]) if self.transpose_x else x.shape[-2:]
         k2, n = (y.shape[-1], y.shape[-2]) if self.transpose_y else y.shape[-2:]
         if k != k2:
-            raise ShapeError(f"matmul: inner sizes differ, x is {x.shape}{' transposed' * self.transpose_x} and y is {y.shape}{' transposed' * self.transpose_y}")
+            raise ShapeError(
+                f"matmul: inner sizes differ, x is {x.shape}{' transposed' * self.transpose_x} and y is {y.shape}{' transposed' * self.transpose_y}"
+            )
         return x.with_shape((*x.shape[:-2], m, n))
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]

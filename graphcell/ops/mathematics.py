@@ -141,6 +141,9 @@ class Sqrt(Real):
     def slope(self, x: T, y: T) -> T:
         return 0.5 / y
 
+    def emit(self, b: Emitter, x: Val) -> Val:
+        return b.unary("sqrt", x)
+
 
 @dataclass(frozen=True)
 class Rsqrt(Real):
@@ -154,6 +157,9 @@ class Rsqrt(Real):
 
     def slope(self, x: T, y: T) -> T:
         return y * y * y * -0.5
+
+    def emit(self, b: Emitter, x: Val) -> Val:
+        return b.div(b.const(1.0, x), b.unary("sqrt", x))
 
 
 @dataclass(frozen=True)

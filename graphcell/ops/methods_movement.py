@@ -17,7 +17,19 @@ from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentValueError, ArityError, ShapeError
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional import contraction, gathering, indexing, movement, rearranging, reductions, scanning, softmax, sorting
+from graphcell.ops.functional import (
+    contraction,
+    diagonals,
+    gathering,
+    indexing,
+    masking,
+    movement,
+    rearranging,
+    reductions,
+    scanning,
+    softmax,
+    sorting,
+)
 from graphcell.ops.functional.arithmetic import floor_mod, maximum, minimum, mul, sub
 from graphcell.ops.functional.axes import arguments, int_of, ints_of, known_array, normalize_axis
 from graphcell.ops.functional.common import as_tensor, broadcast, cast, select
@@ -45,6 +57,8 @@ def _keep(function: str, first: Any, second: Any, names: str) -> bool:
 # -- shape -----------------------------------------------------------------------------------------------------------------
 def reshape(self: Tensor, *shape: Any) -> Tensor:
     """See `ops.reshape`; the extents may be given one by one."""
+    if not shape:
+        raise ArityError("reshape: a shape is missing")
     return movement.reshape(self, arguments(shape))
 
 
@@ -119,9 +133,7 @@ def ndimension(self: Tensor) -> int:
 
 
 # -- reductions ----------------------------------------------------------------------------------------------------------------
-def sum(
-    self: Tensor, dim: Any = None, keepdim: Any = None, keepdims: Any = None, initial: Any = None, *, dtype: Any = None, axis: Any = None
-) -> Tensor:
+def sum(self: Tensor, dim: Any = None, keepdim: Any = None, keepdims: Any = None, initial: Any = None, *, dtype: Any = None, axis: Any = None) -> Tensor:
     """See `ops.sum`. The second argument may be the dtype; `initial` is added to the sum."""
     if isinstance(keepdim, DType):
         keepdim, dtype = None, keepdim
@@ -152,9 +164,7 @@ def any(self: Tensor, axis: Any = None, keep_dims: Any = None, *, dim: Any = Non
     return reductions.any(self, _either("any", axis, dim, "axis and dim"), _keep("any", keep_dims, keepdim, "keep_dims and keepdim"))
 
 
-def _extremum(
-    self: Tensor, dim: Any, keepdim: Any, axis: Any, keepdims: Any, initial: Any, where: Any, return_indices: bool, function: str
-) -> Any:
+def _extremum(self: Tensor, dim: Any, keepdim: Any, axis: Any, keepdims: Any, initial: Any, where: Any, return_indices: bool, function: str) -> Any:
     """(dim) gives values and indices; nothing, None, a tuple or (axis) gives values, with indices if asked for."""
     keep = _keep(function, keepdim, keepdims, "keepdim and keepdims")
     reduce, pair = (reductions.amax, reductions.max) if function == "max" else (reductions.amin, reductions.min)
@@ -270,12 +280,12 @@ def repeat_interleave(self: Tensor, repeats: Any, dim: Any = None, *, output_siz
 
 def diagonal(self: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Tensor:
     """See `ops.diagonal`."""
-    return rearranging.diagonal(self, offset, axis1, axis2)
+    return diagonals.diagonal(self, offset, axis1, axis2)
 
 
 def trace(self: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1, dtype: Any = None) -> Tensor:
     """The sum of a diagonal; integers are summed as Int64 unless `dtype` says otherwise."""
-    return reductions.sum(rearranging.diagonal(self, offset, axis1, axis2), -1, dtype=dtype)
+    return reductions.sum(diagonals.diagonal(self, offset, axis1, axis2), -1, dtype=dtype)
 
 
 def resize(self: Tensor, *new_shape: Any) -> Tensor:
@@ -338,7 +348,7 @@ def take(self: Tensor, indices: Tensor, axis: Any = None, mode: str = "clip") ->
     """The elements at `indices` along `axis` (of the flattened Tensor by default).
 
     Args:
-        mode: what an index out of range means: 'clip' takes the nearest end (negative ones the first), 'wrap' counts around, 'raise' raises.
+        mode: what an index out of range means: 'clip' takes the nearest end, 'wrap' counts around, 'raise' raises. Negative ones count from the end.
 
     Raises:
         TypeError: indices no integers. ValueError: another mode. IndexError: with 'raise', an index known to be out of range.
@@ -347,7 +357,7 @@ def take(self: Tensor, indices: Tensor, axis: Any = None, mode: str = "clip") ->
     x, k = (movement.ravel(self), 0) if axis is None else (self, normalize_axis(axis, self.ndim, "take"))
     last = x.shape[k] - 1
     if mode == "clip":
-        at = minimum(maximum(at, 0), last)
+        at = minimum(maximum(at, -last - 1), last)
     elif mode == "wrap":
         at = floor_mod(at, last + 1)
     elif mode != "raise":
@@ -379,7 +389,7 @@ def unique(self: Tensor, sorted: bool = True, return_inverse: bool = False, retu
     Raises:
         RuntimeError: the values are not known while the graph is being built.
     """
-    values = gathering.known_values(self, "unique")
+    values = masking.known_values(self, "unique")
     k = None if dim is None else normalize_axis(dim, self.ndim, "unique", "dim")
     _, first, inverse, counts = np.unique(values, True, True, True, axis=k)
     source = movement.ravel(self) if k is None else self
@@ -405,7 +415,7 @@ def searchsorted(self: Tensor, v: Any, side: str = "left", sorter: Any = None) -
 # -- in place ----------------------------------------------------------------------------------------------------------------
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """In place: see `ops.masked_fill`."""
-    return update(self, gathering.masked_fill(self, mask, value), "masked_fill_")
+    return update(self, masking.masked_fill(self, mask, value), "masked_fill_")
 
 
 def masked_scatter_(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -465,12 +475,13 @@ METHODS: tuple[tuple[str, Function], ...] = (
     ("index_put_", index_put_), ("reverse", rearranging.flip),
     *functions(contraction, "addbmm addmm addmv addr baddbmm bmm dot ger inner matmul mm outer"),
     *functions(gathering, """
-        argwhere gather_elements gather_nd index_add index_fill index_select masked_fill masked_select nonzero select_scatter
-        slice_scatter unsorted_segment_max unsorted_segment_min unsorted_segment_prod"""),
+        gather_elements gather_nd index_add index_fill index_select select_scatter slice_scatter
+        unsorted_segment_max unsorted_segment_min unsorted_segment_prod"""),
     *functions(movement, """
         dsplit expand_dims hsplit moveaxis movedim numel ravel swapaxes swapdims t tensor_split unbind unsqueeze vsplit"""),
-    *functions(rearranging, """
-        diag diag_embed diagflat diagonal_scatter diff flip fliplr flipud reverse_sequence roll rot90 tril triu"""),
+    *functions(rearranging, "diff flip fliplr flipud reverse_sequence roll rot90"),
+    *functions(diagonals, "diag diag_embed diagflat diagonal_scatter tril triu"),
+    *functions(masking, "argwhere masked_fill masked_select nonzero"),
     *functions(reductions, "amax amin aminmax nanmean nansum"),
     *functions(scanning, "cummax cummin cumprod logcumsumexp"),
     *functions(softmax, "logsumexp norm"),

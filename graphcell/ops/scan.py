@@ -45,8 +45,8 @@ class Cumulative(Op):
             return y.astype(x.dtype, copy=False)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        from graphcell.ops.functional.scanning import cumulative, extremum_places, product_gradient
         from graphcell.ops.functional.indexing import scatter_elements_sum
+        from graphcell.ops.functional.scanning import cumulative, extremum_places, product_gradient
 
         x, g = inputs[0], cotangents[0]
         if self.kind == "add":

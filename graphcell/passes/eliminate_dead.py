@@ -1,7 +1,8 @@
 """Dead code elimination: what no output and no effect depends on goes.
 
-Enters: a Graph. Leaves: one without unused nodes, without unused results and carried values of If, While and For, and without region
-inputs that the regions do not read. Ops with effects stay, whether their results are used or not.
+Enters: a Graph. Leaves: one without unused nodes, without unused results and carried values of If, While and
+For, and without region inputs that the regions do not read. Ops with effects stay, whether their results are
+used or not.
 """
 
 from __future__ import annotations
@@ -53,11 +54,12 @@ class _Elimination:
             found = self.effects[graph] = any(self.has_effect(n.op) for n in graph.nodes)
         return found
 
-    # -- regions -----------------------------------------------------------------------------------------------------
+    # -- regions ---------------------------------------------------------------------------------------------
     def shrink(self, node: Node, live: set[Value]) -> Node:
         """`node` with only the results, operands and inner nodes that are needed; the same object if all are.
 
-        What a loop's inner loops and branches no longer read may free more of what it carries: then it is looked at again.
+        What a loop's inner loops and branches no longer read may free more of what it carries: then it is
+        looked at again.
         """
         smaller = self.shrink_once(node, [v in live for v in node.results])
         inner = isinstance(node.op, (While, For)) and any(
@@ -112,7 +114,8 @@ class _Elimination:
         return self.rebuilt(node, new, _kept(node.operands, needed), _kept(node.results, keep), (body,))
 
     def carried_closure(self, body: Graph, used: list[bool], carried: int, shift: int) -> list[bool]:
-        """Which outputs of a loop body are needed: those `used`, and the carried ones that they, or effects, depend on.
+        """Which outputs of a loop body are needed: those `used`, and the carried ones that they, or effects,
+        depend on.
 
         The first outputs are the `carried` values' next ones; the inputs for them begin at `shift`.
         """
@@ -145,7 +148,7 @@ class _Elimination:
 
 
 class _Liveness:
-    """Marks, bit by bit, what values depend on. `inputs` collects the graph's inputs that were newly reached."""
+    """Marks, bit by bit, what values depend on. `inputs` collects the graph's inputs newly reached."""
 
     def __init__(self, graph: Graph):
         self.producers = graph.producers()

@@ -1,7 +1,8 @@
 """Constant folding: nodes whose operands are all known run now, through their `eval`.
 
-Enters: a Graph. Leaves: a Graph in which their results are constants. Results above 64 KiB are left to run time, and so is a broadcast
-of a constant, which costs nothing there. Fills stay fills whatever their size: they need no memory.
+Enters: a Graph. Leaves: a Graph in which their results are constants. Results above 64 KiB are left to run
+time, and so is a broadcast of a constant, which costs nothing there. Fills stay fills whatever their size:
+they need no memory.
 """
 
 from __future__ import annotations

@@ -1,9 +1,11 @@
-"""Loop-invariant code motion: what a loop computes anew in each iteration from values that do not change moves before it.
+"""Loop-invariant code motion: what a loop computes anew in each iteration from values that do not change
+moves before it.
 
-Enters: a Graph. Leaves: one in which bodies of While and For (and While's conditions) get such values as operands. What costs nothing or
-next to nothing inside stays there, because as an operand it would have to be stored: constants, views, and cheap elementwise ops whose
-result is larger than what they read. All ops are total, so that running them before a loop of zero iterations does no harm; a While,
-which may never end, stays in its loop.
+Enters: a Graph. Leaves: one in which bodies of While and For (and While's conditions) get such values as
+operands. What costs nothing or next to nothing inside stays there, because as an operand it would have to be
+stored: constants, views, and cheap elementwise ops whose result is larger than what they read. All ops are
+total, so that running them before a loop of zero iterations does no harm; a While, which may never end, stays
+in its loop.
 """
 
 from __future__ import annotations
@@ -70,7 +72,9 @@ def _move_out(node: Node, nodes: list[Node]) -> Node:
 
 
 def _invariant_nodes(graph: Graph, first_invariant: int) -> tuple[set[int], set[int]]:
-    """Nodes (by id) that leave `graph`, and those with all that they need, of which a copy must stand outside."""
+    """Nodes (by id) that leave `graph`, and those with all that they need, of which a copy must stand
+    outside.
+    """
     invariant = set(graph.inputs[first_invariant:])
     producers: dict[Value, Node] = {}
     anchors: dict[int, Node] = {}
@@ -124,7 +128,9 @@ def _reads(graph: Graph, without: set[int]) -> set[Value]:
 
 
 def _with_added(graph: Graph, without: set[int], added: list[list[Value]], own: int) -> Graph:
-    """`graph` less the nodes `without`; the values of all regions in `added` become inputs (of other regions: unread ones)."""
+    """`graph` less the nodes `without`; the values of all regions in `added` become inputs (of other regions:
+    unread ones).
+    """
     inputs = [*graph.inputs]
     for k, values in enumerate(added):
         inputs += values if k == own else [Value(v.type) for v in values]

@@ -1,6 +1,7 @@
 """Inlining: graphs that an op holds become nodes of the graph around it.
 
-Enters: a Graph. Leaves: one without calls (their graphs may stand in place of the op) and without branches on a known condition.
+Enters: a Graph. Leaves: one without calls (their graphs may stand in place of the op) and without branches on
+a known condition.
 """
 
 from __future__ import annotations
@@ -18,7 +19,9 @@ def inline(graph: Graph) -> Graph:
 
 
 def inline_call(r: Rewriter, node: Node) -> Sequence[Value] | None:
-    """A call is the graph that it calls; a function with a gradient of its own is itself, once differentiated."""
+    """A call is the graph that it calls; a function with a gradient of its own is itself, once
+    differentiated.
+    """
     assert isinstance(node.op, RegionOp)
     graph = node.op.inlined
     return None if graph is None else r.inline(graph, node.operands)

@@ -1,7 +1,8 @@
 """Common subexpression elimination: equal ops on equal operands are computed once.
 
-Enters: a Graph. Leaves: an equal Graph, the later of two equal nodes gone. Ops with effects are never merged; random ops take their state
-as an operand and are like any other. Regions are merged within themselves, and two ops with regions if these are equal.
+Enters: a Graph. Leaves: an equal Graph, the later of two equal nodes gone. Ops with effects are never merged;
+random ops take their state as an operand and are like any other. Regions are merged within themselves, and
+two ops with regions if these are equal.
 """
 
 from __future__ import annotations

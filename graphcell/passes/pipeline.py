@@ -1,8 +1,9 @@
 """The pipeline: which passes run in which order, verified, timed and dumped.
 
-Enters: a Graph, differentiated if a gradient is wanted. Leaves: an equal Graph for codegen, and a record of each pass. With
-`config.verify` every graph is verified before and after every pass; with `save_graphs` each pass that changed something writes the
-result as `NN_pass_graph_SSSS.ir`, where NN is the place in the pipeline and SSSS the number of the run.
+Enters: a Graph, differentiated if a gradient is wanted. Leaves: an equal Graph for codegen, and a record of
+each pass. With `config.verify` every graph is verified before and after every pass; with `save_graphs` each
+pass that changed something writes the result as `NN_pass_graph_SSSS.ir`, where NN is the place in the
+pipeline and SSSS the number of the run.
 """
 
 from __future__ import annotations
@@ -20,9 +21,11 @@ from graphcell.errors import ExecutionError, VerificationError
 from graphcell.ir.graph import Graph
 from graphcell.ir.text import print_graph
 from graphcell.ir.verify import verify
+from graphcell.passes.decompose import decompose
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.inline import inline
+from graphcell.passes.layout import channels_last
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.simplify import simplify
 
@@ -34,11 +37,15 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),
     ("hoist_invariant", hoist_invariant),
+    ("channels_last", channels_last),
+    ("decompose", decompose),
     ("merge_common", merge_common),
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),
 )
-"""Dead code goes before anything else looks at it (a gradient leaves much), and again before the question how often a value is used."""
+"""Dead code goes before anything else looks at it (a gradient leaves much), and again before the question how
+often a value is used.
+"""
 
 _DUMPED_ELEMENTS = 1024
 _runs = itertools.count()
@@ -46,7 +53,7 @@ _runs = itertools.count()
 
 @dataclass(frozen=True, slots=True)
 class PassRecord:
-    """What one pass did: its name, the seconds it took, and the nodes (regions included) before and after it."""
+    """What one pass did: its name, its seconds, and the nodes (regions included) before and after it."""
 
     name: str
     seconds: float
@@ -58,7 +65,8 @@ class PassRecord:
 def run_pipeline(
     graph: Graph, name: str = "", passes: tuple[tuple[str, Pass], ...] = PIPELINE
 ) -> tuple[Graph, list[PassRecord]]:
-    """`graph` after all `passes`, and their records. `name` is used in the names of dumped files; default: the graph's.
+    """`graph` after all `passes`, and their records. `name` is used in the names of dumped files; default:
+    the graph's.
 
     Raises:
         VerificationError: under `config.verify`, if a graph is broken; the message names the pass.

@@ -1,7 +1,8 @@
-"""What the passes know of ops with regions: which operand is which input of a region, and how to change that list.
+"""What the passes know of ops with regions: which operand is which input of a region, and how to change that
+list.
 
-Regions see nothing but their inputs, so a pass that moves something into or out of a region changes the op's operands and the inputs of
-each of its regions together.
+Regions see nothing but their inputs, so a pass that moves something into or out of a region changes the op's
+operands and the inputs of each of its regions together.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ from graphcell.ops.control import For, If, While
 
 
 def invariant_operands(op: Op) -> tuple[int, int] | None:
-    """The position of the first operand that every region of `op` gets as it is, and how far inputs are shifted against operands.
+    """The position of the first operand that every region of `op` gets as it is, and how far inputs are
+    shifted against operands.
 
-    Operand p, and all after the first, is input p + shift of every region. None for ops that are not If, While or For.
+    Operand p, and all after the first, is input p + shift of every region. None for ops that are not If,
+    While or For.
     """
     if isinstance(op, If):
         return 1, -1
@@ -33,7 +36,9 @@ def with_inputs(
     prelude: Iterable[Node] = (),
     renamed: Mapping[Value, Value] | None = None,
 ) -> Graph:
-    """`graph` with other inputs. Values that were inputs may now be results of `prelude`, or be `renamed` to others."""
+    """`graph` with other inputs. Values that were inputs may now be results of `prelude`, or be `renamed` to
+    others.
+    """
     if not renamed:
         return Graph(graph.name, tuple(inputs), (*prelude, *graph.nodes), graph.outputs)
     nodes = [rename_operands(node, renamed) for node in graph.nodes]

@@ -1,8 +1,9 @@
 """Local rewriting in one forward walk: what the passes `inline`, `fold` and `simplify` share.
 
-Enters: a Graph and rules, each for a class of ops. Leaves: a Graph in which no rule applies to a node any more given its (already
-rewritten) operands; the same object if no rule applied anywhere. Nodes that no rule touches are kept as they are, not copied. Regions are
-rewritten first. Replaced nodes stay behind without users: `eliminate_dead` removes them.
+Enters: a Graph and rules, each for a class of ops. Leaves: a Graph in which no rule applies to a node any
+more given its (already rewritten) operands; the same object if no rule applied anywhere. Nodes that no rule
+touches are kept as they are, not copied. Regions are rewritten first. Replaced nodes stay behind without
+users: `eliminate_dead` removes them.
 """
 
 from __future__ import annotations
@@ -15,21 +16,25 @@ from graphcell.ir.op import Op, infer_types
 from graphcell.ops.creation import Full, number_of
 
 Rule = Callable[["Rewriter", Node], "Sequence[Value] | None"]
-"""Given a node whose operands are rewritten: the values to stand for its results, or None if the rule does not apply.
+"""Given a node whose operands are rewritten: the values to stand for its results, or None if the rule does
+not apply.
 
-A rule makes new nodes through `Rewriter.emit`. Whatever it does must bring the graph closer to an end (fewer or cheaper nodes, or a
-form that no rule turns back), since the rules are applied to what it emits, too.
+A rule makes new nodes through `Rewriter.emit`. Whatever it does must bring the graph closer to an end (fewer
+or cheaper nodes, or a form that no rule turns back), since the rules are applied to what it emits, too.
 """
 
 
 Preparation = Callable[["Rewriter", Node], Node]
-"""Given a node with regions that are not rewritten yet: the node to go on with. It may `replace` results that the new node lacks."""
+"""Given a node with regions that are not rewritten yet: the node to go on with. It may `replace` results that
+the new node lacks.
+"""
 
 
 class Rules:
     """A tuple of (class of ops, rule), looked up by the class of a node's op; earlier rules go first.
 
-    `prepare` sees each node with regions before these are rewritten, so that it can bring knowledge from outside into them.
+    `prepare` sees each node with regions before these are rewritten, so that it can bring knowledge from
+    outside into them.
     """
 
     def __init__(self, *pairs: tuple[type[Op], Rule], prepare: Preparation | None = None):
@@ -134,9 +139,11 @@ class Rewriter:
         if self._uses is not None:
             self._uses[new] = self._uses.get(new, 0) + self._uses.get(old, 0)
 
-    # -- for rules: making nodes -------------------------------------------------------------------------------------
+    # -- for rules: making nodes -----------------------------------------------------------------------------
     def emit(self, op: Op, *operands: Value) -> tuple[Value, ...]:
-        """The results of `op`, to whose node the rules are applied at once. It gets the span of the node being rewritten."""
+        """The results of `op`, to whose node the rules are applied at once. It gets the span of the node
+        being rewritten.
+        """
         types = infer_types(op, tuple([v.type for v in operands]))
         node = Node(op, operands, tuple(map(Value, types)), self.span)
         replacement = self._apply_rules(node)
@@ -159,7 +166,7 @@ class Rewriter:
         self.span = span
         return [self.replaced.get(v, v) for v in (table[o] for o in graph.outputs)]
 
-    # -- for rules: questions ----------------------------------------------------------------------------------------
+    # -- for rules: questions --------------------------------------------------------------------------------
     def op_of(self, value: Value) -> Op | None:
         """The op that makes `value`; None for an input."""
         node = self.producers.get(value)

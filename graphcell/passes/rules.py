@@ -52,12 +52,14 @@ def rule_of(op: Op, types: tuple[TensorType, ...], needed: tuple[bool, ...]) -> 
     outputs = [trace.input(t) for t in results]
     low = lowest_category(t for t, flag in zip(types, needed, strict=True) if flag)
     seeds = tuple(k for k, t in enumerate(results) if t.dtype.category >= low)
+    if not seeds:
+        return Rule((), (), (), lambda kept, cotangents: [None] * sum(needed))
     cotangents = {k: trace.input(results[k]) for k in seeds}
-    symbols = [tuple(map(Tensor.of_value, values)) for values in (inputs, outputs)]
+    symbols, made = tuple(map(Tensor.of_value, inputs)), tuple(map(Tensor.of_value, outputs))
     given = tuple(Tensor.of_value(cotangents[k]) if k in cotangents else None for k in range(len(results)))
     try:
         with trace.active():
-            parts = op.grad(*symbols, given)
+            parts = op.grad(symbols, made, given)
             wanted = [parts[k] for k in positions(needed)]
             values = [None if part is None else trace.read(part) for part in wanted]
     except NoGradientError as e:

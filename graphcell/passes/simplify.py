@@ -1,8 +1,9 @@
 """Simplification: local rules that make a graph smaller or cheaper without changing a bit of its results.
 
-Enters: a differentiated Graph (stop_gradient and calls are dissolved). Leaves: an equal Graph. The rules are functions, one each, in
-simplify_elementwise.py, simplify_movement.py, simplify_control.py, inline.py and fold.py; constants are folded in the same walk, since
-either opens the way for the other. No rule reorders float sums or products, or assumes that a float is not NaN or infinite.
+Enters: a differentiated Graph (stop_gradient and calls are dissolved). Leaves: an equal Graph. The rules are
+functions, one each, in simplify_elementwise.py, simplify_movement.py, simplify_control.py, inline.py and
+fold.py; constants are folded in the same walk, since either opens the way for the other. No rule reorders
+float sums or products, or assumes that a float is not NaN or infinite.
 """
 
 from __future__ import annotations

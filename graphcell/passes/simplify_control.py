@@ -1,6 +1,7 @@
 """Simplification rules for If, While and For.
 
-`sink_operands` runs before the regions are rewritten and brings what is known outside into them; the rules run afterwards.
+`sink_operands` runs before the regions are rewritten and brings what is known outside into them; the rules
+run afterwards.
 """
 
 from __future__ import annotations
@@ -20,12 +21,13 @@ from graphcell.passes.rewrite import Rewriter
 Result = Sequence[Value] | None
 
 
-# -- before regions are rewritten ----------------------------------------------------------------------------------------
+# -- before regions are rewritten ----------------------------------------------------------------------------
 def sink_operands(r: Rewriter, node: Node) -> Node:
     """Puts into the regions what they can as well make themselves, so that they can be simplified with it.
 
-    These are constants, fills, index ramps and broadcasts (which need no memory inside), operands given twice, and, in a branch, the
-    condition. Before that, carried values that do not change, and scanned ones that are the same throughout, become operands like others.
+    These are constants, fills, index ramps and broadcasts (which need no memory inside), operands given
+    twice, and, in a branch, the condition. Before that, carried values that do not change, and scanned ones
+    that are the same throughout, become operands like others.
     """
     node = _drop_unchanged(r, node)
     node = _scan_nothing_repeated(r, node)
@@ -81,7 +83,9 @@ class _Sink:
         self.prelude.append(Node(op, (), (self.before.inputs[position],)))
 
     def take(self, position: int, known: int | None, outer: Node | None) -> None:
-        """The input at `position` stays, or is the same as the one now at `known`, or is what `outer` makes of such an input."""
+        """The input at `position` stays, or is the same as the one now at `known`, or is what `outer` makes
+        of such an input.
+        """
         v = self.before.inputs[position]
         if outer is not None:
             source = self.inputs[known] if known is not None else Value(outer.operands[0].type)
@@ -98,7 +102,9 @@ class _Sink:
 
 
 def _drop_unchanged(r: Rewriter, node: Node) -> Node:
-    """A loop's carried value that the body gives back as it came is an invariant operand, and its result is that operand."""
+    """A loop's carried value that the body gives back as it came is an invariant operand, and its result is
+    that operand.
+    """
     op = node.op
     if not isinstance(op, (While, For)):
         return node
@@ -128,12 +134,14 @@ def _drop_unchanged(r: Rewriter, node: Node) -> Node:
 
 
 def _scan_nothing_repeated(r: Rewriter, node: Node) -> Node:
-    """What is scanned but the same in each iteration becomes invariant: fills, and what was repeated along the leading dimension."""
+    """What is scanned but the same in each iteration becomes invariant: fills, and what was repeated along
+    the leading dimension.
+    """
     op = node.op
     if not isinstance(op, For):
         return node
-    slices = {p: _slice_of_all(r, node.operands[p]) for p in range(op.carried, op.carried + op.scanned)}
-    slices = {p: v for p, v in slices.items() if v is not None}
+    scanned = range(op.carried, op.carried + op.scanned)
+    slices = {p: v for p in scanned if (v := _slice_of_all(r, node.operands[p])) is not None}
     if not slices:
         return node
     inputs = [v for k, v in enumerate(op.body.inputs) if k - 1 not in slices]
@@ -152,7 +160,7 @@ def _scan_nothing_repeated(r: Rewriter, node: Node) -> Node:
 
 
 def _slice_of_all(r: Rewriter, value: Value) -> Value | None:
-    """What broadcasts to each slice of `value` along its first dimension, if these are known to be the same."""
+    """What broadcasts to each slice of `value` along its first dimension, if they are known to be equal."""
     op, shape = r.op_of(value), value.type.shape
     if isinstance(op, Full):
         return r.emit(Full(op.value, shape[1:], op.dtype))[0]
@@ -164,7 +172,7 @@ def _slice_of_all(r: Rewriter, value: Value) -> Value | None:
     return r.emit(Reshape(inner.type.shape[1:]), inner)[0] if inner.type.shape[0] == 1 else None
 
 
-# -- rules ---------------------------------------------------------------------------------------------------------------
+# -- rules ---------------------------------------------------------------------------------------------------
 def unchanged_carried(r: Rewriter, node: Node) -> Result:
     """A carried value that turned out not to change becomes an invariant operand."""
     changed = sink_operands(r, node)

@@ -1,5 +1,5 @@
-"""Simplification rules for elementwise ops. Each one is exact: the results keep every bit, for NaN, infinities and both zeros too
-(the sign and payload of a NaN aside, which no operation promises).
+"""Simplification rules for elementwise ops. Each one is exact: the results keep every bit, for NaN,
+infinities and both zeros too (the sign and payload of a NaN aside, which no operation promises).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ def is_number(known: Number | None, value: float) -> bool:
     return known is not None and known == value and math.copysign(1.0, known) == math.copysign(1.0, value)
 
 
-# -- add, sub ------------------------------------------------------------------------------------------------------------
+# -- add, sub ------------------------------------------------------------------------------------------------
 def add_zero(r: Rewriter, node: Node) -> Result:
     """x + 0 is x for integers and Bool; of floats only x + -0.0 is x (0.0 would turn -0.0 into 0.0)."""
     zero = -0.0 if node.results[0].type.dtype.is_float else 0.0
@@ -106,7 +106,7 @@ def subtract_itself(r: Rewriter, node: Node) -> Result:
     return r.full(0, x) if x is y and x.type.dtype.is_integer else None
 
 
-# -- mul, div, neg -------------------------------------------------------------------------------------------------------
+# -- mul, div, neg -------------------------------------------------------------------------------------------
 def multiply_by_number(r: Rewriter, node: Node) -> Result:
     """x * 1 is x, x * -1 is -x; x * 0 is 0 for integers and Bool; -x * c is x * -c."""
     for x, y in (node.operands, node.operands[::-1]):
@@ -133,7 +133,9 @@ def multiply_negatives(r: Rewriter, node: Node) -> Result:
 
 
 def divide_by_number(r: Rewriter, node: Node) -> Result:
-    """x / 1 is x, x / -1 is -x, and division by another power of two is multiplication by its reciprocal, where that is normal."""
+    """x / 1 is x, x / -1 is -x, and division by another power of two is multiplication by its reciprocal,
+    where that is normal.
+    """
     x, y = node.operands
     number = r.number(y)
     if number is None or number == 0 or not math.isfinite(number):
@@ -168,7 +170,7 @@ def negate_product(r: Rewriter, node: Node) -> Result:
     return None
 
 
-# -- extrema, absolute values, markers -----------------------------------------------------------------------------------
+# -- extrema, absolute values, markers -----------------------------------------------------------------------
 def same_operands(r: Rewriter, node: Node) -> Result:
     """max(x, x), min(x, x), x & x and x | x are x."""
     x, y = node.operands
@@ -192,7 +194,7 @@ def drop_stop_gradient(r: Rewriter, node: Node) -> Result:
     return node.operands
 
 
-# -- select, comparisons, bits -------------------------------------------------------------------------------------------
+# -- select, comparisons, bits -------------------------------------------------------------------------------
 def select_known(r: Rewriter, node: Node) -> Result:
     """A known condition selects one side; equal sides need no condition."""
     condition, x, y = node.operands
@@ -246,7 +248,7 @@ def invert_inverted(r: Rewriter, node: Node) -> Result:
     return (r.producers[x].operands[0],) if isinstance(r.op_of(x), BitwiseNot) else None
 
 
-# -- casts ---------------------------------------------------------------------------------------------------------------
+# -- casts ---------------------------------------------------------------------------------------------------
 def cast_to_same(r: Rewriter, node: Node) -> Result:
     """A cast to the dtype that x has already is x."""
     x = node.operands[0]
@@ -256,7 +258,8 @@ def cast_to_same(r: Rewriter, node: Node) -> Result:
 def cast_of_cast(r: Rewriter, node: Node) -> Result:
     """A cast through a dtype that holds every value of x is one cast.
 
-    Not so from integer through float to integer, unless the last holds x, too: floats saturate where integers wrap around.
+    Not so from integer through float to integer, unless the last holds x, too: floats saturate where integers
+    wrap around.
     """
     x = node.operands[0]
     if not isinstance(r.op_of(x), Cast):
@@ -292,7 +295,7 @@ def is_lossless(source: DType, target: DType) -> bool:
     """True if every value of `source` is one of `target`."""
     if source is target or source.is_bool:
         return True
-    if target.is_bool or source.is_float and not target.is_float:
+    if target.is_bool or (source.is_float and not target.is_float):
         return False
     if source.is_integer and target.is_integer:
         return target.bits - target.signed >= source.bits - source.signed and (

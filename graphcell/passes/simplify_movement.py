@@ -27,7 +27,7 @@ def without_ones(shape: Shape) -> Shape:
     return tuple(d for d in shape if d != 1)
 
 
-# -- views of one operand ------------------------------------------------------------------------------------------------
+# -- views of one operand ------------------------------------------------------------------------------------
 def same_shape(r: Rewriter, node: Node) -> Result:
     """A reshape or broadcast to the shape that x has already is x."""
     x = node.operands[0]
@@ -155,7 +155,7 @@ def _moved(start: Shape, axis: int, by: int) -> Shape:
     return (*start[:axis], start[axis] + by, *start[axis + 1 :])
 
 
-# -- pad, concat ---------------------------------------------------------------------------------------------------------
+# -- pad, concat ---------------------------------------------------------------------------------------------
 def pad_by_nothing(r: Rewriter, node: Node) -> Result:
     """A pad that adds nothing is x."""
     x = node.operands[0]
@@ -231,9 +231,11 @@ def _join_slices(r: Rewriter, x: Value, y: Value, axis: int) -> Value | None:
     return r.emit(Slice(a.start, _moved(a.size, axis, b.size[axis]), a.step), source_of(r, x))[0]
 
 
-# -- reductions ----------------------------------------------------------------------------------------------------------
+# -- reductions ----------------------------------------------------------------------------------------------
 def reduce_over_ones(r: Rewriter, node: Node) -> Result:
-    """Dimensions of extent 1 need no reduction, only a reshape. (A float sum starts from 0.0, which is kept: 0.0 + -0.0 is 0.0.)"""
+    """Dimensions of extent 1 need no reduction, only a reshape. (A float sum starts from 0.0, which is kept:
+    0.0 + -0.0 is 0.0.)
+    """
     op, x, result = node.op, node.operands[0], node.results[0]
     assert isinstance(op, Reduction)
     axis = tuple(a for a in op.axis if x.type.shape[a] != 1)
@@ -251,12 +253,14 @@ def with_axis(op: Reduction, axis: tuple[int, ...]) -> Reduction:
 
 
 def reduce_of_reduce(r: Rewriter, node: Node) -> Result:
-    """Two reductions of one kind are one, where the order of combining does not matter (not for float sums and products)."""
+    """Two reductions of one kind are one, where the order of combining does not matter (not for float sums
+    and products).
+    """
     op, inner = node.op, r.op_of(node.operands[0])
     if type(inner) is not type(op) or not isinstance(op, Reduction) or not isinstance(inner, Reduction):
         return None
     x, result = source_of(r, node.operands[0]), node.results[0]
-    if x.type.dtype.is_float and op.kind in ("add", "mul") or not r.used_once(node.operands[0]):
+    if (x.type.dtype.is_float and op.kind in ("add", "mul")) or not r.used_once(node.operands[0]):
         return None
     kept = [k for k in range(x.type.rank) if inner.keep_dims or k not in inner.axis]
     axis = tuple(sorted({*inner.axis, *(kept[a] for a in op.axis)}))
@@ -264,7 +268,9 @@ def reduce_of_reduce(r: Rewriter, node: Node) -> Result:
 
 
 def reduce_of_repeated(r: Rewriter, node: Node) -> Result:
-    """Extrema (and all, any) over dimensions along which x was repeated are those of x; an integer sum is a multiple of x."""
+    """Extrema (and all, any) over dimensions along which x was repeated are those of x; an integer sum is a
+    multiple of x.
+    """
     op, x, result = node.op, node.operands[0], node.results[0]
     if not isinstance(op, Reduction) or not isinstance(r.op_of(x), BroadcastTo) or x.type.size == 0:
         return None
@@ -288,7 +294,9 @@ def reduce_of_repeated(r: Rewriter, node: Node) -> Result:
 
 
 def reduce_of_fill(r: Rewriter, node: Node) -> Result:
-    """An extremum of a fill is its number; a sum is a multiple, where every partial sum is exact in the dtype."""
+    """An extremum of a fill is its number; a sum is a multiple, where every partial sum is exact in the
+    dtype.
+    """
     op, x, result = node.op, node.operands[0], node.results[0]
     number = r.number(x)
     if number is None or not isinstance(op, Reduction) or x.type.size == 0:
@@ -310,13 +318,15 @@ def reduce_of_fill(r: Rewriter, node: Node) -> Result:
 
 
 def _sums_exactly(number: float, count: int, mantissa: int) -> bool:
-    """True if all multiples of `number` up to `count` have at most `mantissa` bits (and are far from overflow)."""
+    """True if all multiples of `number` up to `count` have at most `mantissa` bits (and are far from
+    overflow).
+    """
     numerator, denominator = abs(number).as_integer_ratio()
     odd = numerator // (numerator & -numerator) if numerator else 0
     return odd * count <= 1 << mantissa and abs(number) * count < 2.0**15 and denominator <= 1 << 14
 
 
-# -- matrix products -----------------------------------------------------------------------------------------------------
+# -- matrix products -----------------------------------------------------------------------------------------
 def matmul_of_transposed(r: Rewriter, node: Node) -> Result:
     """A transpose of the last two dimensions before a matrix product is one of its flags."""
     op = node.op
@@ -331,7 +341,9 @@ def matmul_of_transposed(r: Rewriter, node: Node) -> Result:
 
 
 def transpose_of_matmul(r: Rewriter, node: Node) -> Result:
-    """A transposed matrix product is the product of the transposed factors in the other order, if only that is needed."""
+    """A transposed matrix product is the product of the transposed factors in the other order, if only that
+    is needed.
+    """
     product = r.op_of(node.operands[0])
     if (
         not isinstance(product, MatMul)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import itertools
 import mmap
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,13 +19,17 @@ from tests.codegen.harness import NUMPY_TYPES
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
-TARGETS = {width: _describe_host(str(width)) for width in (16, 32, 64) if width <= _describe_host("").vector_bytes}
+TARGETS = {
+    width: _describe_host(str(width)) for width in (16, 32, 64) if width <= _describe_host("").vector_bytes
+}
 Array = NDArray[Any]
 
 
 @dataclass
 class Guarded:
-    """An array whose last (or first) byte touches a page that cannot be accessed; the rest of its pages holds canaries."""
+    """An array whose last (or first) byte touches a page that cannot be accessed; the rest of its pages holds
+    canaries.
+    """
 
     array: Array
     _region: mmap.mmap
@@ -36,8 +41,10 @@ class Guarded:
         return int(self.array.ctypes.data)
 
     def check(self, name: str) -> None:
-        before, after = self._raw[PAGE:self._offset], self._raw[self._offset + self.array.nbytes:-PAGE]
-        assert (before == CANARY).all() and (after == CANARY).all(), f"{name}: written outside its {self.array.nbytes} bytes"
+        before, after = self._raw[PAGE : self._offset], self._raw[self._offset + self.array.nbytes : -PAGE]
+        assert (before == CANARY).all() and (after == CANARY).all(), (
+            f"{name}: written outside its {self.array.nbytes} bytes"
+        )
 
 
 def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], *, at_end: bool = True) -> Guarded:
@@ -48,7 +55,7 @@ def guarded(shape: tuple[int, ...], dtype: np.dtype[Any], *, at_end: bool = True
     raw = np.frombuffer(region, np.uint8)
     raw[:] = CANARY
     offset = PAGE + (room - size if at_end else 0)
-    array = raw[offset:offset + size].view(dtype).reshape(shape)
+    array = raw[offset : offset + size].view(dtype).reshape(shape)
     libc = ctypes.CDLL(None, use_errno=True)
     base = raw.ctypes.data
     for page in (base, base + PAGE + room):
@@ -65,8 +72,15 @@ class Runner:
     library: Library
     chunks: Callable[[int], Sequence[tuple[int, int]]] = field(default=lambda blocks: [(0, blocks)])
 
-    def __call__(self, inputs: dict[str, Array], output: str, shape: tuple[int, ...], dtype: np.dtype[Any], *,
-                 at_end: bool = True) -> Array:
+    def __call__(
+        self,
+        inputs: dict[str, Array],
+        output: str,
+        shape: tuple[int, ...],
+        dtype: np.dtype[Any],
+        *,
+        at_end: bool = True,
+    ) -> Array:
         buffers = {}
         for name, array in inputs.items():
             buffers[name] = guarded(array.shape, array.dtype, at_end=at_end)
@@ -109,9 +123,11 @@ def compile_plan(emit: Callable[[Module, Target], Plan], target: Target) -> Runn
 
 def with_chunks(runner: Runner, *cuts: float) -> Runner:
     """The same plan, its blocks divided as over threads, the last part first."""
+
     def chunks(blocks: int) -> list[tuple[int, int]]:
         edges = [0, *(int(blocks * cut) for cut in cuts), blocks]
-        return list(zip(edges[:-1], edges[1:], strict=True))[::-1]
+        return list(itertools.pairwise(edges))[::-1]
+
     return replace(runner, chunks=chunks)
 
 
@@ -122,12 +138,9 @@ def storage(kind: str) -> np.dtype[Any]:
 def tolerance(kind: str, terms: int) -> float:
     """Of sums of `terms` products of standard normal numbers, against float64.
 
-    Summed one by one the error has a standard deviation of about 0.4 terms units in the last place; storing rounds once more.
+    Summed one by one the error has a standard deviation of about 0.4 terms units in the last place; storing
+    rounds once more.
     """
-    stored = {"half": 2.0 ** -11, "bfloat": 2.0 ** -8, "float": 2.0 ** -24, "double": 2.0 ** -53}[kind]
-    summed = 2.0 ** -53 if kind == "double" else 2.0 ** -24
-    return stored * 6 * max(1.0, terms ** 0.5) + 4 * summed * terms
-
-
-def widths() -> Iterator[int]:
-    yield from TARGETS
+    stored = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "double": 2.0**-53}[kind]
+    summed = 2.0**-53 if kind == "double" else 2.0**-24
+    return stored * 6 * max(1.0, terms**0.5) + 4 * summed * terms

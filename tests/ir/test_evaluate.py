@@ -41,8 +41,8 @@ def test_loops_and_branches() -> None:
     graph = parse(
         """graph @f(%n: i32[], %x: f32[]) {
           %a, %b = while[carried=2] %n, %x {
-            cond_graph = @c(%n: i32[], %x: f32[]) { %z = full[value=0, shape=(), dtype=i32] %r = greater %n, %z return %r }
-            body_graph = @b(%n: i32[], %x: f32[]) {
+            cond_graph = @c(%n: i32[], %x: f32[]) { %z = full[value=0, shape=(), dtype=i32] %r = greater %n,
+            %z return %r } body_graph = @b(%n: i32[], %x: f32[]) {
               %one = full[value=1, shape=(), dtype=i32] %two = full[value=2.0, shape=(), dtype=f32]
               %m = sub %n, %one %y = mul %x, %two return %m, %y }
           }

@@ -1,4 +1,6 @@
-"""IR text: what it looks like, that it reads back as the same graph, and what is said about text that is no IR."""
+"""IR text: what it looks like, that it reads back as the same graph, and what is said about text that is no
+IR.
+"""
 
 from __future__ import annotations
 
@@ -48,7 +50,7 @@ def assert_round_trip(graph: Graph) -> None:
     assert structural_key(parse(print_graph(graph, spans=False))) == structural_key(graph)
 
 
-# -- what it looks like --------------------------------------------------------------------------------------------------
+# -- what it looks like --------------------------------------------------------------------------------------
 def test_printed_form() -> None:
     b = Builder("Net.construct")
     x, w = b.input(tensor(4, 5), "x"), b.input(tensor(6, 5), "fc.weight")
@@ -169,7 +171,7 @@ def test_symbolic_dimensions() -> None:
     assert parse(print_graph(graph)).inputs[0].type == graph.inputs[0].type
 
 
-# -- constants -----------------------------------------------------------------------------------------------------------
+# -- constants -----------------------------------------------------------------------------------------------
 def constant_graph(array: Array) -> Graph:
     b = Builder("c")
     return b.finish([single(b, Constant(Literal(array), dt.from_numpy(array.dtype)))])
@@ -230,7 +232,7 @@ def test_any_number_as_an_attribute(number: float) -> None:
     assert_round_trip(graph)
 
 
-# -- text that is no IR --------------------------------------------------------------------------------------------------
+# -- text that is no IR --------------------------------------------------------------------------------------
 ERRORS = [
     (
         "graph @f(%x: f32[2]) {\n  %a = nge %x\n  return %a\n}",

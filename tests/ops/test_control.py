@@ -368,6 +368,7 @@ def test_call_runs_its_forward_once(monkeypatch: pytest.MonkeyPatch) -> None:
     with recording(tape):
         (y,) = apply(op, x)
     (g,) = tape.gradients([y], [Tensor(np.ones(3))], [x])
+    assert g is not None
     t = np.tanh(x.asnumpy())
     np.testing.assert_allclose(g.asnumpy(), np.exp(t) * (1 - t * t))
     assert [sum(isinstance(n.op, (Exp, Tanh)) for n in graph.nodes) for graph in ran] == [2, 0]

@@ -1,5 +1,6 @@
 """Reductions, softmax, norms and scans against numpy and mpmath; gradients against finite differences."""
 
+# mypy: disable-error-code="arg-type, no-untyped-call, operator, call-overload, misc, import-untyped"
 from __future__ import annotations
 
 from typing import Any
@@ -271,7 +272,7 @@ def test_softmax_of_large_numbers() -> None:
             powers = [mpmath.exp(mpmath.mpf(v) - mpmath.mpf(max(row))) for v in row]
             total = sum(powers)
             np.testing.assert_allclose(got, [float(p / total) for p in powers], rtol=1e-14)
-            np.testing.assert_allclose(log_got, [float(mpmath.mpf(v) - mpmath.mpf(max(row)) - mpmath.log(total)) for v in row], rtol=1e-14)
+            np.testing.assert_allclose(log_got, [float(mpmath.mpf(v) - mpmath.mpf(max(row)) - mpmath.log(total)) for v in row], rtol=1e-14, atol=1e-15)
     close(ops.logsumexp(Tensor(x[:1]), 1), np.array([1000.0 + np.log(np.exp([0.0, 1.0, -1.0]).sum())]))
     close(ops.logsumexp(Tensor(np.array([[-np.inf, -np.inf], [np.inf, 1.0]])), 1), np.array([-np.inf, np.inf]))
     close(ops.logcumsumexp(Tensor(np.array([-800.0, 0.0, 800.0])), 0), np.array([-800.0, 0.0, 800.0]))

@@ -40,7 +40,9 @@ def cases(stem: str) -> list[Case]:
 
 
 def check(case: Case, run: Callable[[Graph], Graph], update: bool) -> None:
-    """Runs a pass on the case's graph: the text must be the expected one, and the results must keep every bit."""
+    """Runs a pass on the case's graph: the text must be the expected one, and the results must keep every
+    bit.
+    """
     before = parse(case.before, case.file.name)
     verify(before)
     after = run(before)
@@ -77,7 +79,7 @@ SPECIAL = [0.0, -0.0, 1.0, -1.0, float("inf"), float("-inf"), float("nan"), 1e-4
 
 
 def random_array(rng: np.random.Generator, type: TensorType, exact: bool = False) -> Array:
-    """Numbers with special ones among them; with `exact`: small integers, whose sums and products are exact."""
+    """Numbers with special ones among them; with `exact`: small integers, with exact sums and products."""
     dtype = type.dtype
     if dtype.is_bool:
         return np.asarray(rng.integers(0, 2, type.shape)).astype(np.bool_)

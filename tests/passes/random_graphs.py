@@ -1,8 +1,9 @@
 """Random graphs made of the table of ops, for properties that hold for every graph.
 
-Two kinds. `special` graphs take any numbers (NaN, infinities, both zeros, subnormals) and hold no float sums or matrix products, whose
-rounding depends on the order of adding in numpy. `exact` graphs hold these too; all their numbers are small integers, so that every
-order gives the same. To keep them so, nodes are run on sample inputs while the graph grows, and refused if a number leaves the range.
+Two kinds. `special` graphs take any numbers (NaN, infinities, both zeros, subnormals) and hold no float sums
+or matrix products, whose rounding depends on the order of adding in numpy. `exact` graphs hold these too; all
+their numbers are small integers, so that every order gives the same. To keep them so, nodes are run on sample
+inputs while the graph grows, and refused if a number leaves the range.
 """
 
 from __future__ import annotations
@@ -10,7 +11,6 @@ from __future__ import annotations
 import dataclasses
 
 import numpy as np
-from tests.passes.cases import random_array
 
 from graphcell import dtype as dt
 from graphcell.errors import GraphcellError
@@ -25,6 +25,7 @@ from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For, GraphCall, If, While
 from graphcell.ops.creation import Constant, Full, Iota, Literal, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
+from tests.passes.cases import random_array
 
 SHAPES: list[tuple[int, ...]] = [(), (1,), (4,), (3, 4), (1, 4), (3, 1), (2, 3, 4), (2, 1, 4), (4, 4), (0, 4)]
 DTYPES = [
@@ -63,7 +64,7 @@ class Generator:
         self.values: list[Value] = []
         self.arrays: dict[Value, Array] = {}
 
-    # -- growing -----------------------------------------------------------------------------------------------------
+    # -- growing ---------------------------------------------------------------------------------------------
     def input(self, type: TensorType, array: Array | None = None) -> Value:
         v = self.builder.input(type)
         self.arrays[v] = random_array(self.rng, type, self.exact) if array is None else array
@@ -119,7 +120,7 @@ class Generator:
     def finish(self, outputs: int) -> Graph:
         return self.builder.finish([self.pick() for _ in range(outputs)])
 
-    # -- choosing ----------------------------------------------------------------------------------------------------
+    # -- choosing --------------------------------------------------------------------------------------------
     def pick(self) -> Value:
         """A value, rather a late one."""
         n = len(self.values)
@@ -144,7 +145,7 @@ class Generator:
         assert made is not None
         return made[0]
 
-    # -- makers ------------------------------------------------------------------------------------------------------
+    # -- makers ----------------------------------------------------------------------------------------------
     def pointwise(self) -> None:
         cls = POINTWISE[self.rng.integers(len(POINTWISE))]
         if self.exact and cls.name in _UNEXACT:
@@ -246,7 +247,7 @@ class Generator:
             node = self.builder.nodes[self.rng.integers(len(self.builder.nodes))]
             self.add(node.op, *node.operands)
 
-    # -- regions -----------------------------------------------------------------------------------------------------
+    # -- regions ---------------------------------------------------------------------------------------------
     def child(self, operands: list[Value], name: str) -> Generator:
         child = Generator(self.rng, self.exact, self.depth - 1, name)
         for v in operands:

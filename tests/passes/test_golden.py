@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import pytest
-from tests.passes.cases import Case, cases, check
 
 from graphcell.ir.graph import Graph
 from graphcell.passes.eliminate_dead import eliminate_dead
@@ -14,6 +13,7 @@ from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.inline import inline
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.simplify import simplify
+from tests.passes.cases import Case, cases, check
 
 FILES: dict[str, tuple[Callable[[Graph], Graph], ...]] = {
     "elementwise": (simplify, eliminate_dead),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -48,7 +49,7 @@ def test_records() -> None:
         "graph @net(%x: f32[4], %w: f32[4]) -> (f32[4], f32[4]) {\n  %b = exp %x : f32[4]\n  %d = add %b, %b : f32[4]\n  return %d, %w\n}\n"
     )
     assert records[0].nodes_before == 6 and records[-1].nodes_after == after.count_nodes() == 2
-    for r, following in zip(records, records[1:], strict=False):
+    for r, following in itertools.pairwise(records):
         assert r.nodes_after == following.nodes_before
         assert r.changed or r.nodes_before == r.nodes_after
     assert all(r.seconds >= 0 for r in records)
@@ -81,7 +82,7 @@ def test_a_broken_graph_is_refused_before_the_first_pass() -> None:
         run_pipeline(breaking(parse(TEXT)))
 
 
-# -- dumps ---------------------------------------------------------------------------------------------------------------
+# -- dumps ---------------------------------------------------------------------------------------------------
 def dumped(folder: Path) -> list[str]:
     return sorted(p.name for p in folder.iterdir())
 
@@ -144,7 +145,7 @@ def test_a_path_that_cannot_be_written(tmp_path: Path, monkeypatch: pytest.Monke
         run_pipeline(parse(TEXT))
 
 
-# -- effects, spans, size ------------------------------------------------------------------------------------------------
+# -- effects, spans, size ------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Note(Op):
     """Has an effect and no result."""
@@ -152,7 +153,7 @@ class Note(Op):
     text: str
     name = "test_note"
     has_effect = True
-    notes = []  # type: ignore[var-annotated]  # noqa: RUF012
+    notes = []  # type: ignore[var-annotated]
 
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
         return ()
@@ -210,6 +211,35 @@ def test_an_effect_alone_keeps_its_loop_and_branch() -> None:
     after, _ = run_pipeline(graph)
     assert notes_of(after, [np.asarray(True), np.zeros(4, np.float32)]) == [("t",)]
     assert notes_of(after, [np.asarray(False), np.zeros(4, np.float32)]) == []
+
+
+def test_an_effect_keeps_what_its_loop_carries() -> None:
+    graph = parse(
+        """graph @f(%n: i32[], %x: f32[4]) {
+          %a = for[trip_count=3, carried=1, scanned=0] %x {
+            body = @l(%i: i64[], %x: f32[4]) { %y = add %x, %x test_note[text="for"] %x return %y }
+          }
+          %b, %c = while[carried=2] %n, %x {
+            cond_graph = @c(%n: i32[], %x: f32[4]) {
+              %k = full[value=2, shape=(), dtype=i32]
+              %r = less %n, %k
+              return %r
+            }
+            body_graph = @b(%n: i32[], %x: f32[4]) {
+              %one = full[value=1, shape=(), dtype=i32]
+              %m = add %n, %one
+              %y = mul %x, %x
+              test_note[text="while"] %y
+              return %m, %y
+            }
+          }
+          return
+        }"""
+    )
+    after, _ = run_pipeline(graph)
+    inputs = [np.asarray(0, np.int32), np.full(4, 3.0, np.float32)]
+    expected = [("for", 3.0), ("for", 6.0), ("for", 12.0), ("while", 9.0), ("while", 81.0)]
+    assert notes_of(graph, inputs) == notes_of(after, inputs) == expected
 
 
 def test_spans_stay_and_new_nodes_get_one() -> None:

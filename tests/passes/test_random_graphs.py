@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 import pytest
-from tests.passes.cases import random_array, same_bits
-from tests.passes.random_graphs import random_graph
 
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph, structural_key
@@ -21,6 +19,8 @@ from graphcell.passes.inline import inline
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.passes.simplify import simplify
+from tests.passes.cases import random_array, same_bits
+from tests.passes.random_graphs import random_graph
 
 PASSES: tuple[Callable[[Graph], Graph], ...] = (
     inline,

@@ -1,14 +1,16 @@
-"""What the native contractions (matmul and the convolutions) have in common: plans, tile shapes, the loops over tiles.
+"""What the native contractions (matmul and the convolutions) have in common: plans, tile shapes, the loops
+over tiles.
 
-Enters: extents that are known at compile time and a description of the machine. Leaves: `Plan`, the printable account of the
-functions that were emitted, which buffers they take and how much scratch memory they need; `choose_tile` and `split_evenly`, which
-decide how an output is cut into register tiles; `tile_loops`, which emits the loops over a range of tiles.
-Refuses: element kinds that are no floats (`TypeError`) and negative extents (`ValueError`), with a message for a developer: users' shapes
-are checked long before.
+Enters: extents that are known at compile time and a description of the machine. Leaves: `Plan`, the printable
+account of the functions that were emitted, which buffers they take and how much scratch memory they need;
+`choose_tile` and `split_evenly`, which decide how an output is cut into register tiles; `tile_loops`, which
+emits the loops over a range of tiles. Refuses: element kinds that are no floats (`TypeError`) and negative
+extents (`ValueError`), with a message for a developer: users' shapes are checked long before.
 
-The emitted functions are `void f(ptr buffer..., extra..., i64 begin, i64 end)`. They work on blocks `begin <= block < end`; blocks of
-one stage write disjoint memory and never read what another block of the same stage writes, so any split over threads gives the same
-bits. Stages of a plan run in order, with a barrier between them.
+The emitted functions are `void f(ptr buffer..., extra..., i64 begin, i64 end)`. They work on blocks `begin <=
+block < end`; blocks of one stage write disjoint memory and never read what another block of the same stage
+writes, so any split over threads gives the same bits. Stages of a plan run in order, with a barrier between
+them.
 """
 
 from __future__ import annotations
@@ -22,12 +24,15 @@ from typing import Protocol
 from graphcell.codegen.llvm.text import FLOAT_KINDS, I64, FunctionBuilder, LType, Val, i64
 
 Epilogue = Callable[[FunctionBuilder, Val, Val, Val, "Val | None", Val], Val]
-"""`epilogue(b, value, row, column, mask, batch) -> value`, called once on each finished vector of the output before it is stored.
+"""`epilogue(b, value, row, column, mask, batch) -> value`, called once on each finished vector of the output
+before it is stored.
 
-`value` is a vector of the accumulation kind that holds the columns `column, column + 1, ...` of the output row `row`, where the output
-is seen as a matrix (each emitter says which). Lanes whose `mask` is off do not exist: never load for them. `mask` is None when all lanes
-exist. `batch` is the linear batch index of a matmul and 0 elsewhere. Extra pointers are found in `b.args` under the names given in
-`extra`. The result is converted to the element kind of the output. Extra buffers must not overlap the output."""
+`value` is a vector of the accumulation kind that holds the columns `column, column + 1, ...` of the output
+row `row`, where the output is seen as a matrix (each emitter says which). Lanes whose `mask` is off do not
+exist: never load for them. `mask` is None when all lanes exist. `batch` is the linear batch index of a matmul
+and 0 elsewhere. Extra pointers are found in `b.args` under the names given in `extra`. The result is
+converted to the element kind of the output. Extra buffers must not overlap the output.
+"""
 
 Extra = Sequence[tuple[str, LType]]
 
@@ -59,7 +64,9 @@ def vector_registers(target: ContractionTarget) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Stage:
-    """One emitted function. `buffers` are its leading pointer parameters in order; the extra ones, begin and end follow."""
+    """One emitted function. `buffers` are its leading pointer parameters in order; the extra ones, begin and
+    end follow.
+    """
 
     function: str
     buffers: tuple[str, ...]
@@ -76,8 +83,9 @@ class Stage:
 class Plan:
     """The stages of a contraction and its scratch memory; every scratch buffer is aligned to 64 bytes.
 
-    `shared` lists the buffers (name, bytes) which one stage fills for a later one and all threads see. `scratch_bytes` is the size
-    of the buffer `scratch`, of which each thread has its own. An empty output has no stages.
+    `shared` lists the buffers (name, bytes) which one stage fills for a later one and all threads see.
+    `scratch_bytes` is the size of the buffer `scratch`, of which each thread has its own. An empty output has
+    no stages.
     """
 
     stages: tuple[Stage, ...]
@@ -141,8 +149,30 @@ class Columns:
         return self.padded - self.lanes + self.tail
 
 
-_RESERVED = frozenset(("a", "b", "c", "x", "w", "y", "dx", "dw", "dy", "packed", "partial", "scratch", "begin", "end", "count", "resume",
-                       "last", "row", "column", "batch"))
+_RESERVED = frozenset(
+    (
+        "a",
+        "b",
+        "c",
+        "x",
+        "w",
+        "y",
+        "dx",
+        "dw",
+        "dy",
+        "packed",
+        "partial",
+        "scratch",
+        "begin",
+        "end",
+        "count",
+        "resume",
+        "last",
+        "row",
+        "column",
+        "batch",
+    )
+)
 
 
 def check_extra(what: str, extra: Extra) -> None:
@@ -161,7 +191,7 @@ def round_up(x: int, multiple: int) -> int:
 
 
 def accumulation_kind(*kinds: str) -> str:
-    """The kind in which products of operands of these kinds are summed: double if one is double, else float."""
+    """The kind in which products of these kinds are summed: double if one is double, else float."""
     for kind in kinds:
         if kind not in FLOAT_KINDS:
             raise TypeError(f"a contraction works on {', '.join(FLOAT_KINDS)}; got {kind}")
@@ -169,7 +199,9 @@ def accumulation_kind(*kinds: str) -> str:
 
 
 def split_evenly(extent: int, size: int) -> tuple[Segment, ...]:
-    """Cuts `extent` in as few tiles of at most `size` as possible, whose sizes differ by one at most (so two segments at most)."""
+    """Cuts `extent` in as few tiles of at most `size` as possible, whose sizes differ by one at most (so two
+    segments at most).
+    """
     if extent <= 0:
         return ()
     tiles = ceil_div(extent, size)
@@ -199,20 +231,29 @@ def lanes_for(columns: int, kind: str, target: ContractionTarget) -> int:
 
 
 def tile_cost(rows: int, vectors: int) -> float:
-    """Relative time of one reduction step of a register tile: its multiply-adds, its loads, and the latency when it is small."""
+    """Relative time of one reduction step of a register tile: its multiply-adds, its loads, and the latency
+    when it is small.
+    """
     return max(rows * vectors + 0.08 * rows + 0.1 * vectors + 0.4, 4.5)
 
 
-def choose_tile(rows: int, columns: int, kind: str, target: ContractionTarget, most_rows: int = 64) -> TileShape:
-    """The register tile with the least estimated time for a `rows` x `columns` output, of at most `most_rows` rows."""
+def choose_tile(
+    rows: int, columns: int, kind: str, target: ContractionTarget, most_rows: int = 64
+) -> TileShape:
+    """The register tile with the least estimated time for a `rows` x `columns` output, of at most `most_rows`
+    rows.
+    """
     return choose_grid_tile((1, 1, rows), columns, kind, target, most_rows)[2]
 
 
-def choose_grid_tile(grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget,
-                     most_rows: int = 64) -> tuple[float, tuple[int, int, int], TileShape]:
-    """The register tile for an output of `columns` columns whose rows are a box (images, rows of pixels, pixels).
+def choose_grid_tile(
+    grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget, most_rows: int = 64
+) -> tuple[float, tuple[int, int, int], TileShape]:
+    """The register tile for an output of `columns` columns whose rows are a box (images, rows of pixels,
+    pixels).
 
-    Returns the estimated time of one reduction step of all tiles, the tile's extents in the box, and its shape. A tile spans images only if it has all their rows and pixels.
+    Returns the estimated time of one reduction step of all tiles, the tile's extents in the box, and its
+    shape. A tile spans images only if it has all their rows and pixels.
     """
     lanes = lanes_for(columns, kind, target)
     all_vectors = ceil_div(columns, lanes)
@@ -222,8 +263,13 @@ def choose_grid_tile(grid: tuple[int, int, int], columns: int, kind: str, target
         across = column_counts(all_vectors, vectors)
         for extents in _boxes(grid, limit):
             parts = [split_evenly(extent, size) for extent, size in zip(grid, extents, strict=True)]
-            cost = sum(tile_cost(s.size * t.size * u.size, v) * s.tiles * t.tiles * u.tiles * n
-                       for s in parts[0] for t in parts[1] for u in parts[2] for v, n in across)
+            cost = sum(
+                tile_cost(s.size * t.size * u.size, v) * s.tiles * t.tiles * u.tiles * n
+                for s in parts[0]
+                for t in parts[1]
+                for u in parts[2]
+                for v, n in across
+            )
             cost *= 1 + 0.001 * (math.prod(map(len, parts)) - 1)
             if cost < best - 1e-9:
                 best, box, shape = cost, extents, TileShape(math.prod(extents), vectors, lanes)
@@ -237,8 +283,11 @@ def column_counts(all_vectors: int, vectors: int) -> list[tuple[int, int]]:
 
 def _boxes(grid: tuple[int, int, int], limit: int) -> Iterator[tuple[int, int, int]]:
     """Boxes of at most `limit` points that `split_evenly` can produce."""
+
     def sizes(extent: int, most: int) -> Iterator[int]:
-        return (size for size in range(1, min(extent, most) + 1) if split_evenly(extent, size)[0].size == size)
+        return (
+            size for size in range(1, min(extent, most) + 1) if split_evenly(extent, size)[0].size == size
+        )
 
     for wide in sizes(grid[2], limit):
         for high in sizes(grid[1], limit // wide):
@@ -249,8 +298,12 @@ def _boxes(grid: tuple[int, int, int], limit: int) -> Iterator[tuple[int, int, i
 
 
 @contextlib.contextmanager
-def tile_loop(b: FunctionBuilder, segment: Segment, low: Val, high: Val, name: str) -> Iterator[tuple[Val, Val]]:
-    """Loops over the tiles of `segment` within the tile range [low, high); yields (tile number, first element)."""
+def tile_loop(
+    b: FunctionBuilder, segment: Segment, low: Val, high: Val, name: str
+) -> Iterator[tuple[Val, Val]]:
+    """Loops over the tiles of `segment` within the tile range [low, high); yields (tile number, first
+    element).
+    """
     first, last = i64(segment.first), i64(segment.first + segment.tiles)
     start = low if segment.first == 0 else b.binary("smax", low, first)
     stop = b.binary("smin", high, last)
@@ -261,7 +314,9 @@ def tile_loop(b: FunctionBuilder, segment: Segment, low: Val, high: Val, name: s
 
 
 def split_index(b: FunctionBuilder, index: Val, extents: Sequence[int]) -> list[Val]:
-    """The coordinates of a linear index in a box; the last varies fastest. An extent of one gives the constant 0."""
+    """The coordinates of a linear index in a box; the last varies fastest. An extent of one gives the
+    constant 0.
+    """
     coordinates: list[Val] = []
     for extent in reversed(extents[1:]):
         if extent == 1:

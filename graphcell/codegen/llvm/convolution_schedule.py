@@ -1,17 +1,19 @@
-"""How a correlation (see correlation.py) is carried out: register tile, blocks, and what becomes of taps beyond the edge.
+"""How a correlation (see correlation.py) is carried out: register tile, blocks, and what becomes of taps
+beyond the edge.
 
 Enters: a `Correlation` and the machine. Leaves: a `Schedule`, a pure function of both, printable.
 
-Taps that reach beyond the edge meet zeros. On large images the input is copied with these zeros around it (`Edges.PADDED`). On small images
-they are a good part of all taps, 16 % for 3x3 on 8x8 pixels, 31 % on 4x4, so there they are left out: the tile spans a whole row of
-pixels (`Edges.ROW`) or a whole image (`Edges.IMAGE`), so that it is known at compile time which pixels a tap has.
+Taps that reach beyond the edge meet zeros. On large images the input is copied with these zeros around it
+(`Edges.PADDED`). On small images they are a good part of all taps, 16 % for 3x3 on 8x8 pixels, 31 % on 4x4,
+so there they are left out: the tile spans a whole row of pixels (`Edges.ROW`) or a whole image
+(`Edges.IMAGE`), so that it is known at compile time which pixels a tap has.
 """
 
 from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 from graphcell.codegen.llvm.contraction import (
@@ -51,8 +53,8 @@ class Edges(enum.Enum):
 class Schedule:
     """How a correlation is carried out; a pure function of it and the target.
 
-    A block is (group, slab of column tiles, tile of images, band of row tiles). `pitch` are the distances in elements, in what the
-    micro-kernel reads, from image to image, row to row, pixel to pixel.
+    A block is (group, slab of column tiles, tile of images, band of row tiles). `pitch` are the distances in
+    elements, in what the micro-kernel reads, from image to image, row to row, pixel to pixel.
     """
 
     tile: TileShape
@@ -69,8 +71,11 @@ class Schedule:
     @property
     def grid(self) -> tuple[int, int, int]:
         """Slabs, tiles of images, bands."""
-        return (ceil_div(self.column_tiles, self.columns_per_slab), sum(s.tiles for s in self.image_segments),
-                ceil_div(self.row_tiles, self.rows_per_band))
+        return (
+            ceil_div(self.column_tiles, self.columns_per_slab),
+            sum(s.tiles for s in self.image_segments),
+            ceil_div(self.row_tiles, self.rows_per_band),
+        )
 
     @property
     def exact(self) -> bool:
@@ -97,17 +102,22 @@ class Schedule:
 
     def __str__(self) -> str:
         box = "x".join(str(s[0].size) for s in (self.image_segments, self.row_segments, self.pixel_segments))
-        return (f"tile {box} pixels x{self.tile.vectors}x{self.tile.lanes}, slabs {self.grid[0]}, image tiles {self.grid[1]}, "
-                f"bands {self.grid[2]}, {self.edges.value}{', copied' if self.copies else ''}")
+        return (
+            f"tile {box} pixels x{self.tile.vectors}x{self.tile.lanes}, slabs {self.grid[0]}, "
+            f"image tiles {self.grid[1]}, bands {self.grid[2]}, {self.edges.value}{', copied' if self.copies else ''}"
+        )
 
 
-def schedule(part: Correlation, target: ContractionTarget) -> Schedule:
-    """Chooses tile, blocks and what becomes of the edges."""
+def schedule(part: Correlation, target: ContractionTarget, edges: Edges | None = None) -> Schedule:
+    """Chooses tile, blocks and what becomes of the edges, unless `edges` says it.
+
+    Raises ValueError if the edges cannot be treated so.
+    """
     size, whole = 8 if part.kind == "double" else 4, target.lanes(part.kind)
-    edges, box, tile = _choose_edges(part, target)
+    edges, box, tile = _choose_edges(part, target, edges)
     images, rows, pixels = (split_evenly(extent, most) for extent, most in zip(part.grid, box, strict=True))
     if edges is Edges.ROW:
-        pixels = _by_pattern(part, pixels)
+        pixels = _by_pattern(part.pixels.all_active(part.in_shape[1]), pixels)
     columns = split_columns(part.columns, tile)
     column_tiles, row_tiles = sum(s.tiles for s, _ in columns), sum(s.tiles for s in rows)
     panel = max(1, part.taps * part.reduced) * tile.columns * size
@@ -130,59 +140,99 @@ def schedule(part: Correlation, target: ContractionTarget) -> Schedule:
     per_band = ceil_div(row_tiles, bands)
     if edges is Edges.PADDED:
         per_band = min(per_band, max(1, target.l2_bytes // 4 // max(row_bytes, 1)))
-    plan = Schedule(tile, images, rows, pixels, columns, per_slab, per_band, edges, copies, (0, row_pitch, pixel_pitch))
+    plan = Schedule(
+        tile, images, rows, pixels, columns, per_slab, per_band, edges, copies, (0, row_pitch, pixel_pitch)
+    )
     image_pitch = in_h * in_w * in_c
     if copies:
         image_pitch = (in_h if exact else part.rows.inputs(plan.band_rows)) * row_pitch
     return replace(plan, pitch=(image_pitch, row_pitch, pixel_pitch))
 
 
-def _choose_edges(part: Correlation, target: ContractionTarget) -> tuple[Edges, tuple[int, int, int], TileShape]:
+def _choose_edges(
+    part: Correlation, target: ContractionTarget, wanted: Edges | None
+) -> tuple[Edges, tuple[int, int, int], TileShape]:
     """Compares the estimated times of the ways to treat the edges, each with its best tile."""
+    best: tuple[float, Edges, tuple[int, int, int], TileShape] | None = None
+    for time, edges, box, tile in _candidates(part, target):
+        if wanted in (None, edges) and (best is None or time < 0.995 * best[0]):
+            best = time, edges, box, tile
+    if best is None:
+        raise ValueError(f"convolution: no tile treats the edges by {wanted} in {part}")
+    return best[1:]
+
+
+def _candidates(
+    part: Correlation, target: ContractionTarget
+) -> Iterator[tuple[float, Edges, tuple[int, int, int], TileShape]]:
+    """Estimated time of one reduction channel, the way to treat the edges, the tile's extents and shape."""
     time, box, tile = choose_grid_tile(part.grid, part.columns, part.kind, target)
     in_h, in_w, _ = part.in_shape
     if part.taps * part.reduced == 0 or (part.rows.inside(in_h) and part.pixels.inside(in_w)):
-        return Edges.INSIDE, box, tile
+        yield time, Edges.INSIDE, box, tile
+        return
     copied = part.images * part.rows.inputs(part.rows.count) * part.pixels.inputs(part.pixels.count)
-    best = (time * part.taps + _COPY_COST * copied, Edges.PADDED, box, tile)
+    yield time * part.taps + _COPY_COST * copied, Edges.PADDED, box, tile
     lanes = lanes_for(part.columns, part.kind, target)
     for vectors in range(1, min(ceil_div(part.columns, lanes), 8) + 1):
         limit = (vector_registers(target) - 1 - vectors) // vectors
         across = column_counts(ceil_div(part.columns, lanes), vectors)
         for edges, extents in _exact_boxes(part, limit):
-            time = _exact_time(part, edges, extents, across)
-            if time < 0.995 * best[0]:
-                best = (time, edges, extents, TileShape(math.prod(extents), vectors, lanes))
-    return best[1:]
+            yield (
+                _exact_time(part, edges, extents, across),
+                edges,
+                extents,
+                TileShape(math.prod(extents), vectors, lanes),
+            )
 
 
-def _exact_time(part: Correlation, edges: Edges, extents: tuple[int, int, int], across: list[tuple[int, int]]) -> float:
-    """Estimated time of one reduction channel when the taps beyond the edge are left out; `across` as of `column_counts`."""
+def _exact_time(
+    part: Correlation, edges: Edges, extents: tuple[int, int, int], across: list[tuple[int, int]]
+) -> float:
+    """Estimated time of one reduction channel when the taps beyond the edge are left out; `across` as of
+    `column_counts`.
+    """
     images, (in_h, in_w, _) = part.images / extents[0], part.in_shape
     if edges is Edges.IMAGE:
-        counts = [extents[0] * len(part.rows.active(i, in_h)) * len(part.pixels.active(j, in_w))
-                  for i in range(part.rows.taps) for j in range(part.pixels.taps)]
+        counts = [
+            extents[0] * len(part.rows.active(i, in_h)) * len(part.pixels.active(j, in_w))
+            for i in range(part.rows.taps)
+            for j in range(part.pixels.taps)
+        ]
         patterns: list[tuple[list[int], float]] = [(counts, images)]
     else:
         times = images * sum(len(part.rows.active(i, in_h)) for i in range(part.rows.taps))
-        segments = _by_pattern(part, split_evenly(part.pixels.count, extents[2]))
-        patterns = [([len(found) for found in _pattern(part, s.start, s.size)], s.tiles * times) for s in segments]
+        active = part.pixels.all_active(in_w)
+        segments = _by_pattern(active, split_evenly(part.pixels.count, extents[2]))
+        patterns = [
+            ([len(found) for found in _pattern(active, s.start, s.size)], s.tiles * times) for s in segments
+        ]
     if max(sum(counts) for counts, _ in patterns) * max(v for v, _ in across) > _MOST_TAP_ROWS:
         return math.inf
-    time = sum(tile_cost(count, v) * n * times for counts, times in patterns for count in counts if count for v, n in across)
+    time = sum(
+        tile_cost(count, v) * n * times
+        for counts, times in patterns
+        for count in counts
+        if count
+        for v, n in across
+    )
     return time * (1 + 0.002 * (len(patterns) - 1))
 
 
-def _pattern(part: Correlation, start: int, size: int) -> tuple[range, ...]:
-    """For each tap of a row of taps, which of the pixels start .. start + size have it, counted from `start`."""
-    found = (part.pixels.active(j, part.in_shape[1]) for j in range(part.pixels.taps))
-    return tuple(range(max(r.start - start, 0), max(min(r.stop - start, size), max(r.start - start, 0))) for r in found)
+def _pattern(active: Sequence[range], start: int, size: int) -> tuple[range, ...]:
+    """For each tap, which of the pixels start .. start + size have it, counted from `start`; `active` as of
+    `Axis.active`.
+    """
+    return tuple(
+        range(max(r.start - start, 0), max(min(r.stop - start, size), max(r.start - start, 0)))
+        for r in active
+    )
 
 
 def _exact_boxes(part: Correlation, limit: int) -> Iterator[tuple[Edges, tuple[int, int, int]]]:
     """Tiles of at most `limit` pixels within a row, or that span images."""
     images, rows, pixels = part.grid
-    for wide in range(1, min(pixels, limit) + 1):
+    for wide in range(max(1, min(pixels, ceil_div(limit, 2))), min(pixels, limit) + 1):
         if split_evenly(pixels, wide)[0].size == wide:
             yield Edges.ROW, (1, 1, wide)
     for deep in range(1, min(images, limit // (rows * pixels)) + 1):
@@ -190,28 +240,34 @@ def _exact_boxes(part: Correlation, limit: int) -> Iterator[tuple[Edges, tuple[i
             yield Edges.IMAGE, (deep, rows, pixels)
 
 
-def _by_pattern(part: Correlation, segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
+def _by_pattern(active: Sequence[range], segments: tuple[Segment, ...]) -> tuple[Segment, ...]:
     """Cuts segments of pixel tiles so that in each the tiles have the same taps for the same pixels."""
+    inner = range(max(r.start for r in active), min(r.stop for r in active))  # these pixels have all taps
     cut: list[Segment] = []
-    last: tuple[range, ...] = ()
     for segment in segments:
-        for k in range(segment.tiles):
-            start = segment.start + k * segment.size
-            pattern = _pattern(part, start, segment.size)
-            if k and pattern == last:
-                cut[-1] = replace(cut[-1], tiles=cut[-1].tiles + 1)
-            else:
-                cut.append(Segment(segment.first + k, 1, start, segment.size))
-            last = pattern
+        tile = 0
+        while tile < segment.tiles:
+            start = segment.start + tile * segment.size
+            alike = 1
+            if start in inner:
+                alike = max(1, min(segment.tiles - tile, (inner.stop - start) // segment.size))
+            cut.append(Segment(segment.first + tile, alike, start, segment.size))
+            tile += alike
     return tuple(cut)
 
 
-def taps_of(part: Correlation, edges: Edges, extents: tuple[int, int, int], start: int, pitch: tuple[int, int, int],
-            step: int = 0) -> tuple[Tap, ...]:
+def taps_of(
+    part: Correlation,
+    edges: Edges,
+    extents: tuple[int, int, int],
+    start: int,
+    pitch: tuple[int, int, int],
+    step: int = 0,
+) -> tuple[Tap, ...]:
     """The taps of a tile of `extents` with the rows of the tile that each has, those with none left out.
 
-    By row: the taps of one row of taps, for the pixels from `start` on. By image: all taps. Offsets are those from the first tap;
-    `step` is what the weights of one tap take.
+    By row: the taps of one row of taps, for the pixels from `start` on. By image: all taps. Offsets are those
+    from the first tap; `step` is what the weights of one tap take.
     """
     in_h, in_w, _ = part.in_shape
     _, row_pitch, pixel_pitch = pitch
@@ -223,6 +279,11 @@ def taps_of(part: Correlation, edges: Edges, extents: tuple[int, int, int], star
             across = part.pixels.active(j, in_w)
             rows = tuple(k for k, (y, x) in enumerate(points) if y in down and x in across)
             if rows:
-                steps.append(Tap(i * part.rows.tap_step * row_pitch + j * part.pixels.tap_step * pixel_pitch,
-                                 (i * part.pixels.taps + j) * step, rows))
+                steps.append(
+                    Tap(
+                        i * part.rows.tap_step * row_pitch + j * part.pixels.tap_step * pixel_pitch,
+                        (i * part.pixels.taps + j) * step,
+                        rows,
+                    )
+                )
     return tuple(steps)

@@ -149,11 +149,21 @@ def _split_fraction(b: FunctionBuilder, x: Val, offset: Val) -> tuple[Val, Val]:
 
 def log_with(b: FunctionBuilder, x: Val, precision: str) -> Val:
     """log(x) for a normal, finite double x > 0, by the table of the precision."""
-    k, f = _split_fraction(b, x, _field_offset(b, x, 0))
-    square = b.mul(f, f)
-    tail = b.mul(square, b.fma(polynomial(b, f, LOG[precision], square), f, b.const(-0.5, f)))
+    k, f, tail = _log_terms(b, x, precision)
     high, low = split(LN2, "double", 2)
     return b.fma(k, b.const(high, x), b.add(f, b.fma(k, b.const(low, x), tail)))
+
+
+def log2_with(b: FunctionBuilder, x: Val, precision: str) -> Val:
+    """log2(x), under the same conditions."""
+    k, f, tail = _log_terms(b, x, precision)
+    return b.fma(b.add(f, tail), b.const(split(LOG2_E, "double", 1)[0], x), k)
+
+
+def _log_terms(b: FunctionBuilder, x: Val, precision: str) -> tuple[Val, Val, Val]:
+    k, f = _split_fraction(b, x, _field_offset(b, x, 0))
+    square = b.mul(f, f)
+    return k, f, b.mul(square, b.fma(polynomial(b, f, LOG[precision], square), f, b.const(-0.5, f)))
 
 
 def log1p_tail(b: FunctionBuilder, f: Val) -> Val:
@@ -267,13 +277,12 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     return b.add(b.select(high, b.const(ln2, x), zero), b.add(f, tail))
 
 
-def scaled_exp(b: FunctionBuilder, x: Val, low: Val, factor: Val) -> Val:
-    """e**(x + low) * factor, where low is a rounding error of x, and x is within the range of the exponential."""
+def expm1_parts(b: FunctionBuilder, x: Val, low: Val) -> tuple[Val, Val, Val]:
+    """r, p, q with e**(x + low) = (1 + r) * p * q, p and q powers of two; low is a rounding error of x, not beyond the range of exp."""
     r, p, q = _narrow_parts(b, x)
     r = b.add(r, low)
     square = b.mul(r, r)
-    rest = b.fma(polynomial(b, r, EXP_NARROW[x.type.kind], square), square, r)  # e**r - 1
-    return b.mul(b.mul(b.fma(rest, factor, factor), p), q)
+    return b.fma(polynomial(b, r, EXP_NARROW[x.type.kind], square), square, r), p, q
 
 
 @widened

@@ -1,15 +1,17 @@
 """The register-blocked micro-kernels behind matmul and every convolution.
 
-`MicroKernel` is the outer-product form: `rows` scalars of the left operand, each broadcast, times one row of `vectors` vectors of the
-right one, added to rows x vectors accumulators that live in registers over the whole reduction. The reduction is a nest of counted
-loops with one constant stride per operand and level, so matmul, a convolution's taps and a gradient's pixels differ in numbers only.
-With `a_vector` the left operand is a vector too (depthwise convolution: the lanes are channels of both operands).
+`MicroKernel` is the outer-product form: `rows` scalars of the left operand, each broadcast, times one row of
+`vectors` vectors of the right one, added to rows x vectors accumulators that live in registers over the whole
+reduction. The reduction is a nest of counted loops with one constant stride per operand and level, so matmul,
+a convolution's taps and a gradient's pixels differ in numbers only. With `a_vector` the left operand is a
+vector too (depthwise convolution: the lanes are channels of both operands).
 
-`DotKernel` is the form for few rows or few columns when both operands are contiguous along the reduction: the lanes run along
-it and are summed at the end.
+`DotKernel` is the form for few rows or few columns when both operands are contiguous along the reduction: the
+lanes run along it and are summed at the end.
 
-Enters: static descriptions. Leaves: internal functions of the module. Sums are in the order of the nest, `ways` interleaved partial sums
-where a tile is too small to hide the latency of a multiply-add; the order depends on the description only.
+Enters: static descriptions. Leaves: internal functions of the module. Sums are in the order of the nest,
+`ways` interleaved partial sums where a tile is too small to hide the latency of a multiply-add; the order
+depends on the description only.
 """
 
 from __future__ import annotations
@@ -18,7 +20,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
-from graphcell.codegen.llvm.packing import constant_mask, displaced, load_as, opaque, store_as, sum_columns, zeros
+from graphcell.codegen.llvm.packing import (
+    constant_mask,
+    displaced,
+    load_as,
+    opaque,
+    store_as,
+    sum_columns,
+    zeros,
+)
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 
 _INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
@@ -28,7 +38,9 @@ _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-a
 
 @dataclass(frozen=True, slots=True)
 class Level:
-    """One loop of a reduction nest. An extent that is a name is a parameter of the function, a multiple of `multiple`."""
+    """One loop of a reduction nest. An extent that is a name is a parameter of the function, a multiple of
+    `multiple`.
+    """
 
     extent: int | str
     a_stride: int
@@ -38,7 +50,9 @@ class Level:
 
 @dataclass(frozen=True, slots=True)
 class Tap:
-    """One step of `Taps`: where both operands are (A may only be reached from here together with a row's offset), and the rows it is for."""
+    """One step of `Taps`: where both operands are (A may only be reached from here together with a row's
+    offset), and the rows it is for.
+    """
 
     a_offset: int
     b_offset: int
@@ -47,7 +61,7 @@ class Tap:
 
 @dataclass(frozen=True, slots=True)
 class Taps:
-    """A level of a nest that is unrolled: taps of a convolution that do not apply to every row of the tile."""
+    """A level that is unrolled: taps of a convolution that do not apply to every row of the tile."""
 
     steps: tuple[Tap, ...]
 
@@ -57,10 +71,13 @@ Nest = tuple[Level | Taps, ...]
 
 @dataclass(frozen=True, slots=True)
 class MicroKernel:
-    """One register tile: see the module's docstring. Offsets and strides are in elements of the buffer they refer to.
+    """One register tile: see the module's docstring. Offsets and strides are in elements of the buffer they
+    refer to.
 
-    `a_offsets[i]` and `c_offsets[i]` lead to row i; `row_steps[i]` is what its row index is ahead of the first one's, for the epilogue.
-    `resumes` adds the parameters `resume` (add what C holds) and `last` (apply the epilogue), each 0 or 1.
+    `a_offsets[i]` and `c_offsets[i]` lead to row i; `row_steps[i]` is what its row index is ahead of the
+    first one's, for the epilogue. `resumes` adds the parameters `resume` (add what C holds) and `last` (apply
+    the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
+    if there is none.
     """
 
     kind: str
@@ -75,6 +92,7 @@ class MicroKernel:
     a_vector: bool = False
     b_packed: bool = True
     resumes: bool = False
+    batch_rows: int = 0
 
     @property
     def rows(self) -> int:
@@ -87,7 +105,9 @@ class MicroKernel:
     @property
     def counts(self) -> tuple[str, ...]:
         """The names of the loop extents that are parameters, outermost first."""
-        return tuple(level.extent for level in self.nest if isinstance(level, Level) and isinstance(level.extent, str))
+        return tuple(
+            level.extent for level in self.nest if isinstance(level, Level) and isinstance(level.extent, str)
+        )
 
     @property
     def empty(self) -> bool:
@@ -108,36 +128,62 @@ class MicroKernel:
 Accumulators = list[Val]  # row by row
 
 
-def emit_micro(module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra) -> str:
-    """Emits `void name(ptr a, ptr b, ptr c, counts..., [resume, last], row, column, batch, extra...)`; returns the name."""
+def emit_micro(
+    module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra
+) -> str:
+    """Emits `void name(ptr a, ptr b, ptr c, counts..., [resume, last], row, column, extra...)`; returns the
+    name.
+    """
     params = [("a", PTR), ("b", PTR), ("c", PTR), *((count, I64) for count in kernel.counts)]
     params += [("resume", I64), ("last", I64)] if kernel.resumes else []
-    params += [("row", I64), ("column", I64), ("batch", I64), *extra]
+    params += [("row", I64), ("column", I64), *extra]
     work = kernel.size
     for level in kernel.nest:
-        work *= len(level.steps) if isinstance(level, Taps) else level.extent if isinstance(level.extent, int) else 1_000_000
+        work *= (
+            len(level.steps)
+            if isinstance(level, Taps)
+            else level.extent
+            if isinstance(level.extent, int)
+            else 1_000_000
+        )
     attributes = "nounwind" if work < _INLINE_BELOW else "nounwind noinline"
     b = FunctionBuilder(module, name, params, attributes=attributes)
     total = [zeros(kernel.vector)] * kernel.size
     if not kernel.empty:
-        total = _reduce(b, kernel, kernel.nest, b.args["a"], b.args["b"], total, Tap(0, 0, tuple(range(kernel.rows))))
+        total = _reduce(
+            b, kernel, kernel.nest, b.args["a"], b.args["b"], total, Tap(0, 0, tuple(range(kernel.rows)))
+        )
     _finish(b, kernel, total, epilogue)
     return b.finish()
 
 
-def call_micro(b: FunctionBuilder, name: str, kernel: MicroKernel, a: Val, right: Val, c: Val, *, counts: dict[str, Val],
-               resume: Val | None, last: Val | None, row: Val, column: Val, batch: Val, extra: Extra) -> None:
+def call_micro(
+    b: FunctionBuilder,
+    name: str,
+    kernel: MicroKernel,
+    a: Val,
+    right: Val,
+    c: Val,
+    *,
+    counts: dict[str, Val],
+    resume: Val | None,
+    last: Val | None,
+    row: Val,
+    column: Val,
+    extra: Extra,
+) -> None:
     """Calls what `emit_micro` emitted; the extra arguments are those of the calling function."""
     args = [a, right, c, *(counts[count] for count in kernel.counts)]
     if kernel.resumes:
         assert resume is not None and last is not None
         args += [resume, last]
-    args += [row, column, batch, *(b.args[n] for n, _ in extra)]
+    args += [row, column, *(b.args[n] for n, _ in extra)]
     b.call(name, LType("void"), *args)
 
 
-def _reduce(b: FunctionBuilder, kernel: MicroKernel, nest: Nest, a: Val, right: Val, total: Accumulators,
-            tap: Tap) -> Accumulators:
+def _reduce(
+    b: FunctionBuilder, kernel: MicroKernel, nest: Nest, a: Val, right: Val, total: Accumulators, tap: Tap
+) -> Accumulators:
     """The levels of `nest`, with the accumulators of the rows of `tap` carried through."""
     if not nest:
         return _steps(b, kernel, Level(1, 0, 0), a, right, total, tap, 1)
@@ -149,29 +195,44 @@ def _reduce(b: FunctionBuilder, kernel: MicroKernel, nest: Nest, a: Val, right: 
     if level.extent == 1:
         return _reduce(b, kernel, inner, a, right, total, tap)
     extent = i64(level.extent) if isinstance(level.extent, int) else b.args[level.extent]
-    with b.loop(0, extent, carried=[a, right, *total], name="reduce", at_least_once=isinstance(level.extent, int)) as loop:
+    with b.loop(
+        0, extent, carried=[a, right, *total], name="reduce", at_least_once=isinstance(level.extent, int)
+    ) as loop:
         a_at, right_at, *partial = loop.carried
         partial = _reduce(b, kernel, inner, a_at, right_at, partial, tap)
-        loop.carry(displaced(b, a_at, level.a_stride, LType(kernel.a_kind)),
-                   b.gep(right_at, level.b_stride, LType(kernel.b_kind)), *partial)
+        loop.carry(
+            displaced(b, a_at, level.a_stride, LType(kernel.a_kind)),
+            b.gep(right_at, level.b_stride, LType(kernel.b_kind)),
+            *partial,
+        )
     return list(loop.results[2:])
 
 
-def _reduce_taps(b: FunctionBuilder, kernel: MicroKernel, level: Taps, inner: Nest, a: Val, right: Val,
-                 total: Accumulators) -> Accumulators:
+def _reduce_taps(
+    b: FunctionBuilder, kernel: MicroKernel, level: Taps, inner: Nest, a: Val, right: Val, total: Accumulators
+) -> Accumulators:
     """Each tap in turn, on the accumulators of its rows."""
     vectors = kernel.columns.vectors
     total = list(total)
     for tap in level.steps:
         own = [i * vectors + v for i in tap.rows for v in range(vectors)]
-        part = _reduce(b, kernel, inner, opaque(b, a), b.gep(right, tap.b_offset, LType(kernel.b_kind)), [total[k] for k in own], tap)
+        part = _reduce(
+            b,
+            kernel,
+            inner,
+            opaque(b, a),
+            b.gep(right, tap.b_offset, LType(kernel.b_kind)),
+            [total[k] for k in own],
+            tap,
+        )
         for k, value in zip(own, part, strict=True):
             total[k] = value
     return total
 
 
-def _reduce_innermost(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, total: Accumulators,
-                      tap: Tap) -> Accumulators:
+def _reduce_innermost(
+    b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, total: Accumulators, tap: Tap
+) -> Accumulators:
     """The innermost loop, unrolled; what the unrolling leaves over is a second loop of single steps."""
     most = max(1, _UNROLLED // len(total))
     if isinstance(level.extent, int) and level.extent <= most:
@@ -188,7 +249,9 @@ def _reduce_innermost(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: 
         full = count if exact else b.and_(count, i64(-unroll))
         rest = None if exact else count
     spare = [zeros(kernel.vector)] * (len(total) * (_ways(total, unroll) - 1))
-    with b.loop(0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)) as loop:
+    with b.loop(
+        0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)
+    ) as loop:
         loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll))
     a, right, *partial = loop.results
     total = _join(b, len(total), partial)
@@ -200,7 +263,7 @@ def _reduce_innermost(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: 
 
 
 def _unroll_factor(level: Level, most: int) -> int:
-    """The largest power of two up to `most`, or a divisor of a static extent that is larger than half of it."""
+    """The largest power of two up to `most`, or a divisor of a static extent larger than half of it."""
     power = 1 << (most.bit_length() - 1)
     if isinstance(level.extent, str):
         return power
@@ -209,7 +272,9 @@ def _unroll_factor(level: Level, most: int) -> int:
 
 
 def _ways(total: Accumulators, steps: int) -> int:
-    """Into how many sets of accumulators `steps` consecutive steps go, so that enough multiply-adds are in flight."""
+    """Into how many sets of accumulators `steps` consecutive steps go, so that enough multiply-adds are in
+    flight.
+    """
     ways = 1
     while len(total) * ways < _IN_FLIGHT and ways * 2 <= steps:
         ways *= 2
@@ -218,36 +283,66 @@ def _ways(total: Accumulators, steps: int) -> int:
 
 def _join(b: FunctionBuilder, size: int, partial: Accumulators) -> Accumulators:
     """Adds the sets of accumulators in pairs."""
-    sets = [partial[k:k + size] for k in range(0, len(partial), size)]
+    sets = [partial[k : k + size] for k in range(0, len(partial), size)]
     while len(sets) > 1:
-        sets = [[b.add(x, y) for x, y in zip(s, t, strict=True)] for s, t in zip(sets[::2], sets[1::2], strict=True)]
+        sets = [
+            [b.add(x, y) for x, y in zip(s, t, strict=True)]
+            for s, t in zip(sets[::2], sets[1::2], strict=True)
+        ]
     return sets[0]
 
 
-def _advance(b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], tap: Tap, steps: int) -> list[Val]:
+def _advance(
+    b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], tap: Tap, steps: int
+) -> list[Val]:
     """`steps` reduction steps on (a, b, accumulators...), which come back moved on."""
     a, right, *partial = carried
     partial = _steps(b, kernel, level, a, right, partial, tap, steps)
-    return [displaced(b, a, steps * level.a_stride, LType(kernel.a_kind)),
-            b.gep(right, steps * level.b_stride, LType(kernel.b_kind)), *partial]
+    return [
+        displaced(b, a, steps * level.a_stride, LType(kernel.a_kind)),
+        b.gep(right, steps * level.b_stride, LType(kernel.b_kind)),
+        *partial,
+    ]
 
 
-def _steps(b: FunctionBuilder, kernel: MicroKernel, level: Level, a: Val, right: Val, partial: Accumulators, tap: Tap,
-           steps: int) -> Accumulators:
+def _steps(
+    b: FunctionBuilder,
+    kernel: MicroKernel,
+    level: Level,
+    a: Val,
+    right: Val,
+    partial: Accumulators,
+    tap: Tap,
+    steps: int,
+) -> Accumulators:
     """`steps` reduction steps in a row, dealt out in turn to the sets of accumulators in `partial`."""
     size = len(tap.rows) * kernel.columns.vectors
-    sets = [partial[k:k + size] for k in range(0, len(partial), size)]
+    sets = [partial[k : k + size] for k in range(0, len(partial), size)]
     offsets = {kernel.a_offsets[i] for i in tap.rows}
     overlaps = any(offset + level.a_stride in offsets for offset in offsets)
     for step in range(steps):
         a = opaque(b, a) if overlaps and step else a
-        _step(b, kernel, a, tap.a_offset + step * level.a_stride, tap.rows,
-              b.gep(right, step * level.b_stride, LType(kernel.b_kind)), sets[step % len(sets)])
+        _step(
+            b,
+            kernel,
+            a,
+            tap.a_offset + step * level.a_stride,
+            tap.rows,
+            b.gep(right, step * level.b_stride, LType(kernel.b_kind)),
+            sets[step % len(sets)],
+        )
     return [value for one in sets for value in one]
 
 
-def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, a_offset: int, rows: Sequence[int], right: Val,
-          total: Accumulators) -> None:
+def _step(
+    b: FunctionBuilder,
+    kernel: MicroKernel,
+    a: Val,
+    a_offset: int,
+    rows: Sequence[int],
+    right: Val,
+    total: Accumulators,
+) -> None:
     """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place."""
     columns, lanes = kernel.columns, kernel.columns.lanes
     vectors = []
@@ -261,7 +356,14 @@ def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, a_offset: int, rows: 
         for v, vector in enumerate(vectors):
             left = scalar
             if left is None:
-                left = load_as(b, b.gep(at, v * lanes, LType(kernel.a_kind)), kernel.a_kind, kernel.kind, lanes, kernel.mask(v))
+                left = load_as(
+                    b,
+                    b.gep(at, v * lanes, LType(kernel.a_kind)),
+                    kernel.a_kind,
+                    kernel.kind,
+                    lanes,
+                    kernel.mask(v),
+                )
             index = n * columns.vectors + v
             total[index] = b.fma(left, vector, total[index])
 
@@ -269,12 +371,17 @@ def _step(b: FunctionBuilder, kernel: MicroKernel, a: Val, a_offset: int, rows: 
 def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilogue: Epilogue | None) -> None:
     """Adds what C holds, applies the epilogue, stores."""
     lanes, vectors = kernel.columns.lanes, kernel.columns.vectors
-    at = [b.gep(b.gep(b.args["c"], offset, LType(kernel.c_kind)), v * lanes, LType(kernel.c_kind))
-          for offset in kernel.c_offsets for v in range(vectors)]
+    at = [
+        b.gep(b.gep(b.args["c"], offset, LType(kernel.c_kind)), v * lanes, LType(kernel.c_kind))
+        for offset in kernel.c_offsets
+        for v in range(vectors)
+    ]
     masks = [kernel.mask(v) for _ in kernel.c_offsets for v in range(vectors)]
     if kernel.resumes:
         with b.loop(0, b.args["resume"], carried=total, name="resume") as loop:
-            held = [load_as(b, p, kernel.c_kind, kernel.kind, lanes, m) for p, m in zip(at, masks, strict=True)]
+            held = [
+                load_as(b, p, kernel.c_kind, kernel.kind, lanes, m) for p, m in zip(at, masks, strict=True)
+            ]
             loop.carry(*(b.add(h, t) for h, t in zip(held, loop.carried, strict=True)))
         total = list(loop.results)
     if epilogue is None:
@@ -286,21 +393,32 @@ def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilog
             store_as(b, _apply(b, kernel, epilogue, k, value, m), p, kernel.c_kind, m)
         return
     with b.loop(0, b.args["last"], carried=total, name="last") as loop:
-        applied = [_apply(b, kernel, epilogue, k, value, m)
-                   for k, (value, m) in enumerate(zip(loop.carried, masks, strict=True))]
+        applied = [
+            _apply(b, kernel, epilogue, k, value, m)
+            for k, (value, m) in enumerate(zip(loop.carried, masks, strict=True))
+        ]
         loop.carry(*(b.cast(value, kernel.vector) for value in applied))
     for value, p, m in zip(loop.results, at, masks, strict=True):
         store_as(b, value, p, kernel.c_kind, m)
 
 
-def _apply(b: FunctionBuilder, kernel: MicroKernel, epilogue: Epilogue, k: int, value: Val, mask: Val | None) -> Val:
+def _apply(
+    b: FunctionBuilder, kernel: MicroKernel, epilogue: Epilogue, k: int, value: Val, mask: Val | None
+) -> Val:
     i, v = divmod(k, kernel.columns.vectors)
     row, column = b.args["row"], b.args["column"]
     if kernel.row_steps[i]:
         row = b.add(row, i64(kernel.row_steps[i]))
     if v:
         column = b.add(column, i64(v * kernel.columns.lanes))
-    return epilogue(b, value, row, column, mask, b.args["batch"])
+    return epilogue(b, value, row, column, mask, batch_of(b, row, kernel.batch_rows))
+
+
+def batch_of(b: FunctionBuilder, row: Val, batch_rows: int) -> Val:
+    """The linear batch index of an output row. A tile may hold rows of several batches, so each row asks for
+    its own.
+    """
+    return b.div(row, i64(batch_rows), signed=False) if batch_rows else i64(0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,6 +439,7 @@ class DotKernel:
     a_kind: str
     b_kind: str
     c_kind: str
+    batch_rows: int = 0
 
     @property
     def padded(self) -> int:
@@ -328,8 +447,8 @@ class DotKernel:
 
 
 def emit_dot(module: Module, name: str, kernel: DotKernel, epilogue: Epilogue | None, extra: Extra) -> str:
-    """Emits `void name(ptr a, ptr b, ptr c, row, column, batch, extra...)`; returns the name."""
-    params = [("a", PTR), ("b", PTR), ("c", PTR), ("row", I64), ("column", I64), ("batch", I64), *extra]
+    """Emits `void name(ptr a, ptr b, ptr c, row, column, extra...)`; returns the name."""
+    params = [("a", PTR), ("b", PTR), ("c", PTR), ("row", I64), ("column", I64), *extra]
     small = kernel.rows * kernel.columns * ((kernel.k + kernel.lanes - 1) // kernel.lanes) < _INLINE_BELOW
     b = FunctionBuilder(module, name, params, attributes="nounwind" if small else "nounwind noinline")
     vector = LType(kernel.kind, kernel.lanes)
@@ -337,38 +456,61 @@ def emit_dot(module: Module, name: str, kernel: DotKernel, epilogue: Epilogue | 
     full = kernel.k // kernel.lanes
     unroll = max(1, min(full, 24 // len(total)))
     if full:
-        with b.loop(0, full // unroll * unroll * kernel.lanes, unroll * kernel.lanes, carried=total, name="k",
-                    at_least_once=True) as loop:
+        with b.loop(
+            0,
+            full // unroll * unroll * kernel.lanes,
+            unroll * kernel.lanes,
+            carried=total,
+            name="k",
+            at_least_once=True,
+        ) as loop:
             partial = list(loop.carried)
             for u in range(unroll):
-                _dot_step(b, kernel, b.add(loop.index, i64(u * kernel.lanes)) if u else loop.index, None, partial)
+                _dot_step(
+                    b, kernel, b.add(loop.index, i64(u * kernel.lanes)) if u else loop.index, None, partial
+                )
             loop.carry(*partial)
         total = list(loop.results)
         for u in range(full // unroll * unroll, full):
             _dot_step(b, kernel, i64(u * kernel.lanes), None, total)
     if kernel.k % kernel.lanes:
-        _dot_step(b, kernel, i64(full * kernel.lanes), constant_mask(kernel.k % kernel.lanes, kernel.lanes), total)
+        _dot_step(
+            b, kernel, i64(full * kernel.lanes), constant_mask(kernel.k % kernel.lanes, kernel.lanes), total
+        )
     for i in range(kernel.rows):
-        _dot_finish(b, kernel, i, total[i * kernel.columns:(i + 1) * kernel.columns], epilogue)
+        _dot_finish(b, kernel, i, total[i * kernel.columns : (i + 1) * kernel.columns], epilogue)
     return b.finish()
 
 
 def _dot_step(b: FunctionBuilder, kernel: DotKernel, at: Val, mask: Val | None, total: Accumulators) -> None:
-    left = [load_as(b, b.gep(b.gep(b.args["a"], i * kernel.a_row, LType(kernel.a_kind)), at, LType(kernel.a_kind)),
-                    kernel.a_kind, kernel.kind, kernel.lanes, mask) for i in range(kernel.rows)]
+    left = [
+        load_as(
+            b,
+            b.gep(b.gep(b.args["a"], i * kernel.a_row, LType(kernel.a_kind)), at, LType(kernel.a_kind)),
+            kernel.a_kind,
+            kernel.kind,
+            kernel.lanes,
+            mask,
+        )
+        for i in range(kernel.rows)
+    ]
     for j in range(kernel.columns):
-        pointer = b.gep(b.gep(b.args["b"], j * kernel.b_column, LType(kernel.b_kind)), at, LType(kernel.b_kind))
+        pointer = b.gep(
+            b.gep(b.args["b"], j * kernel.b_column, LType(kernel.b_kind)), at, LType(kernel.b_kind)
+        )
         right = load_as(b, pointer, kernel.b_kind, kernel.kind, kernel.lanes, mask)
         for i in range(kernel.rows):
             index = i * kernel.columns + j
             total[index] = b.fma(left[i], right, total[index])
 
 
-def _dot_finish(b: FunctionBuilder, kernel: DotKernel, i: int, sums: list[Val], epilogue: Epilogue | None) -> None:
+def _dot_finish(
+    b: FunctionBuilder, kernel: DotKernel, i: int, sums: list[Val], epilogue: Epilogue | None
+) -> None:
     padding = [zeros(sums[0].type)] * (kernel.padded - kernel.columns)
     value = sum_columns(b, [*sums, *padding])
     mask = None if not padding else constant_mask(kernel.columns, kernel.padded)
     if epilogue is not None:
         row = b.add(b.args["row"], i64(i)) if i else b.args["row"]
-        value = epilogue(b, value, row, b.args["column"], mask, b.args["batch"])
+        value = epilogue(b, value, row, b.args["column"], mask, batch_of(b, row, kernel.batch_rows))
     store_as(b, value, b.gep(b.args["c"], i * kernel.c_row, LType(kernel.c_kind)), kernel.c_kind, mask)

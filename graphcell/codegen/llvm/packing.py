@@ -1,8 +1,10 @@
-"""Moving operands: typed loads and stores, runs that are copied or cleared, transposition in registers, packed column panels.
+"""Moving operands: typed loads and stores, runs that are copied or cleared, transposition in registers,
+packed column panels.
 
-Enters: pointers to storage of any float kind. Leaves: values, or memory, of the accumulation kind (`float` or `double`). A packed panel holds
-for each reduction index the columns of one register tile, contiguous, the lanes beyond the last column zero, so that the
-micro-kernel reads whole aligned vectors. Nothing is read outside the given extents: tails are masked.
+Enters: pointers to storage of any float kind. Leaves: values, or memory, of the accumulation kind (`float` or
+`double`). A packed panel holds for each reduction index the columns of one register tile, contiguous, the
+lanes beyond the last column zero, so that the micro-kernel reads whole aligned vectors. Nothing is read
+outside the given extents: tails are masked.
 """
 
 from __future__ import annotations
@@ -23,9 +25,13 @@ def zeros(type: LType) -> Val:
 
 
 def displaced(b: FunctionBuilder, pointer: Val, index: Val | int, element: LType) -> Val:
-    """`pointer + index * sizeof(element)`, which may pass outside the buffer before a last offset leads back into it."""
+    """`pointer + index * sizeof(element)`, which may pass outside the buffer before a last offset leads back
+    into it.
+    """
     index = i64(index) if isinstance(index, int) else index
-    return pointer if index.text == "0" else b.raw(f"getelementptr {element}, ptr {pointer.text}, {index}", PTR)
+    return (
+        pointer if index.text == "0" else b.raw(f"getelementptr {element}, ptr {pointer.text}, {index}", PTR)
+    )
 
 
 def opaque(b: FunctionBuilder, pointer: Val) -> Val:
@@ -36,9 +42,18 @@ def opaque(b: FunctionBuilder, pointer: Val) -> Val:
     return b.raw(f'call ptr asm "", "=r,0"(ptr {pointer.text})', PTR)
 
 
-def load_as(b: FunctionBuilder, pointer: Val, storage: str, kind: str, lanes: int, mask: Val | None = None,
-            align: int | None = None) -> Val:
-    """`lanes` consecutive elements (0: one scalar) of `storage` kind, converted to `kind`; lanes off in `mask` are zero."""
+def load_as(
+    b: FunctionBuilder,
+    pointer: Val,
+    storage: str,
+    kind: str,
+    lanes: int,
+    mask: Val | None = None,
+    align: int | None = None,
+) -> Val:
+    """`lanes` consecutive elements (0: one scalar) of `storage` kind, converted to `kind`; lanes off in
+    `mask` are zero.
+    """
     source = LType("i16" if storage == "bfloat" else storage, lanes)
     value = b.load(pointer, source, align) if mask is None else b.masked_load(pointer, mask, source)
     if storage == "bfloat":
@@ -46,8 +61,14 @@ def load_as(b: FunctionBuilder, pointer: Val, storage: str, kind: str, lanes: in
     return b.cast(value, LType(kind, lanes))
 
 
-def store_as(b: FunctionBuilder, value: Val, pointer: Val, storage: str, mask: Val | None = None,
-             align: int | None = None) -> None:
+def store_as(
+    b: FunctionBuilder,
+    value: Val,
+    pointer: Val,
+    storage: str,
+    mask: Val | None = None,
+    align: int | None = None,
+) -> None:
     """Stores a vector or scalar, rounded to `storage`; lanes off in `mask` are left alone."""
     if storage == "bfloat" and value.type.kind != "bfloat":
         value = _round_bfloat(b, b.cast(value, value.type.with_kind("float")))
@@ -59,7 +80,8 @@ def store_as(b: FunctionBuilder, value: Val, pointer: Val, storage: str, mask: V
         b.masked_store(value, pointer, mask)
 
 
-# LLVM turns conversions to bfloat into library calls, or into instructions that flush subnormal numbers: bits are moved here instead.
+# LLVM turns conversions to bfloat into library calls, or into instructions that flush subnormal numbers:
+# bits are moved here instead.
 def _widen_bfloat(b: FunctionBuilder, bits: Val) -> Val:
     wide = b.cast(bits, bits.type.with_kind("i32"), signed=False)
     return b.bitcast(b.shl(wide, b.const(16, wide)), bits.type.with_kind("float"))
@@ -92,7 +114,9 @@ def transpose(b: FunctionBuilder, rows: Sequence[Val]) -> list[Val]:
 
 
 def sum_columns(b: FunctionBuilder, vectors: Sequence[Val]) -> Val:
-    """One vector whose lane j is the sum over the lanes of `vectors[j]` (their number is a power of two, at most the lanes)."""
+    """One vector whose lane j is the sum over the lanes of `vectors[j]` (their number is a power of two, at
+    most the lanes).
+    """
     level = list(vectors)
     while len(level) > 1 or level[0].type.lanes > len(vectors):
         x, y = (level[0], level[0]) if len(level) == 1 else (level[0], level[1])
@@ -102,12 +126,18 @@ def sum_columns(b: FunctionBuilder, vectors: Sequence[Val]) -> Val:
             level = [b.add(b.shuffle(x, y, even), b.shuffle(x, y, odd))]
             continue
         even, odd = range(0, 2 * lanes, 2), range(1, 2 * lanes, 2)
-        level = [b.add(b.shuffle(x, y, even), b.shuffle(x, y, odd)) for x, y in zip(level[::2], level[1::2], strict=True)]
+        level = [
+            b.add(b.shuffle(x, y, even), b.shuffle(x, y, odd))
+            for x, y in zip(level[::2], level[1::2], strict=True)
+        ]
     return level[0]
 
 
-def copy_run(b: FunctionBuilder, source: Val, to: Val, count: int | Val, storage: str, kind: str, lanes: int) -> None:
+def copy_run(
+    b: FunctionBuilder, source: Val, to: Val, count: int | Val, storage: str, kind: str, lanes: int
+) -> None:
     """Copies `count` contiguous elements, converting `storage` to `kind`."""
+
     def piece(at: Val, mask: Val | None) -> None:
         value = load_as(b, b.gep(source, at, LType(storage)), storage, kind, lanes, mask)
         store_as(b, value, b.gep(to, at, LType(kind)), kind, mask)
@@ -117,7 +147,12 @@ def copy_run(b: FunctionBuilder, source: Val, to: Val, count: int | Val, storage
 
 def clear_run(b: FunctionBuilder, to: Val, count: int | Val, kind: str, lanes: int) -> None:
     """Sets `count` contiguous elements to zero."""
-    _run(b, count, lanes, lambda at, mask: store_as(b, zeros(LType(kind, lanes)), b.gep(to, at, LType(kind)), kind, mask))
+    _run(
+        b,
+        count,
+        lanes,
+        lambda at, mask: store_as(b, zeros(LType(kind, lanes)), b.gep(to, at, LType(kind)), kind, mask),
+    )
 
 
 def _run(b: FunctionBuilder, count: int | Val, lanes: int, piece: Callable[[Val, Val | None], None]) -> None:
@@ -140,12 +175,21 @@ def _run(b: FunctionBuilder, count: int | Val, lanes: int, piece: Callable[[Val,
         piece(whole, b.lane_mask(rest, lanes))
 
 
-def emit_pack_panel(module: Module, name: str, columns: Columns, k_stride: int, column_stride: int, storage: str, kind: str,
-                    whole_chunks: bool) -> str:
+def emit_pack_panel(
+    module: Module,
+    name: str,
+    columns: Columns,
+    k_stride: int,
+    column_stride: int,
+    storage: str,
+    kind: str,
+    whole_chunks: bool,
+) -> str:
     """Emits `void name(ptr source, ptr panel, i64 count)`: packs `count` reduction steps of one column tile.
 
-    `source` is addressed by `k * k_stride + column * column_stride`. The panel has room for `count` rounded up to the lanes.
-    `whole_chunks` promises that `count` is a multiple of the lanes. Returns the function's name.
+    `source` is addressed by `k * k_stride + column * column_stride`. The panel has room for `count` rounded
+    up to the lanes. `whole_chunks` promises that `count` is a multiple of the lanes. Returns the function's
+    name.
     """
     b = FunctionBuilder(module, name, [("source", PTR), ("panel", PTR), ("count", LType("i64"))])
     if column_stride == 1 or columns.used == 1:
@@ -164,7 +208,9 @@ def _pack_rows(b: FunctionBuilder, columns: Columns, k_stride: int, storage: str
         to = b.gep(panel, b.mul(loop.index, i64(columns.padded)), LType(kind))
         for v in range(columns.vectors):
             mask = constant_mask(columns.tail, columns.lanes) if _is_tail(columns, v) else None
-            value = load_as(b, b.gep(row, v * columns.lanes, LType(storage)), storage, kind, columns.lanes, mask)
+            value = load_as(
+                b, b.gep(row, v * columns.lanes, LType(storage)), storage, kind, columns.lanes, mask
+            )
             b.store(value, b.gep(to, v * columns.lanes, LType(kind)))
 
 
@@ -173,14 +219,21 @@ def _is_tail(columns: Columns, vector: int) -> bool:
 
 
 def emit_transpose(module: Module, lanes: int, storage: str, kind: str) -> str:
-    """The function `void transpose.*(ptr source, i64 stride, ptr to, i64 to_stride)` of a module, emitted once.
+    """The function `void transpose.*(ptr source, i64 stride, ptr to, i64 to_stride)` of a module, emitted
+    once.
 
-    Transposes a square of `lanes` rows of `lanes` elements, converting `storage` to `kind`; strides are in elements.
+    Transposes a square of `lanes` rows of `lanes` elements, converting `storage` to `kind`; strides are in
+    elements.
     """
     name = f"transpose.{lanes}.{storage}.{kind}"
     if name in module.functions:
         return name
-    b = FunctionBuilder(module, name, [("source", PTR), ("stride", I64), ("to", PTR), ("to_stride", I64)], attributes="nounwind noinline")
+    b = FunctionBuilder(
+        module,
+        name,
+        [("source", PTR), ("stride", I64), ("to", PTR), ("to_stride", I64)],
+        attributes="nounwind noinline",
+    )
     source, to, rows = b.args["source"], b.args["to"], []
     for _ in range(lanes):
         rows.append(load_as(b, source, storage, kind, lanes))
@@ -191,16 +244,20 @@ def emit_transpose(module: Module, lanes: int, storage: str, kind: str) -> str:
     return b.finish()
 
 
-def _pack_transposed(b: FunctionBuilder, columns: Columns, column_stride: int, storage: str, kind: str,
-                     whole_chunks: bool) -> None:
-    """Squares of lanes x lanes are transposed in registers, the last one overlapping the one before where columns are left over; reduction
-    steps beyond the last whole square go one by one."""
+def _pack_transposed(
+    b: FunctionBuilder, columns: Columns, column_stride: int, storage: str, kind: str, whole_chunks: bool
+) -> None:
+    """Squares of lanes x lanes are transposed in registers, the last one overlapping the one before where
+    columns are left over; reduction steps beyond the last whole square go one by one.
+    """
     lanes, used, count = columns.lanes, columns.used, b.args["count"]
     full = count if whole_chunks else b.and_(count, i64(-lanes))
     square = emit_transpose(b.module, lanes, storage, kind)
 
     def columns_at(k: Val, column: Val) -> None:
-        source = b.gep(b.gep(b.args["source"], k, LType(storage)), b.mul(column, i64(column_stride)), LType(storage))
+        source = b.gep(
+            b.gep(b.args["source"], k, LType(storage)), b.mul(column, i64(column_stride)), LType(storage)
+        )
         to = b.gep(b.gep(b.args["panel"], b.mul(k, i64(columns.padded)), LType(kind)), column, LType(kind))
         b.call(square, VOID, source, i64(column_stride), to, i64(columns.padded))
 
@@ -217,13 +274,24 @@ def _pack_transposed(b: FunctionBuilder, columns: Columns, column_stride: int, s
         _pack_scalars(b, columns, 1, column_stride, storage, kind, full)
 
 
-def _pack_scalars(b: FunctionBuilder, columns: Columns, k_stride: int, column_stride: int, storage: str, kind: str,
-                  start: Val | int = 0) -> None:
+def _pack_scalars(
+    b: FunctionBuilder,
+    columns: Columns,
+    k_stride: int,
+    column_stride: int,
+    storage: str,
+    kind: str,
+    start: Val | int = 0,
+) -> None:
     with b.loop(start, b.args["count"], name="k") as k:
         row = b.gep(b.args["source"], b.mul(k.index, i64(k_stride)), LType(storage))
         to = b.gep(b.args["panel"], b.mul(k.index, i64(columns.padded)), LType(kind))
         with b.loop(0, columns.used, name="column", at_least_once=True) as column:
-            value = load_as(b, b.gep(row, b.mul(column.index, i64(column_stride)), LType(storage)), storage, kind, 0)
+            value = load_as(
+                b, b.gep(row, b.mul(column.index, i64(column_stride)), LType(storage)), storage, kind, 0
+            )
             b.store(value, b.gep(to, column.index, LType(kind)))
         if columns.padded > columns.used:
-            clear_run(b, b.gep(to, columns.used, LType(kind)), columns.padded - columns.used, kind, columns.lanes)
+            clear_run(
+                b, b.gep(to, columns.used, LType(kind)), columns.padded - columns.used, kind, columns.lanes
+            )

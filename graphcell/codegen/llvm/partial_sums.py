@@ -1,7 +1,9 @@
-"""The last stage of a contraction whose reduction was cut in parts: adds the partial results in order and stores them.
+"""The last stage of a contraction whose reduction was cut in parts: adds the partial results in order and
+stores them.
 
-Enters: a buffer `partial` of [splits][rows][columns] numbers of the accumulation kind. Leaves: the emitted stage, in which the epilogue is
-applied. The order of the additions depends on the number of parts only, never on threads.
+Enters: a buffer `partial` of [splits][rows][columns] numbers of the accumulation kind. Leaves: the emitted
+stage, in which the epilogue is applied. The order of the additions depends on the number of parts only, never
+on threads.
 """
 
 from __future__ import annotations
@@ -34,7 +36,9 @@ class PartialSum:
         return self.rows * self.columns
 
 
-def emit_row_sum(module: Module, name: str, spec: PartialSum, locate: Locate, epilogue: Epilogue | None, extra: Extra) -> Stage:
+def emit_row_sum(
+    module: Module, name: str, spec: PartialSum, locate: Locate, epilogue: Epilogue | None, extra: Extra
+) -> Stage:
     """Rows stay rows; a block is one of them."""
     params = KernelParams(("partial", spec.output), tuple(extra))
     b = FunctionBuilder(module, name, params.list, internal=False)
@@ -55,13 +59,19 @@ def emit_row_sum(module: Module, name: str, spec: PartialSum, locate: Locate, ep
                 piece(column.index, None)
         if spec.columns > full:
             piece(i64(full), constant_mask(spec.columns - full, spec.lanes))
-    return Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), spec.rows, spec.splits * spec.columns)
+    return Stage(
+        b.finish(), params.buffers, tuple(n for n, _ in extra), spec.rows, spec.splits * spec.columns
+    )
 
 
-def emit_filter_sum(module: Module, name: str, spec: PartialSum, taps: int, epilogue: Epilogue | None, extra: Extra) -> Stage:
-    """From rows (tap, channel) and columns (filter) to the output [filter][channel][tap]; a block is a vector of filters.
+def emit_filter_sum(
+    module: Module, name: str, spec: PartialSum, taps: int, epilogue: Epilogue | None, extra: Extra
+) -> Stage:
+    """From rows (tap, channel) and columns (filter) to the output [filter][channel][tap]; a block is a vector
+    of filters.
 
-    The epilogue sees the output as a matrix of `columns` rows (filters) and `rows` columns (channel * taps + tap).
+    The epilogue sees the output as a matrix of `columns` rows (filters) and `rows` columns (channel * taps +
+    tap).
     """
     params = KernelParams(("partial", spec.output), tuple(extra))
     b = FunctionBuilder(module, name, params.list, internal=False)
@@ -83,10 +93,17 @@ def emit_filter_sum(module: Module, name: str, spec: PartialSum, taps: int, epil
         b.call(transpose, VOID, held, i64(lanes), turned, i64(lanes))
         out_mask = constant_mask(width, lanes) if width < lanes else None
         with b.loop(0, count, name="filter", at_least_once=True) as f:
-            value, row = b.load(b.gep(turned, b.mul(f.index, i64(lanes)), kind), vector), b.add(filters, f.index)
+            value, row = (
+                b.load(b.gep(turned, b.mul(f.index, i64(lanes)), kind), vector),
+                b.add(filters, f.index),
+            )
             if epilogue is not None:
                 value = epilogue(b, value, row, at, out_mask, i64(0))
-            to = b.gep(b.gep(b.args[spec.output], b.mul(row, i64(spec.rows)), LType(spec.out_kind)), at, LType(spec.out_kind))
+            to = b.gep(
+                b.gep(b.args[spec.output], b.mul(row, i64(spec.rows)), LType(spec.out_kind)),
+                at,
+                LType(spec.out_kind),
+            )
             store_as(b, value, to, spec.out_kind, out_mask)
 
     def filters(first: Val, count: int) -> None:
@@ -106,8 +123,13 @@ def emit_filter_sum(module: Module, name: str, spec: PartialSum, taps: int, epil
         if spec.columns % lanes:
             with b.if_then(b.icmp("eq", loop.index, i64(whole))):
                 filters(first, spec.columns % lanes)
-    return Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), ceil_div(spec.columns, lanes),
-                 spec.splits * spec.rows * lanes)
+    return Stage(
+        b.finish(),
+        params.buffers,
+        tuple(n for n, _ in extra),
+        ceil_div(spec.columns, lanes),
+        spec.splits * spec.rows * lanes,
+    )
 
 
 def _add_parts(b: FunctionBuilder, spec: PartialSum, at: Val, mask: Val | None) -> Val:

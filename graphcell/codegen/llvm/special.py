@@ -6,7 +6,7 @@ Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the 
 from __future__ import annotations
 
 from graphcell.codegen.llvm.coefficients import ERF, ERFCX_2, ERFCX_3, ERFINV, ERFINV_FAR, ERFINV_TAIL, EXP2_NARROW, LOG2_ERFC
-from graphcell.codegen.llvm.exponential import log_with, scaled_exp
+from graphcell.codegen.llvm.exponential import expm1_parts, log_with
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     absolute,
@@ -27,6 +27,7 @@ from graphcell.codegen.llvm.text import FunctionBuilder, Val
 _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
 _HALF_ROOT_PI = 0.8862269254527580
 _ERFC_LIMIT = {"wide": 10.1, "double": 27.3}  # erfc is 0 above these
+_ERFC_NEAR = 0.8  # erfc is 1 - erf below
 _ERFINV_LIMIT = 5.0  # in -log(1 - x**2)
 _ERFINV_FAR_LIMIT = 3.7  # in its root
 
@@ -51,15 +52,44 @@ def erfc(b: FunctionBuilder, x: Val, precision: str) -> Val:
     """1 - erf(x), accurate where it is small (down to denormals): e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k)."""
     magnitude, one = absolute(b, x), b.const(1.0, x)
     near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[precision])), x, b.sub(one, x))
-    a = at_least(b, at_most(b, magnitude, _ERFC_LIMIT[precision]), 1.0)
-    centre = b.const(3.0 if precision == "double" else 2.0, x)
-    t = b.div(b.sub(a, centre), b.add(a, centre))
-    factor = polynomial(b, t, ERFCX_3[precision] if precision == "double" else ERFCX_2[precision], plain=2)
+    a = at_least(b, at_most(b, magnitude, _ERFC_LIMIT[precision]), _ERFC_NEAR)
+    far = _erfc_far(b, a, precision)
+    far = b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), far), far)
+    return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR, x)), near, far)
+
+
+def _erfc_far(b: FunctionBuilder, a: Val, precision: str) -> Val:
+    factor, factor_low = _scaled_erfc(b, a, precision)
     square = b.mul(a, a)
     lost = b.fma(a, a, b.neg(square))
-    far = b.div(scaled_exp(b, b.neg(square), b.neg(lost), factor), a)
-    far = b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), far), far)
-    return b.select(b.fcmp("olt", magnitude, one), near, far)
+    rest, p, q = expm1_parts(b, b.neg(square), b.neg(lost))
+    growth = b.fma(rest, factor, factor_low)
+    y = b.add(factor, growth)
+    if precision != "double":
+        return b.mul(b.mul(b.div(y, a), p), q)
+    y_low = b.sub(growth, b.sub(y, factor))
+    inverse = b.div(b.const(1.0, a), a)
+    inverse_low = b.mul(inverse, b.fma(b.neg(inverse), a, b.const(1.0, a)))
+    quotient = b.fma(y, inverse, b.fma(y, inverse_low, b.mul(y_low, inverse)))
+    return b.mul(b.mul(quotient, p), q)
+
+
+def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
+    """a * e**(a**2) * erfc(a) for a >= _ERFC_NEAR, and what its rounding lost: a polynomial in t = (a - k) / (a + k)."""
+    double = precision == "double"
+    scale, table = (3.0, ERFCX_3[precision]) if double else (2.0, ERFCX_2[precision])
+    centre, constant = b.const(scale, a), b.const(table[0], a)
+    above, below = b.sub(a, centre), b.add(a, centre)
+    t = b.div(above, below)
+    inner = polynomial(b, t, table[1:], plain=1)
+    factor = b.fma(inner, t, constant)
+    lost = b.fma(inner, t, b.sub(constant, factor))
+    if not double:
+        return factor, lost
+    minus = b.neg(t)
+    remainder = b.fma(minus, b.sub(a, b.sub(below, centre)), b.fma(minus, below, above))
+    t_low = b.mul(remainder, b.fma(t, b.const(-0.5 / scale, a), b.const(0.5 / scale, a)))  # 1 / (a + k) = (1 - t) / 2k
+    return factor, b.fma(inner, t_low, lost)
 
 
 @through_double
@@ -70,10 +100,17 @@ def erfinv(b: FunctionBuilder, x: Val, precision: str) -> Val:
     w = b.neg(log_with(b, b.fma(b.neg(x), x, one), precision))
     root = b.unary("sqrt", w)
     near = b.fma(polynomial(b, b.sub(w, b.const(2.5, x)), ERFINV[precision]), w, b.const(_HALF_ROOT_PI, x))
-    tail = polynomial(b, b.sub(root, b.const(3.0, x)), ERFINV_TAIL[precision])
+    tail = polynomial(b, _root_minus(b, w, root, 3.0), ERFINV_TAIL[precision], plain=1)
     if precision == "double":
-        far = polynomial(b, b.sub(root, b.const(5.0, x)), ERFINV_FAR[precision])
+        far = polynomial(b, _root_minus(b, w, root, 5.0), ERFINV_FAR[precision], plain=1)
         tail = b.select(b.fcmp("ogt", root, b.const(_ERFINV_FAR_LIMIT, x)), far, tail)
     result = b.mul(b.select(b.fcmp("ogt", w, b.const(_ERFINV_LIMIT, x)), tail, near), x)
     result = b.select(b.fcmp("oeq", a, one), with_sign_of(b, infinity(x), x), result)
     return b.select(b.fcmp("ogt", a, one), nan(x), result)
+
+
+def _root_minus(b: FunctionBuilder, w: Val, root: Val, centre: float) -> Val:
+    """sqrt(w) - centre, where root is sqrt(w) rounded: its error is (w - root**2) / (2 root), for which a linear fit of 1 / root will do."""
+    u = b.sub(root, b.const(centre, w))
+    slope = b.fma(u, b.const(-0.5 / centre**2, w), b.const(0.5 / centre, w))
+    return b.fma(b.fma(b.neg(root), root, w), slope, u)

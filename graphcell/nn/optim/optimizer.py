@@ -97,7 +97,7 @@ class Optimizer(Cell):
     def get_lr(self) -> Any:
         """The rate of this step: a scalar, or one for each Parameter where groups have their own. Raises the step counter."""
         rates = [self._rate(rate) for rate in self._rates]
-        ops.assign_add(self.global_step, 1)
+        ops.assign(self.global_step, self.global_step + 1)  # type: ignore[operator]
         return tuple(rates[k] for k in self._rate_of) if len(rates) > 1 else rates[0]
 
     def _rate(self, rate: Any) -> Any:

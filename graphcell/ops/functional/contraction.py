@@ -9,6 +9,7 @@ import math
 from typing import Any
 
 from graphcell.errors import DTypeError, ShapeError
+from graphcell.ir.types import Shape
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import add, mul
@@ -124,9 +125,14 @@ def dense(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     if bias is None:
         return y
     _, b = _operands(y, bias, "dense", "input", "bias")
-    if broadcast_shapes("dense", y.shape, b.shape) != y.shape:
+    if not _fits(b.shape, y.shape):
         raise ShapeError(f"dense: a bias of shape {b.shape} does not fit a result of shape {y.shape}")
     return add(y, b)
+
+
+def _fits(shape: Shape, result: Shape) -> bool:
+    """True if `shape` broadcasts to `result`."""
+    return len(shape) <= len(result) and all(d in (1, e) for d, e in zip(reversed(shape), reversed(result), strict=False))
 
 
 # -- products of vectors --------------------------------------------------------------------------------------------------------
@@ -240,7 +246,7 @@ def _with_addend(input: Any, z: Tensor, beta: Any, alpha: Any, function: str) ->
     x = tensor_of(input, function)
     if isinstance(beta, (int, float)) and beta == 0:
         return _scaled(z, alpha)
-    if broadcast_shapes(function, x.shape, z.shape) != z.shape:
+    if not _fits(x.shape, z.shape):
         raise ShapeError(f"{function}: input of shape {x.shape} does not broadcast to the product's shape {z.shape}")
     return add(_scaled(x, beta), _scaled(z, alpha))
 
@@ -277,4 +283,3 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alph
     if x.shape[0] != y.shape[0] or x.shape[2] != y.shape[1]:
         raise ShapeError(f"addbmm: batch1 of shape {x.shape} does not fit batch2 of shape {y.shape}")
     return _with_addend(input, contract(x, y, (0, 2), (0, 1)), beta, alpha, "addbmm")
-

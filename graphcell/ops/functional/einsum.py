@@ -18,8 +18,8 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import mul
 from graphcell.ops.functional.axes import tensor_of
 from graphcell.ops.functional.common import broadcast
+from graphcell.ops.functional.diagonals import diagonal
 from graphcell.ops.functional.movement import permuted, reshaped
-from graphcell.ops.functional.rearranging import diagonal
 from graphcell.ops.functional.reductions import total
 from graphcell.tensor import Tensor
 

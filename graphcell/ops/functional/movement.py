@@ -5,13 +5,14 @@ Enters: Tensors and static shapes, axes, sizes. Leaves: Tensors with the same el
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.axes import int_of, infer_shape, int_or_ints, ints_of, normalize_axis, tensor_of, tensors_of
+from graphcell.ops.functional.axes import infer_shape, int_of, int_or_ints, ints_of, normalize_axis, tensor_of, tensors_of
 from graphcell.ops.functional.common import broadcast
 from graphcell.ops.movement import Bitcast, Concat, Reshape, Slice, Transpose
 from graphcell.tensor import Tensor
@@ -416,7 +417,7 @@ def tensor_split(input: Tensor, indices_or_sections: Any, axis: int = 0) -> Tens
     if isinstance(indices_or_sections, (tuple, list)):
         places = ints_of(indices_or_sections, "tensor_split", "indices_or_sections")
         edges = [0, *(min(max(p + extent if p < 0 else p, 0), extent) for p in places), extent]
-        return tuple(cut(x, k, a, max(b - a, 0)) for a, b in zip(edges, edges[1:], strict=False))
+        return tuple(cut(x, k, a, max(b - a, 0)) for a, b in itertools.pairwise(edges))
     count = int_of(indices_or_sections, "tensor_split", "indices_or_sections")
     if count <= 0:
         raise ArgumentValueError(f"tensor_split: the number of sections must be positive, but is {count}")
@@ -512,5 +513,3 @@ def strided_slice(
         else:
             index.append(builtins.slice(None if begin_mask & bit else a, None if end_mask & bit else b, s))
     return tensor_getitem(x, tuple(index))
-
-

@@ -324,8 +324,7 @@ def _max_or_min(input: Tensor, axis: int | None, keepdims: bool, initial: Any, w
         raise ArgumentTypeError(f"{function}: axis must be an int, but is {type(axis).__name__}", hint=f"ops.a{function} takes several axes")
     k = normalize_axis(axis, x.ndim or 1, function)
     start = _start(x, initial, where, function, -math.inf if highest else math.inf)
-    value, index = extremum_and_place(start, k, keep, op)
-    return (value if initial is None else cast(combine(value, initial), x.dtype)), index
+    return extremum_and_place(start if initial is None else cast(combine(start, initial), x.dtype), k, keep, op)
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
@@ -402,5 +401,3 @@ def _std_mean(input: Any, axis: Any, ddof: Any, keepdims: Any, function: str) ->
 
     value, average = _variance(input, axis, ddof, keepdims, function)
     return cast(sqrt(value), input.dtype), cast(average, input.dtype)
-
-

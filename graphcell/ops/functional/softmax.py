@@ -194,5 +194,3 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
     if len(axes) != 1 or isinstance(ord, str):
         raise ArgumentValueError(f"norm: ord {ord!r} does not fit dim {dim!r} of shape {y.shape}")
     return _vector_norm(y, float(ord), axes, flag(keepdim, "norm", "keepdim"))
-
-

@@ -17,7 +17,7 @@ from graphcell.ops.functional.arithmetic import div, floor_div, maximum, minimum
 from graphcell.ops.functional.axes import int_of, normalize_axis, tensor_of
 from graphcell.ops.functional.common import as_tensor, broadcast, cast, constant, full, full_like, select, zeros_like
 from graphcell.ops.functional.comparison import equal, greater_equal, isnan, less_equal, logical_and, logical_not
-from graphcell.ops.functional.gathering import known_values
+from graphcell.ops.functional.masking import known_values
 from graphcell.ops.functional.mathematics import floor
 from graphcell.ops.functional.movement import cut, reshaped
 from graphcell.ops.functional.reductions import flag, largest, place, smallest, total
@@ -157,7 +157,8 @@ def unique_consecutive(input: Tensor, return_inverse: bool = False, return_count
     axis = None if dim is None else normalize_axis(dim, x.ndim, "unique_consecutive", "dim")
     source = reshaped(x, (x.size,)) if axis is None else x
     k = axis or 0
-    data = np.moveaxis(known_values(source, "unique_consecutive"), k, 0).reshape(source.shape[k], -1)
+    extent = source.shape[k]
+    data = np.moveaxis(known_values(source, "unique_consecutive"), k, 0).reshape(extent, source.size // max(extent, 1))
     starts = np.ones(len(data), bool)
     starts[1:] = (data[1:] != data[:-1]).any(1)
     places = np.flatnonzero(starts)
@@ -260,4 +261,3 @@ def bucketize(input: Tensor, boundaries: Any, *, right: bool = False) -> Tensor:
         raise ArgumentTypeError(f"bucketize: boundaries must be a list of numbers, but is {type(boundaries).__name__}")
     edges = as_tensor(list(boundaries)) if boundaries else constant(np.empty(0, np.float32))
     return searchsorted(edges, x, out_int32=True, right=right)
-

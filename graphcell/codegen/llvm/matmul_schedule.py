@@ -1,0 +1,239 @@
+"""What a matmul of known shape computes, and how it is carried out.
+
+Enters: extents, element kinds and strides. Leaves: `MatmulSpec`, and for the outer-product form a `Schedule`,
+a pure function of the spec and the machine, printable. Refuses: extents and strides that make no sense
+(`ValueError`) and kinds that are no floats (`TypeError`).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+
+from graphcell.codegen.llvm.contraction import (
+    Columns,
+    ContractionTarget,
+    Segment,
+    TileShape,
+    accumulation_kind,
+    ceil_div,
+    choose_tile,
+    round_up,
+    split_columns,
+    split_evenly,
+)
+
+BLOCKS_WANTED = 16
+FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
+_ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """A matrix in memory: element kind and strides in elements; `batch` has one stride per batch dimension
+    (0: broadcast).
+    """
+
+    kind: str
+    row: int
+    column: int
+    batch: tuple[int, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class MatmulSpec:
+    """C = A . B. `a` is seen as m x k, `b` as k x n, `c` as m x n with unit column stride, whatever their
+    strides.
+
+    `share_b` packs B once in a stage of its own into a buffer all threads read; that stage depends on `b`
+    alone, so a caller with constant weights runs it once. It is refused (`ValueError`) when B varies over the
+    batch.
+    """
+
+    m: int
+    n: int
+    k: int
+    a: Operand
+    b: Operand
+    c: Operand
+    batch: tuple[int, ...] = ()
+    share_b: bool = False
+
+    def __post_init__(self) -> None:
+        if min(self.m, self.n, self.k, *self.batch, 0) < 0:
+            raise ValueError(f"matmul: negative extent in {self}")
+        if any(len(o.batch) != len(self.batch) for o in (self.a, self.b, self.c)):
+            raise ValueError(f"matmul: every operand needs {len(self.batch)} batch strides: {self}")
+        if self.c.column != 1 and self.n > 1:
+            raise ValueError(f"matmul: the output needs unit column stride: {self}")
+        if self.share_b and any(self.b.batch):
+            raise ValueError(f"matmul: share_b with an operand that varies over the batch: {self}")
+        accumulation_kind(self.a.kind, self.b.kind, self.c.kind)
+
+    @property
+    def kind(self) -> str:
+        """The kind in which products are summed."""
+        return accumulation_kind(self.a.kind, self.b.kind, self.c.kind)
+
+    @property
+    def flops(self) -> int:
+        return 2 * math.prod(self.batch) * self.m * self.n * self.k
+
+
+def dense_matmul(
+    m: int,
+    n: int,
+    k: int,
+    kind: str = "float",
+    *,
+    batch: tuple[int, ...] = (),
+    transpose_a: bool = False,
+    transpose_b: bool = False,
+    a_batch: tuple[int, ...] | None = None,
+    b_batch: tuple[int, ...] | None = None,
+    share_b: bool = False,
+) -> MatmulSpec:
+    """The spec for contiguous operands; `a_batch` and `b_batch` are batch strides in matrices, row-major by
+    default, 0 to broadcast.
+    """
+    natural = tuple(math.prod(batch[d + 1 :]) for d in range(len(batch)))
+    a = Operand(kind, 1, m) if transpose_a else Operand(kind, k, 1)
+    b = Operand(kind, 1, k) if transpose_b else Operand(kind, n, 1)
+    return MatmulSpec(
+        m,
+        n,
+        k,
+        replace(a, batch=tuple(s * m * k for s in (natural if a_batch is None else a_batch))),
+        replace(b, batch=tuple(s * k * n for s in (natural if b_batch is None else b_batch))),
+        Operand(kind, n, 1, tuple(s * m * n for s in natural)),
+        batch,
+        share_b,
+    )
+
+
+def merge_batch(spec: MatmulSpec) -> MatmulSpec:
+    """Batch dimensions over which B does not vary become rows, where strides allow."""
+    while spec.batch:
+        extent = spec.batch[-1]
+        a, b, c = spec.a, spec.b, spec.c
+        in_step = spec.m == 1 or (a.batch[-1] == spec.m * a.row and c.batch[-1] == spec.m * c.row)
+        regular = extent == 1 or (in_step and b.batch[-1] == 0)
+        if not regular:
+            break
+        a, b, c = (replace(o, batch=o.batch[:-1]) for o in (a, b, c))
+        if spec.m == 1 and extent > 1:  # the row stride of a single row may be anything
+            a, c = replace(a, row=spec.a.batch[-1]), replace(c, row=spec.c.batch[-1])
+        spec = replace(spec, m=spec.m * extent, batch=spec.batch[:-1], a=a, b=b, c=c)
+    return spec
+
+
+@dataclass(frozen=True, slots=True)
+class Schedule:
+    """How a matmul is carried out; a pure function of the spec and the target."""
+
+    tile: TileShape
+    row_segments: tuple[Segment, ...]
+    column_segments: tuple[tuple[Segment, Columns], ...]
+    rows_per_block: int  # row tiles
+    columns_per_block: int  # column tiles
+    splits: int  # parts of k
+    split_depth: int  # k of one part (the last may be shorter)
+    depth: int  # k of one pass over a block
+    pack_a: str  # "no", "rows" or "columns"
+    pack_b: str  # "no", "block" or "shared"
+
+    @property
+    def row_tiles(self) -> int:
+        return sum(s.tiles for s in self.row_segments)
+
+    @property
+    def column_tiles(self) -> int:
+        return sum(s.tiles for s, _ in self.column_segments)
+
+    @property
+    def grid(self) -> tuple[int, int]:
+        """Blocks along columns and rows."""
+        return ceil_div(self.column_tiles, self.columns_per_block), ceil_div(
+            self.row_tiles, self.rows_per_block
+        )
+
+    @property
+    def passes(self) -> int:
+        return max(1, ceil_div(self.split_depth, max(self.depth, 1)))
+
+    def __str__(self) -> str:
+        return (
+            f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, grid {self.grid[0]}x{self.grid[1]}, "
+            f"depth {self.depth}, splits {self.splits}, pack a: {self.pack_a}, b: {self.pack_b}"
+        )
+
+
+def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
+    """Chooses tile, blocks, packing and the division of k."""
+    kind, size = spec.kind, 8 if spec.kind == "double" else 4
+    # Rows whose distance is a multiple of 2 KiB fall on the same lines: no more of them than a cache has ways.
+    aliases = spec.a.row * size % 2048 == 0 and spec.a.column == 1
+    tile = choose_tile(spec.m, spec.n, kind, target, 8 if aliases else 64)
+    rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
+    row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
+    whole = target.lanes(kind)
+    splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole)
+    narrow = spec.c.kind != kind and splits == 1
+    # A's tile stays in the L1 cache over a pass, at least 256 columns of B in half of the L2 cache.
+    most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 256 * size))
+    most = max(4 * whole, most // whole * whole)
+    passes = 1 if narrow else max(1, ceil_div(split_depth, most))
+    depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), whole)
+    pack_b = _pack_b(spec, row_tiles, size, target)
+    in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * size * tile.columns))
+    per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
+    per_column = ceil_div(column_tiles, ceil_div(column_tiles, per_column))
+    per_row = row_tiles
+    wanted = min(BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
+    outer = math.prod(spec.batch) * splits
+    least_rows = ceil_div(_ROWS_PER_BLOCK, tile.rows) if pack_b == "block" else 1
+    grid_columns = ceil_div(column_tiles, per_column)
+    if outer * grid_columns < wanted:
+        per_row = min(row_tiles, max(least_rows, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
+    if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
+        missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
+        per_column = max(1, min(per_column, column_tiles // missing))
+    pack_a = _pack_a(spec, per_column, size)
+    return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
+
+
+def _split_k(spec: MatmulSpec, tiles: int, whole: int) -> tuple[int, int]:
+    """Parts of k and their length: more than one part only if the output has few tiles and k is long."""
+    outputs = math.prod(spec.batch) * tiles
+    splits = min(BLOCKS_WANTED // max(outputs // 4, 1), spec.k // 1024)
+    if splits < 2 or spec.share_b:
+        return 1, spec.k
+    depth = round_up(ceil_div(spec.k, splits), whole)
+    return ceil_div(spec.k, depth), depth
+
+
+def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarget) -> str:
+    if spec.k == 0:
+        return "no"
+    if spec.share_b:
+        return "shared"
+    if spec.b.column != 1 and spec.n > 1:
+        return "block"
+    if spec.b.kind != spec.kind:
+        return "block" if row_tiles > 1 else "no"
+    fits = spec.k * spec.b.row * size <= target.l1_bytes
+    return "block" if row_tiles > 3 and not fits else "no"
+
+
+def _pack_a(spec: MatmulSpec, column_tiles: int, size: int) -> str:
+    """A is read in place: a copy would wait for memory where the micro-kernel overlaps it with arithmetic.
+
+    Copied are operands to be converted, and transposed ones whose stride makes all steps of k fall on a few
+    cache lines.
+    """
+    if column_tiles < 2 or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
+        return "no"
+    way = "columns" if spec.a.row == 1 and spec.m > 1 else "rows"
+    if spec.a.kind != spec.kind:
+        return way
+    return "columns" if way == "columns" and spec.a.column * size % 8192 == 0 and spec.k >= 64 else "no"

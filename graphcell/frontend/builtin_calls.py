@@ -1,0 +1,211 @@
+"""Builtins whose meaning is another one on Tensors, on what a loop counts, or while a graph is being built."""
+
+from __future__ import annotations
+
+import builtins
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+from graphcell import dtype as dt
+from graphcell.errors import ArgumentTypeError, UnsupportedSyntaxError
+from graphcell.frontend.joins import number
+from graphcell.frontend.numbers import WeakNumber
+from graphcell.frontend.places import AttributePlace
+from graphcell.frontend.text import Text, formatted, holds_symbols
+from graphcell.frontend.trees import NUMBERS
+from graphcell.ops.arithmetic import Maximum, Minimum
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.functional.common import binary, cast
+from graphcell.ops.functional.comparison import logical_and, logical_or
+from graphcell.ops.host import Print, template
+from graphcell.ops.reduction import ReduceMax, ReduceMin, ReduceSum
+from graphcell.tensor import Tensor, state
+
+if TYPE_CHECKING:
+    from graphcell.frontend.calls import Calls
+
+Handler = Callable[["Calls", Sequence[Any], dict[str, Any]], Any]
+
+
+def reads_frame(function: Any, args: Sequence[Any]) -> bool:
+    """True for locals() and globals()."""
+    return function in (builtins.locals, builtins.globals) and not args if isinstance(function, type(print)) else False
+
+
+# -- print ---------------------------------------------------------------------------------------------------------------
+def print_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """print: an op, so that it prints whenever the graph runs. Each argument stands in a line of its own, as MindSpore's graphs have it;
+    with `sep` or `end` given, in Python's form."""
+    unknown = set(kwargs) - {"sep", "end", "flush"}
+    if unknown:
+        raise UnsupportedSyntaxError(f"print(..., {min(unknown)}=...) cannot be compiled.", hint="print to standard output, or outside of the compiled function")
+    if kwargs.keys() & {"sep", "end"}:
+        sep, end = kwargs.get("sep"), kwargs.get("end")
+        text = formatted(lambda values: (" " if sep is None else sep).join(map(str, values)) + ("\n" if end is None else end), list(args))
+        pieces = list(text.pieces) if isinstance(text, Text) else [text]
+    else:
+        pieces = [piece for a in args for piece in _lines(a)] or ["\n"]
+    parts, operands = template(pieces)
+    assert state.trace is not None
+    state.trace.append(Print(parts), operands)
+
+
+def _lines(value: Any) -> list[Any]:
+    """The pieces of the lines that `value` is printed in."""
+    if isinstance(value, Tensor):
+        return [(value, "g"), "\n"]
+    if isinstance(value, WeakNumber):
+        return [(value.as_tensor(), "g"), "\n"]
+    if isinstance(value, Text):
+        return [*value.pieces, "\n"]
+    if isinstance(value, (list, tuple)) and holds_symbols(value):
+        return [piece for x in value for piece in _lines(x)]
+    text = formatted(str, value)
+    return [*(text.pieces if isinstance(text, Text) else (text,)), "\n"]
+
+
+# -- conversions ---------------------------------------------------------------------------------------------------------
+def _converter(kind: type, dtype: dt.DType) -> Handler:
+    def convert(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if len(args) == 1 and not kwargs:
+            x = args[0]
+            if isinstance(x, WeakNumber):
+                return _convert_weak(x, kind, dtype)
+            if isinstance(x, Tensor) and not calls.is_constant(x):
+                if x.size != 1:
+                    raise ArgumentTypeError(f"{kind.__name__}() of a Tensor of shape {x.shape}: only one element can be converted")
+                return number(cast(x.reshape(()), dtype))
+        return kind(*args, **kwargs)
+
+    return convert
+
+
+def _convert_weak(x: WeakNumber, kind: type, dtype: dt.DType) -> Any:
+    if kind is int and x.tensor.dtype is dt.int64:
+        return x
+    return WeakNumber(cast(x.tensor, dt.float64 if kind is float else dtype))
+
+
+def str_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """str: of Tensors, a text that is known when the graph runs."""
+    if len(args) == 1 and not kwargs and holds_symbols(args[0]):
+        return args[0] if isinstance(args[0], Text) else formatted(str, args[0])
+    return str(*args, **kwargs)
+
+
+def isinstance_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """isinstance: the index of a loop is an int."""
+    if len(args) == 2 and isinstance(args[0], WeakNumber):
+        kinds = args[1] if isinstance(args[1], tuple) else (args[1],)
+        return any(issubclass(int if args[0].tensor.dtype.is_integer else float, k) for k in kinds)
+    return isinstance(*args, **kwargs)
+
+
+# -- attributes ----------------------------------------------------------------------------------------------------------
+def getattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """getattr."""
+    if len(args) not in (2, 3) or kwargs:
+        return getattr(*args, **kwargs)
+    if len(args) == 3 and not hasattr(args[0], args[1]):
+        return args[2]
+    return calls.load_attribute(args[0], args[1])
+
+
+def hasattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
+    """hasattr."""
+    found = hasattr(*args, **kwargs)
+    if found:
+        calls.load_attribute(args[0], args[1])
+    return found
+
+
+def setattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """setattr."""
+    owner, name, value = args
+    calls.store_attribute(owner, name, value)
+
+
+def delattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
+    """delattr."""
+    owner, name = args
+    calls.note(AttributePlace(owner, name))
+    delattr(owner, name)
+
+
+# -- extrema, sums, any and all ------------------------------------------------------------------------------------------
+def _extremum(plain: Any, op: Any, reduction: type) -> Handler:
+    def extremum(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if kwargs or not args:
+            return plain(*args, **kwargs)
+        if len(args) == 1 and isinstance(args[0], Tensor):
+            if args[0].ndim != 1:
+                raise ArgumentTypeError(f"{plain.__name__}() of a Tensor of shape {args[0].shape}: the truth value of its rows is ambiguous")
+            return apply1(reduction((0,), False), args[0])
+        items = list(calls.iterate(args[0])) if len(args) == 1 else list(args)
+        if not any(isinstance(x, (Tensor, WeakNumber)) for x in items):
+            return plain(items)
+        result = items[0]
+        for x in items[1:]:
+            result = _larger(calls, plain, op, result, x)
+        return result
+
+    return extremum
+
+
+def _larger(calls: Calls, plain: Any, op: Any, x: Any, y: Any) -> Any:
+    if type(x) in NUMBERS and type(y) in NUMBERS:
+        return plain(x, y)
+    operands = [v.as_tensor() if isinstance(v, WeakNumber) else v for v in (x, y)]
+    for v in operands:
+        if isinstance(v, Tensor) and v.size != 1:
+            raise ArgumentTypeError(f"{plain.__name__}() compares Tensors of one element, but one has shape {v.shape}")
+    return binary(op, *operands)
+
+
+def sum_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """sum: of a Tensor, over its rows."""
+    if len(args) == 1 and not kwargs and isinstance(args[0], Tensor) and args[0].ndim:
+        return apply1(ReduceSum((0,), False), args[0])
+    if not args or "start" in kwargs:
+        return sum(*args, **kwargs)
+    result = args[1] if len(args) > 1 else 0
+    for x in calls.iterate(args[0]):
+        result = calls.binary("+", lambda a, b: a + b, result, x)
+    return result
+
+
+def _quantifier(conjunction: bool) -> Handler:
+    def quantifier(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        (items,) = args
+        result: Any = conjunction
+        for x in calls.iterate(items):
+            truth = calls.truth(x)
+            if isinstance(truth, bool):
+                if truth is not conjunction:
+                    return truth
+            elif isinstance(result, bool):
+                result = truth
+            else:
+                result = logical_and(result, truth) if conjunction else logical_or(result, truth)
+        return number(result) if isinstance(result, Tensor) else result
+
+    return quantifier
+
+
+BUILTINS: dict[Any, Handler] = {
+    print: print_,
+    int: _converter(int, dt.int64),
+    float: _converter(float, dt.float32),
+    bool: _converter(bool, dt.bool_),
+    str: str_,
+    isinstance: isinstance_,
+    getattr: getattr_,
+    hasattr: hasattr_,
+    setattr: setattr_,
+    delattr: delattr_,
+    max: _extremum(max, Maximum(), ReduceMax),
+    min: _extremum(min, Minimum(), ReduceMin),
+    sum: sum_,
+    any: _quantifier(False),
+    all: _quantifier(True),
+}

@@ -1,0 +1,230 @@
+"""Loops: unrolled at compile time, or one op. A `while` on a Tensor becomes `While`; a `for` with a known trip count becomes `For` where that pays.
+
+The body is interpreted with symbolic values for what it changes, again and again until their types settle. What such a trial did is
+undone. A break or return that a Tensor decides on becomes a flag that is carried along.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from graphcell import dtype as dt
+from graphcell.errors import BranchTypeError, GraphcellError, UnsupportedSyntaxError
+from graphcell.frontend.carries import Carry, unset_by_loop
+from graphcell.frontend.control import Control, region
+from graphcell.frontend.counted import CountedLoop, Items, items_of
+from graphcell.frontend.exits import Exits, exit_of
+from graphcell.frontend.frame import Frame
+from graphcell.frontend.places import Log, Never, Speculation, Unstable
+from graphcell.frontend.signals import Chain, Done, Signal
+from graphcell.frontend.supported import assigned_names, returns_or_breaks, updated_names
+from graphcell.frontend.trials import Trial
+from graphcell.ir.graph import Value
+from graphcell.ops.control import While
+from graphcell.ops.dispatch import Trace
+from graphcell.ops.functional.common import full
+from graphcell.ops.functional.comparison import logical_and
+from graphcell.tensor import Tensor, state
+
+WORTH = 8
+"""Loops of fewer iterations are unrolled."""
+_ATTEMPTS = 24
+
+
+class Loops(Control):
+    """Adds `while` and `for`."""
+
+    # -- while -------------------------------------------------------------------------------------------------------
+    def run_block_While(self, node: ast.While, frame: Frame, rest: Chain) -> Chain | Done:
+        escapes = returns_or_breaks(tuple(node.body))
+        while True:
+            with Trial(self) as trial:
+                truth = self.condition(node.test, frame)
+                if isinstance(truth, bool):
+                    trial.keep()
+            if isinstance(truth, Tensor):
+                return self.after(self._while(node, frame), rest, frame)
+            if not truth:
+                return rest.before(node.orelse)
+            signal, known = self._iteration(node, frame, escapes)
+            if not known:
+                return self.after(self._while(node, frame), rest, frame)
+            if signal is not None and signal.broken:
+                return rest
+            if signal is not None and signal.returned:
+                return Done(signal)
+
+    def _iteration(self, node: ast.While, frame: Frame, escapes: bool) -> tuple[Signal | None, bool]:
+        """One iteration at compile time; undone if a Tensor decides how it ends (second result)."""
+        if not escapes:
+            return self.run(Chain(node.body), frame), True
+        with Trial(self) as trial:
+            signal = self.run(Chain(node.body), frame)
+            known = signal is None or signal.is_known
+            if known:
+                trial.keep()
+        return signal, known
+
+    def _while(self, node: ast.While, frame: Frame) -> Signal | None:
+        """The loop as one op; gives how it ends."""
+        frame.node = node.test
+        test, body = node.test, node.body
+        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(test)):
+            if node.orelse:
+                raise UnsupportedSyntaxError("Unsupported: `while … else` with `:=` in a condition that a Tensor decides on.", hint="assign before the loop")
+            leave = ast.If(ast.UnaryOp(ast.Not(), test), [ast.copy_location(ast.Break(), test)], [])
+            body = [ast.copy_location(ast.fix_missing_locations(ast.copy_location(leave, test)), test), *body]
+            test = ast.copy_location(ast.Constant(True), test)
+        return _WhileLoop(self, node, test, body, frame).build()
+
+    # -- for ---------------------------------------------------------------------------------------------------------
+    def run_block_For(self, node: ast.For, frame: Frame, rest: Chain) -> Chain | Done:
+        items = items_of(self, node.iter, frame)
+        frame.node = node
+        if isinstance(items, Items) and items.count >= WORTH:
+            signal = self._counted(node, items, frame)
+        else:
+            signal = self._unrolled(node, iter(items), frame)
+        return self.after(signal, rest, frame)
+
+    def _counted(self, node: ast.For, items: Items, frame: Frame) -> Signal | None:
+        """One op if that is possible (perhaps after a first iteration that settles types), else unrolled."""
+        reason = ""
+        for first in (0, 1):
+            try:
+                return CountedLoop(self, node, items, first, frame).build()
+            except Unstable as e:
+                reason = str(e)
+                if first == 0:
+                    signal = self._one(node, items.element(0), frame)
+                    if signal is not None:
+                        return self._left(node, signal, items.elements(1), frame)
+                    continue
+            except (Speculation, Never) as e:
+                reason = str(e) or "an iteration always raises"
+            except Exception as e:
+                reason = e.message if isinstance(e, GraphcellError) else str(e)
+            break
+        self.remarks.append(f"{frame.source.file}:{node.lineno}: the loop is unrolled ({items.count} iterations): {reason}")
+        return self._unrolled(node, items.elements(first), frame)
+
+    def _one(self, node: ast.For, item: Any, frame: Frame) -> Signal | None:
+        """One iteration; None if the loop goes on as usual."""
+        frame.node = node.target
+        self.bind(node.target, item, frame)
+        signal = self.run(Chain(node.body), frame)
+        if signal is None or (signal.broken is False and signal.returned is False):
+            return None
+        return signal
+
+    def _unrolled(self, node: ast.For, items: Iterator[Any], frame: Frame) -> Signal | None:
+        """Iteration by iteration, then the else clause; gives how that ends."""
+        for item in items:
+            signal = self._one(node, item, frame)
+            if signal is not None:
+                return self._left(node, signal, items, frame)
+        return self.run(Chain(node.orelse), frame) if node.orelse else None
+
+    def _left(self, node: ast.For, signal: Signal, items: Iterator[Any], frame: Frame) -> Signal | None:
+        """What follows an iteration that ended, or may have ended, with break or return."""
+        if signal.is_known:
+            return None if signal.broken else signal
+        frame.node = node.target
+        return self.ended(signal, lambda: self._unrolled(node, items, frame))
+
+    def finished(self, signal: Signal | None, node: ast.For | ast.While, frame: Frame) -> Signal | None:
+        """How a loop ends that became one op and was left as `signal` says, if at all: its else clause may follow."""
+
+        def otherwise() -> Signal | None:
+            return self.run(Chain(node.orelse), frame) if node.orelse else None
+
+        if signal is None:
+            return otherwise()
+        if not node.orelse:
+            return None if signal.returned is False else Signal(returned=signal.returned, value=signal.value)
+        return self.ended(signal, otherwise)
+
+    def ended(self, signal: Signal, more: Callable[[], Signal | None]) -> Signal | None:
+        """After an iteration whose end only the graph knows: out of the loop, or `more`."""
+        left, ended = exit_of(signal)
+        return self.branch(left, lambda: ended, more)
+
+
+class _WhileLoop:
+    """One `while` on its way to a `While`."""
+
+    def __init__(self, interpreter: Loops, node: ast.While, test: ast.expr, body: list[ast.stmt], frame: Frame):
+        self.interpreter, self.node, self.test, self.body, self.frame = interpreter, node, test, body, frame
+        self.carry = Carry(interpreter)
+        self.exits = Exits(interpreter, self.carry)
+        assert state.trace is not None
+        self.outer = state.trace
+        updated = updated_names(tuple(body))
+        for name in sorted(assigned_names(tuple(body))):
+            self.carry.guess(frame.place(name), name in updated)
+
+    def build(self) -> Signal | None:
+        """Interprets until the types settle, then appends the op; gives how the loop ends."""
+        for _ in range(_ATTEMPTS):
+            with Trial(self.interpreter) as trial:
+                built = self._attempt()
+                if built is not None:
+                    trial.keep()
+            if built is not None:
+                return self._append(*built)
+        raise BranchTypeError("the types of what this loop changes do not settle", hint="give every variable its final dtype before the loop")
+
+    def _attempt(self) -> tuple[Trace, list[Value], list[Value], Trace, list[Value], Value] | None:
+        interpreter, name = self.interpreter, self.outer.builder.name
+        body = Trace(f"{name}.body", self.outer)
+        interpreter.conditional += 1
+        try:
+            with interpreter.logged() as log, body.active():
+                inputs = self.carry.enter(body)
+                if not self._run_body() or not self.carry.settle(log, body):
+                    return None
+                ends = self.carry.ends(body)
+            test = Trace(f"{name}.condition", self.outer)
+            with interpreter.logged() as log, test.active():
+                test_inputs = self.carry.enter(test)
+                truth = test.read(self._condition())
+                self._check_condition(log, test)
+        finally:
+            interpreter.conditional -= 1
+        return body, inputs, ends, test, test_inputs, truth
+
+    def _run_body(self) -> bool:
+        interpreter = self.interpreter
+        signal = interpreter.run(Chain(self.body), self.frame)
+        if signal is None or (signal.broken is False and signal.returned is False):
+            return True
+        return self.exits.note(signal)
+
+    def _condition(self) -> Tensor:
+        truth = self.interpreter.condition(self.test, self.frame)
+        if isinstance(truth, bool):
+            truth = full((), truth, dt.bool_)
+        if self.exits.used:
+            truth = logical_and(self.exits.going, truth)
+        return truth
+
+    def _check_condition(self, log: Log, test: Trace) -> None:
+        changed = [place.label for key, (place, _) in log.entries.items() if key not in self.carry.places]
+        changed += ["a Parameter or Tensor" for tensor, value in test.writes() if value not in test.builder.inputs and id(tensor) not in log.births]
+        if changed:
+            raise UnsupportedSyntaxError(
+                f"the condition of this loop changes {changed[0]}, and a Tensor decides on the loop.", hint="move the change into the loop's body"
+            )
+
+    def _append(self, body: Trace, inputs: list[Value], ends: list[Value], test: Trace, test_inputs: list[Value], truth: Value) -> Signal | None:
+        outer = self.outer
+        self.frame.node = self.node.test
+        outside = list(dict.fromkeys([*body.lifted, *test.lifted]))
+        op = While(region(test, outside, [truth], test_inputs), region(body, outside, ends, inputs), len(inputs))
+        results = outer.append_values(op, [*self.carry.starts(outer), *map(outer.lift, outside)])
+        self.carry.take(outer, results, 0)
+        for place, _ in self.carry.temporary.values():
+            self.interpreter.assign(place, unset_by_loop(place.name))
+        return self.interpreter.finished(self.exits.signal(), self.node, self.frame)
