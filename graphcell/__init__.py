@@ -32,6 +32,8 @@ from graphcell.dtype import uint64 as uint64
 from graphcell.grad import get_grad as get_grad
 from graphcell.grad import grad as grad
 from graphcell.grad import value_and_grad as value_and_grad
+from graphcell.common.jit_config import JitConfig as JitConfig
+from graphcell.jit import jit as jit
 from graphcell.parameter import Parameter as Parameter
 from graphcell.parameter import ParameterTuple as ParameterTuple
 from graphcell.tensor import Tensor as Tensor

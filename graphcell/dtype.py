@@ -106,6 +106,8 @@ def as_dtype(x: object) -> DType:
     if isinstance(x, str) and x.lower() in _BY_NAME:
         return _BY_NAME[x.lower()]
     try:
+        if x is None:  # which numpy takes for float64
+            raise TypeError
         return from_numpy(np.dtype(x))  # type: ignore[call-overload]
     except (TypeError, DTypeError):
         raise ArgumentTypeError(f"expected a dtype such as mindspore.float32, but got {x!r}") from None

@@ -235,6 +235,7 @@ def _gradient_function(request: Request, with_value: bool) -> Function:
         if not compiled:
             from graphcell.jit import jit
 
+            gradient.__name__ = f"{name_of(request.fn)}_gradient"  # what dumps call it
             compiled.append(jit(gradient))
         return compiled[0](*args, **kwargs)
 

@@ -239,9 +239,7 @@ def _initial(default_input: Any) -> Any:
         return to_array(default_input, dt.int32 if isinstance(default_input, (int, np.integer)) else dt.float32)
     if isinstance(default_input, (list, np.ndarray)):
         return to_array(default_input, None)
-    raise ArgumentTypeError(
-        f"Parameter: default_input must be a Tensor, a number, a list or a numpy array, but is {type(default_input).__name__}"
-    )
+    raise ArgumentTypeError(f"Parameter: default_input must be a Tensor, a number, a list or a numpy array, but is {type(default_input).__name__}")
 
 
 class ParameterTuple(tuple[Parameter, ...]):

@@ -12,6 +12,10 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
+from graphcell.frontend.interpreter import active, call
+from graphcell.frontend.numbers import WeakNumber, is_number, number
+from graphcell.frontend.places import Never, Place
+from graphcell.frontend.trees import flatten, unflatten
 from graphcell.ir.graph import Graph, Value
 from graphcell.ops.dispatch import Tape, Trace, recording
 from graphcell.passes.autodiff import ones_of_type, split_vjp, vjp, zeros_of_type
@@ -69,6 +73,8 @@ def name_of(fn: Any) -> str:
 def differentiable(tensor: Tensor, wrt: Sequence[Tensor]) -> bool:
     """True for floats, and for integers where an integer Tensor is differentiated (MindSpore gives such gradients as integers)."""
     dtype = tensor.dtype
+    if is_number(tensor):
+        return False
     return dtype.is_float or (dtype.is_integer and any(t.dtype.is_integer for t in wrt))
 
 
@@ -185,24 +191,32 @@ class TracedChild:
     """A function as a graph of its own inside the graph under construction.
 
     `operands` are the values, in the graph around, for the graph's inputs, of which the first `explicit` stand for the Tensors asked
-    for (`places` has the position of each by its id). Outputs: the Tensors in `output` in order, then the newest values of what the
-    function wrote into (`written`).
+    for (`places` has the position of each by its id); the others are `lifted`. Outputs: the Tensors in `output` in order, those in
+    `changes` (what the function left in variables, attributes and containers from outside), the newest values of what it wrote into
+    (`written`).
     """
 
     graph: Graph
     operands: list[Value]
     explicit: int
     places: dict[int, int]
-    output: Any
-    written: list[Tensor]
     lifted: list[Value]
+    output: Any
+    changes: list[tuple[Place, Any]]
+    written: list[Tensor]
 
     def give_back(self, outer: Trace, results: Sequence[Value]) -> Any:
-        """What the function returns, made of `results` (of the graph's outputs); what it wrote is written in the graph around."""
-        leaves = tensors_in(self.output)
+        """What the function returns, made of `results` (of the graph's outputs). What it changed is changed in the graph around."""
+        kept = [self.output, [value for _, value in self.changes]]
+        leaves = tensors_in(kept)
         for t, v in zip(self.written, results[len(leaves) :], strict=False):
             outer.write(t, v)
-        return replace_tensors(self.output, iter([Tensor.of_value(v) for v in results[: len(leaves)]]))
+        output, finals = replace_tensors(kept, iter([_like(t, v) for t, v in zip(leaves, results, strict=False)]))
+        for (place, _), value in zip(self.changes, finals, strict=True):
+            interpreter = active()
+            assert interpreter is not None
+            interpreter.assign(place, value)
+        return output
 
 
 def trace_child(
@@ -221,26 +235,45 @@ def trace_child(
         child.write(t, child.input(value.type, value.name))
     start = {id(t): v for t, v in child.writes()}
     with child.active():
-        output = invoke(fn, args, kwargs)
-        values = [child.read(t) for t in tensors_in(output)]
-    written = [(t, v) for t, v in child.writes() if start.get(id(t)) is not v and t._value not in child.own]
+        try:
+            output, changes, born = _call_and_undo(fn, args, kwargs)
+        except Never:  # it raises while the graph runs
+            outer.inline(child.finish([]), [*operands, *map(outer.lift, child.lifted)])
+            raise
+        values = [child.read(t) for t in tensors_in([output, [value for _, value in changes]])]
+    written = [(t, v) for t, v in child.writes() if start.get(id(t)) is not v and t._value not in child.own and id(t) not in born]
     graph = child.finish([*values, *(v for _, v in written)])
     lifted = list(child.lifted)
-    return TracedChild(
-        graph,
-        [*operands, *map(outer.lift, lifted)],
-        len(operands),
-        places,
-        output,
-        [t for t, _ in written],
-        lifted,
-    )
+    operands += map(outer.lift, lifted)
+    return TracedChild(graph, operands, len(places), places, lifted, output, changes, [t for t, _ in written])
+
+
+def _call_and_undo(fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[tuple[Place, Any]], set[int]]:
+    """What `fn` returns; what it changed in Python's state (which is as before afterwards), with the final values; what it made."""
+    interpreter = active()
+    if interpreter is None:
+        return call(fn, *args, **kwargs), [], set()
+    with interpreter.logged() as log:
+        output = _settle(interpreter.call(fn, args, kwargs))
+        changes = [(place, place.get()) for place, _ in log.entries.values()]
+    interpreter.logs[-1].births.update(log.births)
+    return output, changes, set(log.births)
+
+
+def _settle(x: Any) -> Any:
+    """`x` with numbers that only the graph knows as Tensors that stand for a number."""
+    leaves, tree = flatten(x)
+    return unflatten(tree, iter([number(leaf.as_tensor()) if isinstance(leaf, WeakNumber) else leaf for leaf in leaves]))
+
+
+def _like(tensor: Tensor, value: Value) -> Tensor:
+    """The Tensor of `value`, marked as `tensor` is."""
+    new = Tensor.of_value(value)
+    if is_number(tensor):
+        number(new)
+    return new
 
 
 def invoke(fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """Calls `fn` in the graph under construction: interpreted where its source is the user's, so that its control flow is seen."""
-    try:
-        from graphcell.frontend import call
-    except ImportError:
-        return fn(*args, **kwargs)
     return call(fn, *args, **kwargs)

@@ -116,6 +116,8 @@ class Tensor:
         self.init = init
         self._data: Array | None = None
         if init is not None:
+            if not callable(init):
+                raise ArgumentTypeError(f"Tensor: init must be an Initializer, but is {type(init).__name__}", hint="see common.initializer.initializer")
             self._declare(shape, dtype)
             return
         if input_data is None:
@@ -219,7 +221,8 @@ class Tensor:
         base = data.base if data.base is not None else data
         # seen from here: the owner is held by `data.base` and the local `base` (or by `_data`, `data`, `base` if it owns itself)
         alone = sys.getrefcount(base) <= (3 if base is not data else 4) and sys.getrefcount(data) <= 3 + (base is data)
-        if not (alone and data.flags.c_contiguous and data.flags.writeable):
+        ours = type(base) is np.ndarray and base.flags.owndata  # else the memory is another library's, which may share it unseen
+        if not (alone and ours and data.flags.c_contiguous and data.flags.writeable):
             self._data = buffer.copy(data) if keep else buffer.empty(data.shape, data.dtype)
             self._address = None
         return self.address()
@@ -334,8 +337,8 @@ class Tensor:
         dt.from_numpy(array.dtype)
         return Tensor.of_array(np.ascontiguousarray(array) if array.ndim else array)
 
-    def init_data(self) -> Tensor:
-        """Fills a Tensor that was made with `init`, once.
+    def init_data(self, slice_index: Any = None, shape: Any = None, opt_shard_group: Any = None) -> Tensor:
+        """Fills a Tensor that was made with `init`, once. The arguments are accepted for MindSpore's sake.
 
         Raises:
             TypeError: if there is no initializer, or the data were made already.

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell.frontend.interpreter import interpreting
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import evaluate
 from graphcell.ir.types import TensorType
@@ -39,13 +40,13 @@ def trace(fn: Function, *types: TensorType, name: str = "f") -> Graph:
 
 
 def in_graph(fn: Function, *args: Any) -> Any:
-    """What `fn(*args)` returns when it is traced into a graph, which then runs by the ops' `eval`. Plain Tensors in `args` become inputs;
+    """What `fn(*args)` returns when it is interpreted into a graph, which then runs by the ops' `eval`. Plain Tensors in `args` become inputs;
     what the function writes into Parameters is written."""
     builder = Trace("outer")
     plain = list({id(t): t for t in tensors_in(args) if type(t) is Tensor}.values())
     symbols = {id(t): Tensor.of_value(builder.input(t.type)) for t in plain}
-    with builder.active():
-        result = fn(*replace_tensors(args, iter([symbols.get(id(t), t) for t in tensors_in(args)])))
+    with interpreting(builder) as interpreter:
+        result = interpreter.call(fn, replace_tensors(args, iter([symbols.get(id(t), t) for t in tensors_in(args)])), {})
         values = [builder.read(t) for t in tensors_in(result)]
     written = [(t, v) for t, v in builder.writes() if not t.is_symbolic]
     graph = builder.finish([*values, *(v for _, v in written)])

@@ -12,7 +12,9 @@ import pytest
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.bprop import call_with_bprop
+from graphcell.context import GRAPH_MODE, config
 from graphcell.grad import grad, value_and_grad
+from graphcell.jit import jit
 from graphcell.ops.dispatch import Trace
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor, state
@@ -22,9 +24,15 @@ X, Y = Tensor(3.0), Tensor(5.0)
 W = Parameter(Tensor(2.0), name="w")
 
 
-@pytest.fixture(params=["tape", "graph"])
+@pytest.fixture(params=["tape", "graph", "jit", "graph mode"])
 def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return in_graph if request.param == "graph" else lambda fn, *args: fn(*args)
+    if request.param == "graph":
+        return in_graph
+    if request.param == "jit":
+        return lambda fn, *args: jit(lambda *args: fn(*args))(*args)
+    if request.param == "graph mode":
+        config.mode = GRAPH_MODE
+    return lambda fn, *args: fn(*args)
 
 
 def plain(x: Any) -> Any:

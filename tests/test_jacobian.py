@@ -10,8 +10,10 @@ import pytest
 
 import graphcell.ops  # noqa: F401  (attaches the operators)
 from graphcell import dtype as dt
+from graphcell.context import GRAPH_MODE, config
 from graphcell.grad import grad
 from graphcell.jacobian import jacfwd, jacrev, jvp, vjp
+from graphcell.jit import jit
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.mathematics import Tanh
 from graphcell.parameter import Parameter, ParameterTuple
@@ -25,9 +27,15 @@ B = Parameter(Tensor(1.0), name="b")
 ONE, TWO = Tensor(1.0), Tensor(2.0)
 
 
-@pytest.fixture(params=["tape", "graph"])
+@pytest.fixture(params=["tape", "graph", "jit", "graph mode"])
 def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    return in_graph if request.param == "graph" else lambda fn, *args: fn(*args)
+    if request.param == "graph":
+        return in_graph
+    if request.param == "jit":
+        return lambda fn, *args: jit(lambda *args: fn(*args))(*args)
+    if request.param == "graph mode":
+        config.mode = GRAPH_MODE
+    return lambda fn, *args: fn(*args)
 
 
 def plain(x: Any) -> Any:

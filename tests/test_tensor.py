@@ -375,3 +375,20 @@ def test_copies_are_independent() -> None:
     for other in (copy.deepcopy(x), pickle.loads(pickle.dumps(x)), x.copy(), Tensor(x)):
         other.asnumpy()[0] = 9
         assert x.tolist() == [1.0, 2.0]
+
+
+def test_foreign_memory_is_never_written() -> None:
+    shared = bytearray(np.ones(2, np.float32).tobytes())
+    x = Tensor.from_numpy(np.frombuffer(shared, np.float32))
+    address = x.own_buffer(True)
+    assert address != np.frombuffer(shared, np.float32).ctypes.data and x.tolist() == [1.0, 1.0]
+
+
+def test_bad_arguments() -> None:
+    for wrong in (None, "float33", object(), 3):
+        with pytest.raises(TypeError, match="expected a dtype"):
+            ops.cast(T(1), wrong)
+    with pytest.raises(TypeError, match="init must be an Initializer, but is str"):
+        Tensor(shape=(2,), dtype=ms.float32, init="ones")
+    with pytest.raises(ValueError, match="init goes with both shape and dtype"):
+        Tensor(init=One(), shape=(2,))

@@ -313,7 +313,10 @@ class Fusion:
         p.operands.update(g.operands)
         p.values.update(g.values)
         for root, axes in g.roots.items():
-            p.roots.setdefault(root, axes)
+            if root not in p.values:
+                p.roots.setdefault(root, axes)
+        for v in g.values:
+            p.roots.pop(v, None)
         p.domain = list(leaf_set([*p.domain, *g.domain]))
         p.reduced = list(leaf_set([*p.reduced, *g.reduced]))
         p.slow = p.slow or g.slow

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.ops.functional.random import forget_op_seeds
 from graphcell.ops.random import generator
 
 
@@ -27,6 +28,7 @@ def set_seed(seed: int) -> None:
         raise ArgumentValueError(f"set_seed: seed must be between 0 and 2**32 - 1, but is {seed}")
     np.random.seed(seed)  # numpy's global generator is what scripts draw from
     generator.reset(int(seed))
+    forget_op_seeds()
     _State.seed, _State.rng = int(seed), np.random.default_rng(seed)
 
 

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, UnsupportedSyntaxError
-from graphcell.frontend.joins import number
-from graphcell.frontend.numbers import WeakNumber
+from graphcell.frontend.numbers import WeakNumber, number
 from graphcell.frontend.places import AttributePlace
 from graphcell.frontend.text import Text, formatted, holds_symbols
 from graphcell.frontend.trees import NUMBERS

@@ -10,11 +10,10 @@ from __future__ import annotations
 import ast
 import builtins
 import functools
-import itertools
 import sys
 from collections import deque
 from collections.abc import Sequence
-from types import BuiltinMethodType, CellType, FunctionType, MethodType
+from types import BuiltinMethodType, CellType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, SourceNotFoundError, UnsupportedSyntaxError
@@ -64,10 +63,13 @@ class Calls(Loops):
 
     def _callee(self, node: ast.Call, frame: Frame) -> Any:
         """What is called. A list that is only appended to is not watched for what it holds."""
-        function = self.evaluate(node.func, frame)
-        if isinstance(node.func, ast.Attribute) and node.func.attr == "append" and isinstance(function, BuiltinMethodType):
-            self.guards.forget_contents(function.__self__)
-        return function
+        callee = node.func
+        if not isinstance(callee, ast.Attribute) or callee.attr != "append":
+            return self.evaluate(callee, frame)
+        with self.guards.without_contents():
+            owner = self.evaluate(callee.value, frame)
+        frame.node = callee
+        return self.load_attribute(owner, callee.attr)
 
     def _super(self, frame: Frame) -> Any:
         base = frame.base
@@ -159,6 +161,8 @@ class Calls(Loops):
         wrapped = getattr(function, "__wrapped__", None)
         if wrapped is not None and isinstance(function, functools._lru_cache_wrapper):
             return self.call(wrapped, args, kwargs)
+        if isinstance(function, (MethodDescriptorType, WrapperDescriptorType)) and args:
+            self.note_contents(args[0])
         if not callable(function):
             raise ArgumentTypeError(f"'{type(function).__name__}' object is not callable")
         return self._finish(function(*args, **kwargs))
@@ -193,7 +197,7 @@ class Calls(Loops):
 
     @staticmethod
     def _keeps_owner(function: Any, owner: Any) -> bool:
-        if isinstance(owner, _IMMUTABLE) or isinstance(owner, Tensor):
+        if isinstance(owner, (_IMMUTABLE, Tensor)):
             return True
         if isinstance(owner, type(sys)):
             return owner.__name__.partition(".")[0] in _PURE_MODULES or (owner.__name__.startswith("numpy") and "random" not in owner.__name__)
@@ -217,7 +221,8 @@ class Calls(Loops):
             args = [self.wrapped(a) for a in args]
         if kind in (list, tuple, set, frozenset, dict, enumerate, zip, map, filter, deque):
             args = [self.iterate(a) if isinstance(a, Tensor) else a for a in args]
-        return self.bear(kind(*args, **kwargs))
+        made = kind(*args, **kwargs)
+        return made if isinstance(made, _IMMUTABLE) else self.bear(made)
 
     def _finish(self, result: Any) -> Any:
         """Notes a container that was made by the call (nothing else refers to it)."""
@@ -237,6 +242,3 @@ class Calls(Loops):
 
 def _is_hashable(function: Any) -> bool:
     return isinstance(function, (BuiltinMethodType, type))
-
-
-__all__ = ["Calls", "itertools"]

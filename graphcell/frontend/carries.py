@@ -12,8 +12,8 @@ from typing import Any
 
 from graphcell.errors import BranchTypeError, GraphcellError, UnboundNameError
 from graphcell.frontend.core import Core
-from graphcell.frontend.joins import is_number, number, value_in
-from graphcell.frontend.numbers import WeakNumber, affine_of
+from graphcell.frontend.joins import value_in
+from graphcell.frontend.numbers import WeakNumber, affine_of, is_number, number
 from graphcell.frontend.places import CellPlace, Log, NamePlace, Place, Speculation, Unbound, Unstable
 from graphcell.frontend.trees import NUMBERS, Tree, describe, fits, flatten, join_numbers, same_constant, type_of, unchanged, unflatten
 from graphcell.ir.graph import Value
@@ -29,10 +29,11 @@ class Leaf:
     start: Any
     type: TensorType | None = None
     step: int | None = None
+    is_number: bool = False
+    """It is a Python number before the loop and after each iteration."""
 
-    @property
-    def is_number(self) -> bool:
-        return is_number(self.start)
+    def __post_init__(self) -> None:
+        self.is_number = is_number(self.start)
 
     def accept(self, end: Any, counted: Any) -> bool:
         """Takes note of the value after an iteration; True if the leaf's type had to change. `counted`: the loop, if its trip count is known.
@@ -40,6 +41,7 @@ class Leaf:
         Raises:
             BranchTypeError: no one type fits. Speculation: the loop cannot be one op.
         """
+        self.is_number = self.is_number and is_number(end)
         if self.step is not None:
             wanted = (counted, self.step, self.start + self.step)
             if not (isinstance(end, WeakNumber) and end.affine == wanted):
@@ -49,11 +51,11 @@ class Leaf:
             if same_constant(self.start, end):
                 return False
             return self._release(end, counted)
-        type = type_of(end)
-        if type == self.type or (is_number(end) and not self.type.shape and type.dtype.category <= self.type.dtype.category):
+        found = type_of(end)
+        if found == self.type or (is_number(end) and not self.type.shape and found.dtype.category <= self.type.dtype.category):
             return False
-        if self.is_number and not type.shape and (is_number(end) or type.dtype.category >= self.type.dtype.category):
-            self.type = TensorType(join_numbers(self.type.dtype, type.dtype) if is_number(end) else type.dtype, ())
+        if is_number(self.start) and not found.shape and (is_number(end) or found.dtype.category >= self.type.dtype.category):
+            self.type = TensorType(join_numbers(self.type.dtype, found.dtype) if is_number(end) else found.dtype, ())
             return True
         raise BranchTypeError(f"{describe_type(self.type)} before the loop and {describe(end)} after an iteration")
 

@@ -59,11 +59,14 @@ class Control(Statements):
     # -- regions -----------------------------------------------------------------------------------------------------
     def branch(self, condition: Tensor, then: Body, otherwise: Body) -> Signal | None:
         """Runs `then` where the condition holds, else `otherwise`, as regions of one op; gives how they end, joined."""
-        outer = state.trace
+        outer, frame = state.trace, self.frames[-1]
         assert outer is not None
+        node = frame.node
         first = self._arm("true", outer, then)
+        frame.node = node
         second = self._arm("false", outer, otherwise)
-        join = Join(first, second)
+        frame.node = node
+        join = Join(condition, first, second)
         ends = self._join_signals(join)
         places = self._join_places(join)
         written = self._join_writes(join, outer)

@@ -52,9 +52,9 @@ class Core:
             if place.scope.level < log.level:
                 log.note(place)
             return
-        if isinstance(place, ItemsPlace) and id(place.container) in log.births:
-            return
-        log.note(place)
+        subject = place.container if isinstance(place, ItemsPlace) else getattr(place, "owner", None)
+        if subject is None or id(subject) not in log.births:
+            log.note(place)
 
     def assign(self, place: Place, value: Any) -> None:
         """Writes `value` into `place`."""

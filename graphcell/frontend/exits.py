@@ -11,8 +11,7 @@ from graphcell import buffer
 from graphcell import dtype as dt
 from graphcell.frontend.carries import Carry
 from graphcell.frontend.control import Control
-from graphcell.frontend.joins import number
-from graphcell.frontend.numbers import WeakNumber
+from graphcell.frontend.numbers import WeakNumber, number
 from graphcell.frontend.places import AttributePlace
 from graphcell.frontend.signals import Flag, Signal
 from graphcell.frontend.trees import flatten, unflatten

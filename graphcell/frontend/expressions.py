@@ -154,6 +154,8 @@ class Expressions(Core):
         """`x symbol y`."""
         if isinstance(x, WeakNumber) or isinstance(y, WeakNumber):
             return numbers.binary(symbol, function, x, y)
+        if stands_for_number(x) or stands_for_number(y):
+            return numbers.apply_numbers(function, x, y)
         if symbol == "%" and isinstance(x, str) and holds_symbols(y):
             return formatted(lambda values: x % values, y)
         result = function(x, y)
@@ -166,7 +168,8 @@ class Expressions(Core):
         frame.node = node
         if isinstance(x, WeakNumber):
             return numbers.negate(x) if isinstance(node.op, ast.USub) else UNARY[type(node.op)](x)
-        return UNARY[type(node.op)](x)
+        result = UNARY[type(node.op)](x)
+        return numbers.number(result) if stands_for_number(x) else result
 
     @staticmethod
     def negated(truth: bool | Tensor) -> bool | Tensor:
@@ -198,6 +201,8 @@ class Expressions(Core):
         function = COMPARISONS[type(op)]
         if isinstance(x, WeakNumber) or isinstance(y, WeakNumber):
             return numbers.compare(function, x, y)
+        if stands_for_number(x) or stands_for_number(y):
+            return numbers.apply_numbers(function, x, y)
         return function(x, y)
 
     def contains(self, container: Any, x: Any) -> bool | Tensor:
@@ -229,7 +234,7 @@ class Expressions(Core):
 
     def _condition_of(self, conjunction: bool, nodes: Sequence[ast.expr], frame: Frame) -> bool | Tensor:
         truth = self.condition(nodes[0], frame)
-        if len(nodes) == 1 or truth is not conjunction and isinstance(truth, bool):
+        if len(nodes) == 1 or (truth is not conjunction and isinstance(truth, bool)):
             return truth
         if isinstance(truth, bool):
             return self._condition_of(conjunction, nodes[1:], frame)
@@ -370,6 +375,11 @@ class Expressions(Core):
     def bind(self, target: ast.expr, value: Any, frame: Frame) -> None:
         """Assigns `value` to a target."""
         raise NotImplementedError
+
+
+def stands_for_number(x: Any) -> bool:
+    """True for a Tensor that stands for a Python number."""
+    return isinstance(x, Tensor) and numbers.is_number(x)
 
 
 def mangled(name: str, frame: Frame) -> str:

@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import argparse
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import is_, itemgetter
 from types import CellType, FunctionType, MethodType, ModuleType
@@ -66,6 +67,7 @@ class Guards:
         self._reads: dict[tuple[int, str], _Read] = {}
         self._contents: dict[int, tuple[Any, Any, str]] = {}
         self._cells: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._blind = False
         self._epoch = -1
         self._tables: list[tuple[dict[str, Any], itemgetter[Any], tuple[str, ...], tuple[Any, ...]]] = []
         self._always: list[_Read] = []
@@ -85,7 +87,7 @@ class Guards:
             if not is_library_name(owner.__name__):
                 self.global_read(owner.__dict__, name, value)
             return
-        if isinstance(owner, _NEVER) or isinstance(value, (FunctionType, MethodType, types.BuiltinMethodType)) and name not in _variables(owner):
+        if isinstance(owner, _NEVER) or (isinstance(value, (FunctionType, MethodType, types.BuiltinMethodType)) and name not in _variables(owner)):
             return
         kind = owner if isinstance(owner, type) else type(owner)
         if is_library_name(kind.__module__) and not is_cell(owner) and not isinstance(owner, _NAMESPACES):
@@ -97,6 +99,7 @@ class Guards:
     def _read(self, owner: Any, name: str, value: Any) -> None:
         key = (id(owner), name)
         if key in self._reads:
+            self.met(value, name)
             return
         if isinstance(value, FunctionType) and is_library_file(value.__code__.co_filename):
             return
@@ -108,22 +111,19 @@ class Guards:
         if is_cell(value) and not isinstance(value, type):
             if id(value) not in self._cells:
                 self._cells[id(value)] = (value, _cell_state(value))
-        elif isinstance(value, _CONTAINERS) and id(value) not in self._contents:
+        elif isinstance(value, _CONTAINERS) and id(value) not in self._contents and not self._blind:
             self._contents[id(value)] = (value, _copy(value), name)
             for item in value.values() if isinstance(value, dict) else value:
                 self.met(item, name)
 
-    def knows(self, container: Any) -> bool:
-        """True if `container` was there before the trace."""
-        return id(container) in self._contents
-
-    def old_contents(self, container: Any) -> Any:
-        """What a known container held when it was met."""
-        return self._contents[id(container)][1]
-
-    def forget_contents(self, container: Any) -> None:
-        """Stops watching a container (one that is only appended to)."""
-        self._contents.pop(id(container), None)
+    @contextmanager
+    def without_contents(self) -> Iterator[None]:
+        """What containers hold is not noted inside."""
+        before, self._blind = self._blind, True
+        try:
+            yield
+        finally:
+            self._blind = before
 
     # -- checking ----------------------------------------------------------------------------------------------------
     def seal(self, captured: Sequence[Tensor]) -> None:

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from graphcell.errors import BranchTypeError, GraphcellError, Span, UnboundNameError
-from graphcell.frontend.numbers import WeakNumber
+from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import Log, Unbound
 from graphcell.frontend.signals import Signal
 from graphcell.frontend.trees import NUMBERS, Tree, describe, fits, flatten, join_numbers, same_constant, type_of, unflatten
@@ -19,9 +19,8 @@ from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Trace
 from graphcell.ops.functional.common import cast, full
+from graphcell.ops.functional.comparison import logical_not
 from graphcell.tensor import Tensor
-
-_NUMBER = "python_number"
 
 
 class _Dead:
@@ -84,22 +83,11 @@ def _resolve(leaf: Any, results: Sequence[Tensor]) -> Any:
     return number(Tensor.of_value(tensor._value)) if leaf.is_number and tensor._value is not None else tensor
 
 
-def number(tensor: Tensor) -> Tensor:
-    """Marks a scalar Tensor that stands for a Python number; a compiled function returns it as one."""
-    tensor.__dict__[_NUMBER] = True
-    return tensor
-
-
-def is_number(leaf: Any) -> bool:
-    """True for Python numbers, and for Tensors that stand for one."""
-    return type(leaf) in NUMBERS or isinstance(leaf, WeakNumber) or (isinstance(leaf, Tensor) and _NUMBER in leaf.__dict__)
-
-
 class Join:
     """Collects pairs of values, one of each branch."""
 
-    def __init__(self, then: Arm, otherwise: Arm):
-        self.then, self.otherwise = then, otherwise
+    def __init__(self, condition: Tensor, then: Arm, otherwise: Arm):
+        self.condition, self.then, self.otherwise = condition, then, otherwise
         self.pairs: list[tuple[Value, Value]] = []
         self._slots: dict[tuple[Value, Value], int] = {}
 
@@ -124,17 +112,21 @@ class Join:
         return Plan(tree, tuple([self._leaf(x, y, what) for x, y in zip(left, right, strict=True)]))
 
     def _leaf(self, x: Any, y: Any, what: str) -> Any:
-        if x is y or x is DEAD and type(y) in NUMBERS:
+        if x is y or (x is DEAD and type(y) in NUMBERS):
             return y
-        if y is DEAD and type(x) in NUMBERS or type(x) in NUMBERS and same_constant(x, y):
+        if (y is DEAD and type(x) in NUMBERS) or (type(x) in NUMBERS and same_constant(x, y)):
             return x
-        type = _unify(x, y)
-        if type is None:
+        if x is True and y is False:
+            return number(Tensor.of_value(self.condition._value)) if self.condition._value is not None else self.condition
+        if x is False and y is True:
+            return number(logical_not(self.condition))
+        common = _unify(x, y)
+        if common is None:
             raise BranchTypeError(
                 f"{what} is {describe(x)} in the {self.then.label} branch and {describe(y)} in the {self.otherwise.label} branch",
                 hint="give both branches one shape and dtype (cast with .astype, or broadcast)",
             )
-        pair = value_in(self.then.trace, x, type), value_in(self.otherwise.trace, y, type)
+        pair = value_in(self.then.trace, x, common), value_in(self.otherwise.trace, y, common)
         return Slot(self._slot(pair), all(v is DEAD or is_number(v) for v in (x, y)))
 
     def _slot(self, pair: tuple[Value, Value]) -> int:

@@ -139,5 +139,35 @@ def _affine_parts(x: Any) -> tuple[Any, int, int] | None:
 
 def affine_of(index: WeakNumber, scale: int, offset: int) -> Any:
     """scale * index + offset."""
-    scaled = binary("*", lambda a, b: a * b, index, scale)
+    scaled = index if scale == 1 else binary("*", lambda a, b: a * b, index, scale)
+    if not offset:
+        return scaled
     return binary("+", lambda a, b: a + b, scaled, offset) if isinstance(scaled, WeakNumber) else scaled + offset
+
+
+# -- Tensors that stand for numbers --------------------------------------------------------------------------------------
+_MARK = "python_number"
+
+
+def number(tensor: Tensor) -> Tensor:
+    """Marks a scalar Tensor that stands for a Python number (which a branch or loop made known only while the graph runs).
+
+    It leaves the dtypes of other Tensors alone, as the number would, and a compiled function returns it as a number.
+    """
+    tensor.__dict__[_MARK] = True
+    return tensor
+
+
+def is_number(leaf: Any) -> bool:
+    """True for Python numbers, and for Tensors that stand for one."""
+    return type(leaf) in (bool, int, float) or isinstance(leaf, WeakNumber) or (isinstance(leaf, Tensor) and _MARK in leaf.__dict__)
+
+
+def apply_numbers(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
+    """`function(x, y)` where one of them is a Tensor that stands for a number."""
+    if is_number(x) and is_number(y):
+        result = function(x, y)
+        return number(result) if isinstance(result, Tensor) else result
+    if isinstance(x, Tensor) and isinstance(y, Tensor):
+        x, y = (x if not is_number(x) else WeakNumber(x).beside(y)), (y if not is_number(y) else WeakNumber(y).beside(x))
+    return function(x, y)

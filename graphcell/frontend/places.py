@@ -143,11 +143,11 @@ class AttributePlace:
 
     @property
     def name(self) -> str:
-        return f"{type(self.owner).__name__}.{self.attribute}"
+        return self.attribute
 
     @property
     def label(self) -> str:
-        return self.name
+        return f"{type(self.owner).__name__}.{self.attribute}"
 
     def get(self) -> Any:
         return getattr(self.owner, self.attribute, UNBOUND)

@@ -53,7 +53,7 @@ class Trial:
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         logs = self.interpreter.logs
         logs.pop()
-        if self.kept and kind is None or kind is Never:
+        if (self.kept and kind is None) or kind is Never:
             self._hand_over(logs[-1])
             return
         self.log.undo()

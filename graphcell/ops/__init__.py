@@ -2,6 +2,7 @@
 
 from graphcell.ops.functional.activation import *  # noqa: F403
 from graphcell.ops.functional.arithmetic import *  # noqa: F403
+from graphcell.ops.functional.clipping import *  # noqa: F403
 from graphcell.ops.functional.comparison import *  # noqa: F403
 from graphcell.ops.functional.contraction import *  # noqa: F403
 from graphcell.ops.functional.convolution import *  # noqa: F403
@@ -21,6 +22,7 @@ from graphcell.ops.functional.reductions import *  # noqa: F403
 from graphcell.ops.functional.scanning import *  # noqa: F403
 from graphcell.ops.functional.softmax import *  # noqa: F403
 from graphcell.ops.functional.sorting import *  # noqa: F403
+from graphcell.ops.functional.vectors import *  # noqa: F403
 
 from graphcell.ops import methods as methods  # isort: skip
 from graphcell.ops import methods_movement as methods_movement  # isort: skip

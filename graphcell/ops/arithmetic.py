@@ -191,7 +191,8 @@ class Maximum(Elementwise):
         return _share(x == y, x < y, x > y, cotangents[0])
 
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
-        return _extremum(b, "max", x, y)
+        dtype = b.dtypes[0]
+        return b.or_(x, y) if dtype.is_bool else b.maximum(x, y, dtype.signed)
 
 
 @dataclass(frozen=True)
@@ -208,7 +209,8 @@ class Minimum(Elementwise):
         return _share(x == y, x > y, x < y, cotangents[0])
 
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
-        return _extremum(b, "min", x, y)
+        dtype = b.dtypes[0]
+        return b.and_(x, y) if dtype.is_bool else b.minimum(x, y, dtype.signed)
 
 
 def _share(equal: T, not_x: T, not_y: T, g: T) -> Grads:
@@ -216,15 +218,6 @@ def _share(equal: T, not_x: T, not_y: T, g: T) -> Grads:
 
     half, zero = g * 0.5, zeros_like(g)
     return select(equal, half, select(not_x, zero, g)), select(equal, half, select(not_y, zero, g))
-
-
-def _extremum(b: Emitter, kind: str, x: Val, y: Val) -> Val:
-    dtype = b.dtypes[0]
-    if dtype.is_bool:
-        return b.or_(x, y) if kind == "max" else b.and_(x, y)
-    if dtype.is_float:
-        return b.binary(f"{kind}imum", x, y)
-    return b.binary(f"{'s' if dtype.signed else 'u'}{kind}", x, y)
 
 
 def _compare(b: Emitter, relation: str, x: Val, y: Val) -> Val:
@@ -249,12 +242,8 @@ class FloorDiv(Elementwise):
         return None, None
 
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
-        if b.dtypes[0].is_float:
-            return _exact_quotient(b, "floor", x, y)
-        quotient, remainder = _divide(b, x, y)
-        if not b.dtypes[0].signed:
-            return quotient
-        return b.select(_signs_differ(b, remainder, y), b.sub(quotient, b.const(1, x)), quotient)
+        dtype = b.dtypes[0]
+        return _exact_quotient(b, "floor", x, y) if dtype.is_float else b.floor_div(x, y, dtype.signed)
 
 
 @dataclass(frozen=True)
@@ -274,10 +263,7 @@ class FloorMod(Elementwise):
         return g, -g * apply1(FloorDiv(), x, y)
 
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
-        remainder = b.rem(x, y) if b.dtypes[0].is_float else _divide(b, x, y)[1]
-        if not b.dtypes[0].signed:
-            return remainder
-        return b.select(_signs_differ(b, remainder, y), b.add(remainder, y), remainder)
+        return b.floor_mod(x, y, b.dtypes[0].signed)
 
 
 @dataclass(frozen=True)
@@ -299,7 +285,8 @@ class TruncDiv(Elementwise):
         return None, None
 
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
-        return _exact_quotient(b, "trunc", x, y) if b.dtypes[0].is_float else _divide(b, x, y)[0]
+        dtype = b.dtypes[0]
+        return _exact_quotient(b, "trunc", x, y) if dtype.is_float else b.trunc_div(x, y, dtype.signed)
 
 
 @dataclass(frozen=True)
@@ -319,7 +306,7 @@ class TruncMod(Elementwise):
         return g, -g * apply1(TruncDiv(), x, y)
 
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
-        return b.rem(x, y) if b.dtypes[0].is_float else _divide(b, x, y)[1]
+        return b.fmod(x, y, b.dtypes[0].signed)
 
 
 def _rounded_quotient(rounding: Callable[[Array], Array], x: Array, y: Array) -> Array:
@@ -343,27 +330,11 @@ def _exact_quotient(b: Emitter, rounding: str, x: Val, y: Val) -> Val:
     return b.select(_signs_differ(b, remainder, x), toward_zero, quotient)
 
 
-def _divide(b: Emitter, x: Val, y: Val) -> tuple[Val, Val]:
-    """Quotient (toward zero) and remainder of integers without the machine's traps: x / 0 and x % 0 are 0, minimum / -1 wraps."""
-    signed = b.dtypes[0].signed
-    zero, one = b.const(0, x), b.const(1, x)
-    by_zero = b.icmp("eq", y, zero)
-    by_minus_one = b.icmp("eq", y, b.const(-1, x))
-    trap = b.or_(by_zero, by_minus_one) if signed else by_zero
-    safe = b.select(trap, one, y)
-    quotient = b.div(x, safe, signed=signed)
-    remainder = b.sub(x, b.mul(quotient, safe))
-    if signed:
-        quotient = b.select(by_minus_one, b.neg(x), quotient)
-    return b.select(by_zero, zero, quotient), remainder
-
-
-def _signs_differ(b: Emitter, remainder: Val, divisor: Val) -> Val:
-    """True where a remainder is not 0 and has the other sign than the divisor."""
-    zero = b.const(0, remainder)
-    differ = b.xor(_compare(b, "lt", remainder, zero), _compare(b, "lt", divisor, zero))
-    nonzero = b.fcmp("one", remainder, zero) if b.dtypes[0].is_float else b.icmp("ne", remainder, zero)
-    return b.and_(differ, nonzero)
+def _signs_differ(b: Emitter, remainder: Val, other: Val) -> Val:
+    """True where a float remainder is not 0 and has the other sign than `other`; False for NaN."""
+    zero = b.const(0.0, remainder)
+    differ = b.xor(_compare(b, "lt", remainder, zero), _compare(b, "lt", other, zero))
+    return b.and_(differ, b.fcmp("one", remainder, zero))
 
 
 @dataclass(frozen=True)

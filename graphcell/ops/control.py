@@ -4,6 +4,7 @@ Regions see nothing but their own inputs, so each op lists what its regions need
 on its operands and results: the forward op must also leave behind what the backward op needs. `RegionOp.linearize` gives both.
 """
 
+# ruff: noqa: RUF009  (`region()` is a dataclass field)
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence

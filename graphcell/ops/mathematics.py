@@ -141,9 +141,6 @@ class Sqrt(Real):
     def slope(self, x: T, y: T) -> T:
         return 0.5 / y
 
-    def emit(self, b: Emitter, x: Val) -> Val:
-        return b.unary("sqrt", x)
-
 
 @dataclass(frozen=True)
 class Rsqrt(Real):
@@ -157,9 +154,6 @@ class Rsqrt(Real):
 
     def slope(self, x: T, y: T) -> T:
         return y * y * y * -0.5
-
-    def emit(self, b: Emitter, x: Val) -> Val:
-        return b.div(b.const(1.0, x), b.unary("sqrt", x))
 
 
 @dataclass(frozen=True)
@@ -431,16 +425,12 @@ class Pow(Elementwise):
     def emit(self, b: Emitter, x: Val, y: Val) -> Val:
         if b.dtypes[0].is_float:
             return b.pow(x, y)
-        zero, one = b.const(0, x), b.const(1, x)
-        with b.loop(0, x.type.bits, carried=(one, x, y), name="power", at_least_once=True) as bit:
-            power, square, exponent = bit.carried
-            odd = b.icmp("ne", b.and_(exponent, one), zero)
-            bit.carry(b.select(odd, b.mul(power, square), power), b.mul(square, square), b.shr(exponent, one))
-        power = bit.results[0]
-        if not b.dtypes[0].signed:
-            return power
-        unit = b.or_(b.icmp("eq", x, one), b.icmp("eq", x, b.const(-1, x)))  # 1 / x is x, so the bits of y decide as before
-        return b.select(b.and_(b.icmp("slt", y, zero), b.not_(unit)), zero, power)
+        if b.dtypes[0].signed:
+            return b.integer_pow(x, y)
+        zero, one, top = b.const(0, x), b.const(1, x), b.const(1 << (x.type.bits - 1), x)
+        power = b.integer_pow(x, b.and_(y, b.not_(top)))  # x ** top, modulo 2**bits, is 0 for even x and 1 for odd x
+        vanishes = b.and_(b.icmp("ne", b.and_(y, top), zero), b.icmp("eq", b.and_(x, one), zero))
+        return b.select(vanishes, zero, power)
 
 
 def _negative_power(x: Array, y: Array) -> Array:

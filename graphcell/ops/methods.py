@@ -366,7 +366,7 @@ def _matrix_transposed(self: Tensor) -> Tensor:
 METHODS: tuple[tuple[str, Any], ...] = (
     *functions(activation, "hardshrink"), ("soft_shrink", activation.softshrink),
     *functions(arithmetic, """
-        abs absolute addcdiv addcmul clamp clip copysign div divide float_power floor_divide fmax fmod gcd heaviside inv invert lcm ldexp
+        abs absolute addcdiv addcmul angle clamp clip copysign div divide float_power floor_divide fmax fmod gcd heaviside inv invert lcm ldexp
         lerp maximum minimum mul multiply nan_to_num neg negative nextafter positive pow reciprocal remainder sgn sign square subtract
         true_divide"""),
     *functions(comparison, """

@@ -29,6 +29,7 @@ from graphcell.ops.functional import (
     scanning,
     softmax,
     sorting,
+    vectors,
 )
 from graphcell.ops.functional.arithmetic import floor_mod, maximum, minimum, mul, sub
 from graphcell.ops.functional.axes import arguments, int_of, ints_of, known_array, normalize_axis
@@ -413,6 +414,11 @@ def searchsorted(self: Tensor, v: Any, side: str = "left", sorter: Any = None) -
 
 
 # -- in place ----------------------------------------------------------------------------------------------------------------
+def addmm_(self: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
+    """In place: see `ops.addmm`."""
+    return update(self, contraction.addmm(self, mat1, mat2, beta=beta, alpha=alpha), "addmm_")
+
+
 def masked_fill_(self: Tensor, mask: Tensor, value: Any) -> Tensor:
     """In place: see `ops.masked_fill`."""
     return update(self, masking.masked_fill(self, mask, value), "masked_fill_")
@@ -472,7 +478,7 @@ METHODS: tuple[tuple[str, Function], ...] = (
     ("select", select_), ("take", take), ("masked_scatter", masked_scatter), ("unique", unique), ("sort", sort),
     ("searchsorted", searchsorted), ("masked_fill_", masked_fill_), ("masked_scatter_", masked_scatter_), ("scatter_", scatter_),
     ("scatter_add_", scatter_add_), ("index_add_", index_add_), ("index_copy_", index_copy_), ("index_fill_", index_fill_),
-    ("index_put_", index_put_), ("reverse", rearranging.flip),
+    ("index_put_", index_put_), ("reverse", rearranging.reverse), ("addmm_", addmm_),
     *functions(contraction, "addbmm addmm addmv addr baddbmm bmm dot ger inner matmul mm outer"),
     *functions(gathering, """
         gather_elements gather_nd index_add index_fill index_select select_scatter slice_scatter
@@ -485,6 +491,7 @@ METHODS: tuple[tuple[str, Function], ...] = (
     *functions(reductions, "amax amin aminmax nanmean nansum"),
     *functions(scanning, "cummax cummin cumprod logcumsumexp"),
     *functions(softmax, "logsumexp norm"),
+    *functions(vectors, "cov cross renorm"),
     *functions(sorting, "argsort bincount histc median msort nanmedian top_k topk unique_consecutive"),
 )  # fmt: skip
 

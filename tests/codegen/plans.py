@@ -132,7 +132,7 @@ def with_chunks(runner: Runner, *cuts: float) -> Runner:
 
 
 def storage(kind: str) -> np.dtype[Any]:
-    return NUMPY_TYPES[kind]
+    return np.dtype(NUMPY_TYPES[kind])
 
 
 def tolerance(kind: str, terms: int) -> float:
@@ -143,4 +143,4 @@ def tolerance(kind: str, terms: int) -> float:
     """
     stored = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "double": 2.0**-53}[kind]
     summed = 2.0**-53 if kind == "double" else 2.0**-24
-    return stored * 6 * max(1.0, terms**0.5) + 4 * summed * terms
+    return float(stored * 6 * max(1.0, terms**0.5) + 4 * summed * terms)

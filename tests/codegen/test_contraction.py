@@ -391,6 +391,13 @@ def test_bfloat_results_round_to_nearest_even() -> None:
     np.testing.assert_array_equal(got.astype(np.float32), want.astype(np.float32))
 
 
+@pytest.mark.parametrize("kind", ["half", "bfloat"])
+@pytest.mark.parametrize("n", [17, 161])
+def test_a_single_narrow_element_is_stored_alone(n: int, kind: str) -> None:
+    """The last vector has one lane in use, of two bytes, and the page ends behind it."""
+    check(Case(1, n, 66, kind, (3,), transpose_a=True), HOST)
+
+
 def test_refusals() -> None:
     module, target = Module(), TARGETS[HOST]
     with pytest.raises(ValueError, match="negative"):

@@ -170,7 +170,7 @@ def _record(name: str) -> None:
     for key, program in load(name).items():
         ms.set_seed(1)
         results[key] = run(program, ms)
-        if "raises" in results[key]:
+        if isinstance(results[key], dict) and "raises" in results[key]:
             print(f"{key}: {results[key]['raises']}: {results[key]['message']}")
     lines = [f"{json.dumps(k)}: {json.dumps(v, separators=(',', ':'))}" for k, v in results.items()]
     (PROGRAMS / f"{name}.json").write_text("{\n" + ",\n".join(lines) + "\n}\n")

@@ -1,6 +1,6 @@
 """Products of vectors, matrices and batches against numpy; gradients against finite differences."""
 
-# mypy: disable-error-code="arg-type, no-untyped-call, operator, call-overload, misc"
+# mypy: disable-error-code="arg-type, no-untyped-call, operator, call-overload, misc, attr-defined"
 from __future__ import annotations
 
 from typing import Any
@@ -146,6 +146,47 @@ def test_einsum_multiplies_matrices() -> None:
     q = TensorType(dt.float32, (2, 4, 8, 16))
     nodes = trace(lambda x, y: ops.einsum("bhqd,bhkd->bhqk", x, y), q, q).nodes
     assert [n.op.name for n in nodes].count("matmul") == 1 and max(n.results[0].type.size for n in nodes) <= q.size
+
+
+def test_distances() -> None:
+    x, y = array(2, 3, 4), array(2, 5, 4)
+    for p in (0.0, 1.0, 2.0, 3.0, np.inf):
+        want = np.stack([[[np.linalg.norm(a - b, p) for b in ys] for a in xs] for xs, ys in zip(x, y, strict=True)])
+        close(ops.cdist(Tensor(x), Tensor(y), p), want)
+        close(ops.dist(Tensor(x), Tensor(x[0]), p), np.linalg.norm((x - x[0]).ravel(), p))
+    check_gradients(lambda a, b: ops.cdist(a, b), array(2, 2), array(2, 2))
+    for axis, rest in ((0, (1, 2)), (1, (0, 2)), (-1, (0, 1))):
+        norms = np.sqrt((x**2).sum(rest, keepdims=True))
+        close(ops.renorm(Tensor(x), 2, axis, 2.5), np.where(norms > 2.5, x * 2.5 / (norms + 1e-7), x))
+    close(ops.renorm(Tensor(np.array([3.0, -0.5])), 1, 0, 1.0), np.array([1 / (1 + 1e-7 / 3), -0.5]), 1e-7)
+
+
+def test_cross_products() -> None:
+    x, y = array(2, 3), array(4, 1, 3)
+    close(ops.cross(Tensor(x), Tensor(y), -1), np.cross(x, y))
+    close(ops.cross(Tensor(x.T), Tensor(x.T[:, ::-1])), np.cross(x.T, x.T[:, ::-1], axis=0))
+    check_gradients(lambda a, b: ops.cross(a, b, 1) ** 2, x, array(2, 3))
+
+
+def test_covariance() -> None:
+    x, f, a = array(3, 5), np.array([1, 2, 0, 3, 1]), np.abs(array(5))
+    close(ops.cov(Tensor(x)), np.cov(x))
+    close(ops.cov(Tensor(x), correction=0), np.cov(x, ddof=0))
+    close(ops.cov(Tensor(x), fweights=Tensor(f)), np.cov(x, fweights=f))
+    close(ops.cov(Tensor(x), fweights=Tensor(f), aweights=Tensor(a)), np.cov(x, fweights=f, aweights=a))
+    close(ops.cov(Tensor(x[0]), aweights=Tensor(a), correction=0), np.cov(x[0], aweights=a, ddof=0))
+    check_gradients(lambda t: ops.cov(t), array(2, 3))
+
+
+def test_trapezoids_and_powers() -> None:
+    y, x = array(3, 5), np.sort(array(5))
+    trapezoid = getattr(np, "trapezoid", None) or np.trapz
+    close(ops.trapz(Tensor(y), dx=0.5), trapezoid(y, dx=0.5))
+    close(ops.trapz(Tensor(y), Tensor(x)), trapezoid(y, x))
+    close(ops.trapz(Tensor(y), Tensor(x[:3]), dim=0), trapezoid(y, x[:3], axis=0))
+    close(ops.vander(Tensor(x)), np.vander(x))
+    close(ops.vander(Tensor(x), 3), np.vander(x, 3))
+    check_gradients(lambda t: ops.vander(t, 4), array(3))
 
 
 ERRORS = [

@@ -11,8 +11,10 @@ import pytest
 
 from graphcell import dtype as ms
 from graphcell import ops
+from graphcell.ops.dispatch import Tape, recording
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
+from tests.helpers import check_gradients
 
 inf, nan = float("inf"), float("nan")
 
@@ -311,6 +313,19 @@ RESULTS: tuple[tuple[str, str, tuple[int, ...], Any], ...] = (
     ("ops.asin(T(0.5, 2))", "Float32", (2,), [0.5235988, nan]),
     ("ops.acosh(T(1.5, .5))", "Float32", (2,), [0.9624236, nan]),
     ("ops.atanh(T(.5, 1))", "Float32", (2,), [0.5493062, inf]),
+    ("ops.clip_by_norm(T(3, 4), 1.0)", "Float32", (2,), [0.5999999, 0.7999998]),
+    ("ops.clip_by_norm(T(3, 4), 10.)", "Float32", (2,), [3.0, 4.0]),
+    ("ops.clip_by_norm(T(3, 4), 1.0, 1.0)", "Float32", (2,), [0.4285713, 0.5714285]),
+    ("ops.clip_by_norm(T(3, 4), 1.0, inf)", "Float32", (2,), [0.7499998, 0.9999998]),
+    ("ops.clip_by_norm(T(3, 4), T(1.))", "Float32", (2,), [0.5999999, 0.7999998]),
+    ("ops.clip_by_norm(T(0, 0), 1.0)", "Float32", (2,), [0.0, 0.0]),
+    ("ops.clip_by_norm(I(3, 4), 1.)", "Float32", (2,), [0.5999999, 0.7999998]),
+    ("ops.clip_by_global_norm(T(3, 4), 1.0)", "Float32", (2,), [0.6, 0.8]),
+    ("ops.bias_add(Tensor(np.zeros((2, 3), np.float32)), T(1, 2, 3))", "Float32", (2, 3), [[1.0, 2.0, 3.0], [1.0, 2.0, 3.0]]),
+    ("ops.bias_add(Tensor(np.zeros((1, 2, 2, 2), np.float32)), T(1, 2))", "Float32", (1, 2, 2, 2), [[[[1.0, 1.0], [1.0, 1.0]], [[2.0, 2.0], [2.0, 2.0]]]]),
+    ("ops.augassign_add(T(1), 2)", "Float32", (1,), [3.0]),
+    ("ops.tensor_gt(T(1), 0)", "Bool", (1,), [True]),
+    ("ops.rrelu(T(-1, 2), 0.25, 0.25)", "Float32", (2,), [-0.25, 2.0]),
 )  # fmt: skip
 
 ERRORS: tuple[tuple[str, type[Exception]], ...] = (
@@ -366,6 +381,15 @@ ERRORS: tuple[tuple[str, type[Exception]], ...] = (
     ("ops.exp('a')", TypeError),
     ("ops.exp(None)", TypeError),
     ("ops.tanh(1.0)", TypeError),
+    ("ops.clip_by_norm(T(3, inf), 1.0, 2.0, True)", RuntimeError),
+    ("ops.clip_by_global_norm([T(3), T(4)], 0.)", ValueError),
+    ("ops.clip_by_global_norm([T(3), T(4)], 1.0, use_norm=T(1))", ValueError),
+    ("ops.bias_add(T(1), T(1))", ValueError),
+    ("ops.bias_add(Tensor(np.zeros((2, 3), np.float32)), T(1, 2))", ValueError),
+    ("ops.bias_add(Tensor(np.zeros((2, 3), np.float32)), I(1, 2, 3))", TypeError),
+    ("ops.bias_add(Tensor(np.zeros((2, 3), np.float32)), Tensor([[1., 2, 3]]))", ValueError),
+    ("ops.bias_add(Tensor(np.zeros((2, 3), np.float32)), 3)", TypeError),
+    ("ops.rrelu(T(-1, 2), 0.5, 0.1)", ValueError),
 )  # fmt: skip
 
 
@@ -471,3 +495,86 @@ def test_assign() -> None:
         ops.assign(Parameter(I(1), name="q"), T(1))
     with pytest.raises(ValueError, match=r"must have the shape of variable, \(2,\), but has \(1,\)"):
         ops.assign(p, T(1))
+
+
+def test_clipping_of_several() -> None:
+    first, second = ops.clip_by_norm([T(3), T(4)], 1.0)
+    np.testing.assert_allclose([first.item(), second.item()], [0.6, 0.8], rtol=1e-5)
+    first, second = ops.clip_by_global_norm((T(3), Tensor([4.0], ms.float16)), 1.0)
+    assert second.dtype is ms.float16
+    np.testing.assert_allclose([first.item(), second.item()], [0.6, 0.8], rtol=1e-3)
+    check_gradients(lambda x, y: ops.clip_by_global_norm([x, y], 1.0), np.array([3.0, 1.0]), np.array([-4.0]))
+    check_gradients(lambda x: ops.clip_by_norm(x, 1.0, 3.0), np.array([3.0, 1.0, 0.5]))
+
+
+def test_rrelu_draws_from_its_interval() -> None:
+    y = ops.rrelu(Tensor(-np.ones(1000, np.float32)), 0.25, 0.75).asnumpy()
+    assert -0.75 <= y.min() < -0.7 and -0.3 < y.max() <= -0.25
+
+
+ACTIVATIONS = (
+    "celu elu fast_gelu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6 selu silu softplus softshrink softsign tanhshrink"
+).split()
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradient_of_activations(name: str) -> None:
+    check_gradients(getattr(ops, name), np.array([-4.2, -2.3, -0.7, -0.2, 0.3, 0.8, 2.4, 5.1, 7.3]))
+
+
+@pytest.mark.parametrize("name", ACTIVATIONS)
+def test_gradient_of_activations_is_finite_far_out(name: str) -> None:
+    x = Tensor([-1000.0, -60.0, -1.0, 0.0, 1.0, 60.0, 1000.0], ms.float32)
+    tape = Tape()
+    tape.watch(x)
+    with recording(tape):
+        y = getattr(ops, name)(x)
+    (gradient,) = tape.gradients([y], [ops.ones_like(y)], [x])
+    assert np.isfinite(y.asnumpy()).all() and gradient is not None and np.isfinite(gradient.asnumpy()).all()
+
+
+# gradients at points where the function has a corner or a tie, as MindSpore has them
+CORNERS = (
+    (lambda x, y: ops.maximum(x, y), [T(1, 2, 3), T(1, 3, 2)], [[0.5, 0.0, 1.0], [0.5, 1.0, 0.0]]),
+    (lambda x, y: ops.minimum(x, y), [T(1, 2, 3), T(1, 3, 2)], [[0.5, 1.0, 0.0], [0.5, 0.0, 1.0]]),
+    (ops.abs, [T(0, 1, -1)], [[0.0, 1.0, -1.0]]),
+    (ops.sign, [T(0, 1, -1)], [[0.0, 0.0, 0.0]]),
+    (ops.relu, [T(0, 1, -1)], [[0.0, 1.0, 0.0]]),
+    (ops.relu6, [T(0, 6, -1, 3)], [[0.0, 1.0, 0.0, 1.0]]),
+    (lambda x: ops.clamp(x, 0.0, 1.0), [T(-1, 0, 0.5, 1, 2)], [[0.0, 1.0, 1.0, 1.0, 0.0]]),
+    (lambda x, lo, hi: ops.clamp(x, lo, hi), [T(-1, 0, 2), T(0, 0, 0), T(1, 1, 1)], [[0.0, 1.0, 0.0], [1.0, 0.0, 0.0], [0.0, 0.0, 1.0]]),
+    (ops.hardsigmoid, [T(-3, 0, 3)], [[0.0, 1 / 6, 0.0]]),
+    (ops.elu, [T(-1, 0, 1)], [[0.36787945, 1.0, 1.0]]),
+    (ops.selu, [T(0)], [[1.7580993]]),
+    (ops.hardshrink, [T(-1, 0, 1)], [[1.0, 0.0, 1.0]]),
+    (ops.softshrink, [T(-1, 0, 1)], [[1.0, 0.0, 1.0]]),
+    (lambda x: x**2, [T(0, -2, 3)], [[0.0, -4.0, 6.0]]),
+    (lambda x: x**0.5, [T(0, 4)], [[inf, 0.25]]),
+    (lambda x: x**0, [T(0, 4)], [[0.0, 0.0]]),
+    (lambda x: 2**x, [T(0, 4)], [[0.6931472, 11.090355]]),
+    (lambda x, y: x % y, [T(7, 5), T(2, 3)], [[1.0, 1.0], [-3.0, -1.0]]),
+    (lambda x, y: x // y, [T(7, 5), T(2, 3)], [[0.0, 0.0], [0.0, 0.0]]),
+    (ops.sqrt, [T(0, 4)], [[inf, 0.25]]),
+    (ops.rsqrt, [T(0, 4)], [[-inf, -0.0625]]),
+    (ops.log, [T(0, 4)], [[inf, 0.25]]),
+    (ops.round, [T(1.5)], [[0.0]]),
+    (ops.hypot, [T(3, 0), T(4, 0)], [[0.6, 0.0], [0.8, 0.0]]),
+    (ops.pow, [T(0, 0, 2), T(0, 2, 3)], [[0.0, 0.0, 12.0], [0.0, 0.0, 5.545177]]),
+    (ops.logaddexp, [T(1, 1000), T(1, 999)], [[0.5, 0.7310586], [0.5, 0.2689414]]),
+    (ops.xlogy, [T(0, 2), T(0, 2)], [[0.0, 0.6931472], [0.0, 1.0]]),
+    (lambda x: ops.where(x > 0, x, x * 2), [T(-1, 0, 1)], [[2.0, 2.0, 1.0]]),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("k", range(len(CORNERS)))
+def test_gradient_at_corners(k: int) -> None:
+    function, operands, want = CORNERS[k]
+    tape = Tape()
+    for x in operands:
+        tape.watch(x)
+    with recording(tape):
+        y = function(*operands)
+    found = tape.gradients([y], [ops.ones_like(y)], operands)
+    got = [np.zeros(x.shape) if g is None else g.asnumpy() for x, g in zip(operands, found, strict=True)]
+    for g, w in zip(got, want, strict=True):
+        np.testing.assert_allclose(g, w, rtol=1e-5)

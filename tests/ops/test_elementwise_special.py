@@ -119,9 +119,7 @@ ACCURACY = (
 
 
 @pytest.mark.parametrize("name, function, reference, points, tolerance", ACCURACY, ids=[row[0] for row in ACCURACY])
-def test_accuracy_of_special_functions(
-    name: str, function: Callable[[Array], Array], reference: Callable[[Any], Any], points: Array, tolerance: float
-) -> None:
+def test_accuracy_of_special_functions(name: str, function: Callable[[Array], Array], reference: Callable[[Any], Any], points: Array, tolerance: float) -> None:
     with mpmath.workdps(40), np.errstate(all="ignore"):
         got = function(points)
         want = [reference(mpmath.mpf(float(x))) for x in points]

@@ -209,6 +209,14 @@ def test_a_tape_follows_writes() -> None:
     check_gradients(double_first, array(3))
 
 
+def test_the_value_keeps_its_memory() -> None:
+    x, v = Tensor(np.zeros((2, 2))), Tensor(np.ones((2, 2)))
+    x[:] = v
+    v.asnumpy()[0, 0] = 7.0
+    same(x, np.ones((2, 2)))
+    check_gradients(lambda t, u: tensor_setitem(t, ..., u) * t, array(2), array(1))
+
+
 def test_values_are_converted() -> None:
     x = Tensor(np.zeros((2, 3), np.int32))
     x[0] = 2.7
@@ -433,6 +441,23 @@ def test_scatter_functions() -> None:
     same(ops.scatter_nd(at, v, (2, 3)), np.array([[0.0, 6, 0], [0, 3, 0]]))
     integers = Tensor([7, -7])
     same(ops.tensor_scatter_div(integers, Tensor([[0], [1]]), Tensor([2, 2])), np.array([3, -3]))
+
+
+@pytest.mark.parametrize("dtype", dt.ALL, ids=str)
+def test_every_dtype(dtype: dt.DType) -> None:
+    """Small integers, which every dtype but Bool holds exactly."""
+    x, at = np.array([1, 2, 3]).astype(dtype.np_type), [0, 2, 0]
+    u = np.array([1, 2, 2]).astype(dtype.np_type)
+    same(Tensor(x)[at], x[at])
+    same(ops.gather_elements(Tensor(x), 0, Tensor(at)), x[at])
+    index = Tensor(np.array(at)[:, None])
+    for kind, want in (("update", [2, 2, 2]), ("add", [4, 2, 5]), ("mul", [2, 2, 6]), ("max", [2, 2, 3]), ("min", [1, 2, 2])):
+        expected = np.array(want).astype(dtype.np_type)
+        same(getattr(ops, f"tensor_scatter_{kind}")(Tensor(x), index, Tensor(u)), expected)
+        same(in_graph(getattr(ops, f"tensor_scatter_{kind}"), Tensor(x), index, Tensor(u)), expected)
+    changed = Tensor(x)
+    changed[1:] = Tensor(u[:1])
+    same(changed, np.array([1, 1, 1]).astype(dtype.np_type))
 
 
 def test_scatter_along_an_axis() -> None:

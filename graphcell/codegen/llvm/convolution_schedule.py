@@ -104,7 +104,8 @@ class Schedule:
         box = "x".join(str(s[0].size) for s in (self.image_segments, self.row_segments, self.pixel_segments))
         return (
             f"tile {box} pixels x{self.tile.vectors}x{self.tile.lanes}, slabs {self.grid[0]}, "
-            f"image tiles {self.grid[1]}, bands {self.grid[2]}, {self.edges.value}{', copied' if self.copies else ''}"
+            f"image tiles {self.grid[1]}, bands {self.grid[2]}, {self.edges.value}"
+            f"{', copied' if self.copies else ''}"
         )
 
 

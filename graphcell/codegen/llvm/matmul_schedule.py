@@ -163,15 +163,15 @@ class Schedule:
 
     def __str__(self) -> str:
         return (
-            f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, grid {self.grid[0]}x{self.grid[1]}, "
-            f"depth {self.depth}, splits {self.splits}, pack a: {self.pack_a}, b: {self.pack_b}"
+            f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
+            f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, pack a: {self.pack_a}, b: {self.pack_b}"
         )
 
 
 def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     """Chooses tile, blocks, packing and the division of k."""
     kind, size = spec.kind, 8 if spec.kind == "double" else 4
-    # Rows whose distance is a multiple of 2 KiB fall on the same lines: no more of them than a cache has ways.
+    # Rows a multiple of 2 KiB apart fall on the same cache lines: no more of them than the cache has ways.
     aliases = spec.a.row * size % 2048 == 0 and spec.a.column == 1
     tile = choose_tile(spec.m, spec.n, kind, target, 8 if aliases else 64)
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)

@@ -74,6 +74,9 @@ def store_as(
         value = _round_bfloat(b, b.cast(value, value.type.with_kind("float")))
     else:
         value = b.cast(value, value.type.with_kind(storage))
+    if mask is not None and mask == constant_mask(1, value.type.lanes):
+        # LLVM 22 makes of a narrowed vector stored under a constant mask of one lane a store of the wide lane.
+        value, mask = b.extract(value, 0), None
     if mask is None:
         b.store(value, pointer, align)
     else:

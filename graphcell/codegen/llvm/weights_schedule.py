@@ -96,8 +96,8 @@ class Schedule:
         return (
             f"tile {self.row_segments[0].size}x{self.tile.vectors}x{self.tile.lanes}, units "
             f"{'x'.join(str(n) for n, _, _ in self.rows.loops) or 1} of {self.rows.count} rows, "
-            f"{self.chunks} chunks of {self.chunk} {unit}, splits {self.splits}, slabs {self.grid[0]}x{self.grid[1]}, "
-            f"{'padded copy' if self.copies else 'taps by pixel' if self.exact else 'in place'}"
+            f"{self.chunks} chunks of {self.chunk} {unit}, splits {self.splits}, "
+            f"slabs {self.grid[0]}x{self.grid[1]}, {'padded copy' if self.copies else 'taps by pixel' if self.exact else 'in place'}"
         )
 
 

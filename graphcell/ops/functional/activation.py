@@ -20,7 +20,7 @@ from graphcell.tensor import Tensor
 
 __all__ = [
     "celu", "elu", "fast_gelu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid", "mish",
-    "prelu", "relu", "relu6", "selu", "silu", "softplus", "softshrink", "softsign", "tanhshrink", "threshold",
+    "prelu", "relu", "relu6", "rrelu", "selu", "silu", "softplus", "softshrink", "softsign", "tanhshrink", "threshold",
 ]  # fmt: skip
 
 SELU_ALPHA = 1.6732632423543772848170429916717
@@ -135,6 +135,22 @@ def mish(x: Any) -> Tensor:
     """x * tanh(softplus(x))."""
     t = floats(x, "mish")
     return t * apply1(Tanh(), apply1(Softplus(), t))
+
+
+def rrelu(input: Any, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0) -> Tensor:
+    """input where it is positive, else input times a number drawn uniformly from lower to upper for each element.
+
+    Raises:
+        ValueError: upper is less than lower.
+    """
+    from graphcell.ops.functional.random import uniform
+
+    if upper < lower:
+        raise ArgumentValueError(f"rrelu: upper must not be less than lower, but they are {upper} and {lower}")
+    x = floats(input, "rrelu")
+    unit = uniform(x.shape, Tensor(0.0, dt.float32), Tensor(1.0, dt.float32))
+    slope = cast(unit, x.dtype) * (upper - lower) + lower
+    return select(x > zeros_like(x), x, x * slope)
 
 
 def softplus(input: Any, beta: float = 1, threshold: float = 20) -> Tensor:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from graphcell import dtype as dt
@@ -28,11 +29,12 @@ from graphcell.ops.functional.common import (
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "abs", "absolute", "accumulate_n", "add", "addcdiv", "addcmul", "addn", "clamp", "clip", "clip_by_value", "copysign",
-    "div", "divide", "eps", "float_power", "floor_div", "floor_divide", "floor_mod", "fmax", "fmin", "fmod", "gcd", "heaviside",
-    "inv", "invert", "lcm", "ldexp", "lerp", "maximum", "minimum", "mul", "multiply", "nan_to_num", "neg", "negative", "nextafter", "positive",
-    "pow", "reciprocal", "remainder", "sgn", "sign", "square", "sub", "subtract", "true_divide", "truncate_div",
-    "truncate_mod", "xdivy",
+    "abs", "absolute", "accumulate_n", "add", "addcdiv", "addcmul", "addn", "angle", "augassign_add", "augassign_div", "augassign_floordiv",
+    "augassign_mod", "augassign_mul", "augassign_sub", "bias_add", "clamp", "clip", "clip_by_value", "copysign", "div", "divide", "eps",
+    "float_power", "floor_div", "floor_divide", "floor_mod", "fmax", "fmin", "fmod", "gcd", "heaviside", "inv", "invert", "lcm", "ldexp",
+    "lerp", "maximum", "minimum", "mul", "multiply", "nan_to_num", "neg", "negative", "nextafter", "positive", "pow", "reciprocal",
+    "remainder", "sgn", "sign", "square", "sub", "subtract", "tensor_add", "tensor_div", "tensor_floordiv", "tensor_mod", "tensor_mul",
+    "tensor_pow", "tensor_sub", "true_divide", "truncate_div", "truncate_mod", "xdivy",
 ]  # fmt: skip
 
 
@@ -378,6 +380,28 @@ def nextafter(input: Any, other: Any) -> Tensor:
     return binary(fallback.NextAfter(), input, other)
 
 
+def bias_add(input_x: Any, bias: Any) -> Tensor:
+    """input_x, of shape (N, C, …) and 2 to 5 dimensions, plus bias, of shape (C,), of one dtype.
+
+    Raises:
+        TypeError: no Tensors, or different dtypes. ValueError: shapes do not fit.
+    """
+    x, b = tensor_of(input_x, "bias_add", "input_x"), tensor_of(bias, "bias_add", "bias")
+    if x.dtype is not b.dtype:
+        raise DTypeError(f"bias_add: input_x and bias must have one dtype, but have {x.dtype} and {b.dtype}")
+    if not 2 <= x.ndim <= 5 or b.shape != x.shape[1:2]:
+        raise ShapeError(f"bias_add: input_x must have shape (N, C, …) and bias (C,), but they have {x.shape} and {b.shape}")
+    return add(x, b if x.ndim == 2 else b.reshape((*b.shape, *(1,) * (x.ndim - 2))))
+
+
+def angle(input: Any) -> Tensor:
+    """The argument of real numbers: pi where input is negative, else 0; NaN stays. Integers become float32."""
+    x = tensor_of(input, "angle")
+    t = x if x.dtype.is_float else cast(x, dt.float32)
+    turned = select(t < zeros_like(t), full_like(t, math.pi), zeros_like(t))
+    return select(apply1(c.IsNan(), t), t, turned)
+
+
 def eps(x: Any) -> Tensor:
     """The distance from 1 to the next number of the dtype of x, in every element.
 
@@ -392,3 +416,5 @@ def eps(x: Any) -> Tensor:
 
 absolute, negative, multiply, clip = abs, neg, mul, clamp
 divide, floor_divide, fmod, remainder, sgn, accumulate_n = div, floor_div, truncate_mod, floor_mod, sign, addn
+tensor_add, tensor_sub, tensor_mul, tensor_div, tensor_floordiv, tensor_mod, tensor_pow = add, sub, mul, div, floor_div, floor_mod, pow
+augassign_add, augassign_sub, augassign_mul, augassign_div, augassign_floordiv, augassign_mod = add, sub, mul, div, floor_div, floor_mod

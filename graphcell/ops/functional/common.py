@@ -5,20 +5,21 @@ Also the few functions that gradient rules need (cast, select, zeros_like, …).
 
 from __future__ import annotations
 
+import math
 from typing import Any, TypeGuard
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.dtype import DType
-from graphcell.errors import ArgumentTypeError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.ir.op import Op
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Cast, Select
 from graphcell.ops.creation import Constant, Full, Literal, number_of
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.movement import BroadcastTo, Pad, Slice
-from graphcell.tensor import Tensor
+from graphcell.tensor import Tensor, state
 
 Number = bool | int | float
 NUMBER_TYPES = (bool, int, float, np.bool_, np.integer, np.floating)
@@ -30,8 +31,24 @@ def is_number(x: object) -> TypeGuard[Number]:
 
 
 def full(shape: Shape, value: Number, dtype: DType) -> Tensor:
-    """A Tensor with `value` in every element."""
-    return apply1(Full(number_of(value, dtype), shape, dtype))
+    """A Tensor with `value` in every element; out of the range of an integer dtype, integers wrap and floats saturate, as when cast.
+
+    Raises:
+        ValueError: an integer that does not fit into 64 bits.
+    """
+    return apply1(Full(in_range(value, dtype), shape, dtype))
+
+
+def in_range(value: Number, dtype: DType) -> Number:
+    """`value` as a number of `dtype`."""
+    if not dtype.is_integer or isinstance(value, (bool, np.bool_)):
+        return number_of(value, dtype)
+    limits = np.iinfo(dtype.np_type)
+    if isinstance(value, (float, np.floating)):
+        return 0 if math.isnan(value) else int(max(limits.min, min(limits.max, value)))
+    if not -(2**63) <= value < 2**64:
+        raise ArgumentValueError(f"the integer {value} does not fit into 64 bits")
+    return (int(value) - limits.min) % 2**dtype.bits + limits.min
 
 
 def as_tensor(x: Any, what: str = "operand", function: str = "") -> Tensor:
@@ -116,9 +133,12 @@ def pair(x: Any, y: Any, function: str, dtype: DType | None = None) -> tuple[Ten
 
 
 def _operand(x: Any, dtype: DType, shape: Shape) -> Tensor:
-    if not isinstance(x, Tensor):
+    if isinstance(x, Tensor):
+        return broadcast(cast(x, dtype), shape)
+    if state.trace is not None:
         return full(shape, x, dtype)
-    return broadcast(cast(x, dtype), shape)
+    with np.errstate(over="ignore"):
+        return Tensor.of_array(np.broadcast_to(np.array(in_range(x, dtype), dtype.np_type), shape))  # no memory for a repeated number
 
 
 def binary(op: Op, x: Any, y: Any, dtype: DType | None = None) -> Tensor:

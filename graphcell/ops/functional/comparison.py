@@ -15,8 +15,9 @@ from graphcell.tensor import Tensor
 __all__ = [
     "bitwise_and", "bitwise_left_shift", "bitwise_not", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "eq", "equal", "ge",
     "greater", "greater_equal", "gt", "isfinite", "isinf", "isnan", "isneginf", "isposinf", "le", "less", "less_equal", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "lt", "ne", "not_equal", "signbit",
-]
+    "logical_not", "logical_or", "logical_xor", "lt", "ne", "not_equal", "signbit", "tensor_ge", "tensor_gt", "tensor_le",
+    "tensor_lt",
+]  # fmt: skip
 
 
 def equal(input: Any, other: Any) -> Tensor:
@@ -50,6 +51,7 @@ def greater_equal(input: Any, other: Any) -> Tensor:
 
 
 eq, ne, lt, le, gt, ge = equal, not_equal, less, less_equal, greater, greater_equal
+tensor_lt, tensor_le, tensor_gt, tensor_ge = less, less_equal, greater, greater_equal
 
 
 def as_bool(x: Any, function: str) -> Tensor:

@@ -22,7 +22,8 @@ from graphcell.ops.arithmetic import Add
 from graphcell.ops.dispatch import apply1, write
 from graphcell.ops.functional.axes import int_of, known_array, plain_number
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, broadcast_shapes, cast, constant, full, select
-from graphcell.ops.functional.movement import permuted, reshaped
+from graphcell.ops.functional.creation import deepcopy
+from graphcell.ops.functional.movement import cut, permuted, reshaped
 from graphcell.ops.indexing import Gather, Scatter, ScatterElements
 from graphcell.ops.movement import Slice, UpdateSlice
 from graphcell.tensor import Tensor
@@ -53,6 +54,18 @@ def check_range(index: Tensor, extent: int, what: str) -> None:
     low, high = int(values.min()), int(values.max())
     if low < -extent or high >= extent:
         raise IndexRangeError(f"{what}: index {low if low < -extent else high} is out of range for a dimension of {extent} elements")
+
+
+def place_of(index: int, shape: Shape, k: int) -> int:
+    """The place that an int stands for in dimension `k` of `shape`.
+
+    Raises:
+        IndexError: out of range.
+    """
+    extent = shape[k]
+    if not -extent <= index < extent:
+        raise IndexRangeError(f"index {index} is out of range for dimension {k} of shape {shape}")
+    return index % extent
 
 
 # -- an index, taken apart ------------------------------------------------------------------------------------------------
@@ -239,10 +252,7 @@ class _Planner:
 
     def drop(self, place: int) -> None:
         k = len(self.start)
-        extent = self.x.shape[k]
-        if not -extent <= place < extent:
-            raise IndexRangeError(f"index {place} is out of range for dimension {k} of shape {self.x.shape}")
-        self.start.append(place % extent)
+        self.start.append(place_of(place, self.x.shape, k))
         self.size.append(1)
         self.step.append(1)
         if self.has_arrays:
@@ -306,6 +316,8 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
         IndexError: an entry of another kind, too many entries, or an index known to be out of range. ValueError: a Bool Tensor that does not
         fit. RuntimeError: a Bool Tensor whose values are not known while the graph is being built.
     """
+    if type(index) is int and x.ndim:  # the most frequent one
+        return reshaped(cut(x, 0, place_of(index, x.shape, 0), 1), x.shape[1:])
     plan = plan_index(x, index)
     y = _core(x, plan)
     if plan.axes:
@@ -389,7 +401,9 @@ def tensor_combine(x: Tensor, index: Any, value: Any, kind: str) -> Tensor:
     elif kind == "add":
         new = apply1(Add(), _core(x, plan), new)
     new = reshaped(new, plan.cut.size)
-    return new if plan.takes_all(x) else apply1(UpdateSlice(plan.cut.start, plan.cut.step), x, new)
+    if plan.takes_all(x):
+        return new if plan.axes or kind == "add" else deepcopy(new)  # not the memory of the value
+    return apply1(UpdateSlice(plan.cut.start, plan.cut.step), x, new)
 
 
 def _set_masked(x: Tensor, index: Any, value: Tensor) -> Tensor | None:

@@ -14,9 +14,10 @@ import numpy as np
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.creation import Iota, number_of
 from graphcell.ops.dispatch import apply1
+from graphcell.ops.functional import common
 from graphcell.ops.functional.arithmetic import sub
 from graphcell.ops.functional.axes import int_of, int_or_ints, ints_of, normalize_axes, normalize_axis, plain_number, tensor_of, tensors_of
-from graphcell.ops.functional.common import NUMBER_TYPES, broadcast, constant, full, reverse, select
+from graphcell.ops.functional.common import NUMBER_TYPES, broadcast, constant, full, select
 from graphcell.ops.functional.comparison import less
 from graphcell.ops.functional.masking import known_values
 from graphcell.ops.functional.movement import cut, joined, permuted, reshaped
@@ -26,7 +27,7 @@ from graphcell.tensor import Tensor
 
 __all__ = [
     "cartesian_prod", "channel_shuffle", "combinations", "diff", "flip", "fliplr", "flipud", "meshgrid", "pad", "padding",
-    "pixel_shuffle", "pixel_unshuffle", "repeat_elements", "repeat_interleave", "reverse_sequence", "roll", "rot90", "sequence_mask",
+    "pixel_shuffle", "pixel_unshuffle", "repeat_elements", "repeat_interleave", "reverse", "reverse_sequence", "roll", "rot90", "sequence_mask",
     "tile",
 ]  # fmt: skip
 
@@ -34,7 +35,7 @@ __all__ = [
 # -- reversing, rolling, repeating -------------------------------------------------------------------------------------------
 def flipped(x: Tensor, axes: tuple[int, ...]) -> Tensor:
     """`x` with `axes` reversed."""
-    return apply1(reverse(x.shape, axes), x) if axes else x
+    return apply1(common.reverse(x.shape, axes), x) if axes else x
 
 
 def flip(input: Tensor, dims: Any) -> Tensor:
@@ -46,6 +47,11 @@ def flip(input: Tensor, dims: Any) -> Tensor:
     x = tensor_of(input, "flip")
     axes = ints_of(dims, "flip", "dims")
     return flipped(x, normalize_axes(axes, x.ndim, "flip", "dims") if axes else ())
+
+
+def reverse(x: Tensor, axis: Any) -> Tensor:
+    """The elements in reverse order along `axis`, a tuple or list of ints. Errors: as `flip`."""
+    return flip(x, axis)
 
 
 def fliplr(input: Tensor) -> Tensor:

@@ -13,10 +13,11 @@ from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import add, mul
 from graphcell.ops.functional.axes import normalize_axis, tensor_of
-from graphcell.ops.functional.common import cast, full, reverse, select, zeros_like
+from graphcell.ops.functional.common import cast, full, select, zeros_like
 from graphcell.ops.functional.comparison import equal, isnan, logical_or
 from graphcell.ops.functional.mathematics import logaddexp
 from graphcell.ops.functional.movement import cut, joined
+from graphcell.ops.functional.rearranging import flipped
 from graphcell.ops.indexing import GatherElements
 from graphcell.ops.scan import Cumulative
 from graphcell.tensor import Tensor
@@ -28,11 +29,6 @@ __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
 def cumulative(x: Tensor, axis: int, kind: str, reverse: bool = False) -> Tensor:
     """`x` accumulated along `axis`."""
     return apply1(Cumulative(axis, kind, reverse), x)
-
-
-def flipped(x: Tensor, axis: int) -> Tensor:
-    """`x` with `axis` reversed."""
-    return apply1(reverse(x.shape, (axis,)), x)
 
 
 def _moved(x: Tensor, axis: int, by: int, fill: float) -> Tensor:
@@ -58,10 +54,10 @@ def product_gradient(x: Tensor, g: Tensor, axis: int, reverse: bool) -> Tensor:
     s[i] = g[i] + x[i+1]·s[i+1].
     """
     if reverse:
-        return flipped(product_gradient(flipped(x, axis), flipped(g, axis), axis, False), axis)
+        return flipped(product_gradient(flipped(x, (axis,)), flipped(g, (axis,)), axis, False), (axis,))
     before = _moved(cumulative(x, axis, "mul"), axis, 1, 1)
-    s = linear_recurrence(_moved(flipped(x, axis), axis, 1, 0), flipped(g, axis), axis)
-    return mul(before, flipped(s, axis))
+    s = linear_recurrence(_moved(flipped(x, (axis,)), axis, 1, 0), flipped(g, (axis,)), axis)
+    return mul(before, flipped(s, (axis,)))
 
 
 def extremum_places(x: Tensor, y: Tensor, axis: int, reverse: bool = False) -> Tensor:

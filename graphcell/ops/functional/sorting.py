@@ -189,7 +189,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     if w is not None and w.shape != x.shape:
         raise ShapeError(f"bincount: weights must have the shape {x.shape}, but have {w.shape}")
     values = known_values(x, "bincount")
-    length = max(least, int(values.max(initial=-1)) + 1)
+    length = max(least, int(values.max()) + 1 if values.size else 0)
     target = dt.float64 if w is not None and w.dtype is dt.float64 else dt.float32
     there = np.flatnonzero(values >= 0)
     updates = full(there.shape, 1, target) if w is None else cast(apply1(Gather((0,)), w, Tensor.of_array(there)), target)

@@ -1,0 +1,396 @@
+"""`@jit`: compiles functions, keeps what it compiled, and notices when that no longer holds.
+
+Enters: a function, method, lambda, Cell or other callable. Leaves: a `JitFunction`, called like the original. Tensor arguments are
+inputs of the compiled graph; all other arguments are constants of it, and a call with others compiles anew. What the function reads from
+outside (globals, closure variables, attributes of Cells) is guarded. Inside another compiled function a JitFunction becomes part of that.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from types import MethodType
+from typing import Any
+
+import numpy as np
+
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError, GraphcellError
+from graphcell.frontend import Traced, call, trace_function
+from graphcell.frontend.guards import is_cell
+from graphcell.frontend.tracing import name_of
+from graphcell.ir.graph import Graph
+from graphcell.ir.op import Array
+from graphcell.ir.text import print_graph
+from graphcell.ops.control import GraphCall
+from graphcell.ops.dispatch import apply, write
+from graphcell.passes.pipeline import PIPELINE, run_pipeline
+from graphcell.runtime.executable import Executable, compile_graph
+from graphcell.tensor import Tensor, state
+
+_CAPTURE_MODES = ["ast", "bytecode", "trace"]
+_LEVELS = ["O0", "O1"]
+_ORDERS = ["bfs", "dfs"]
+_KEPT = 8
+"""So many compiled graphs are kept for one signature; they differ in what the function read from outside."""
+_SHOWN_ELEMENTS = 64
+
+
+def jit(
+    function: Any = None,
+    *,
+    capture_mode: str = "ast",
+    jit_level: str = "O0",
+    dynamic: int = 0,
+    fullgraph: bool = False,
+    backend: str = "",
+    **options: Any,
+) -> Any:
+    """Compiles a function; usable as `jit(f)`, `@jit` and `@jit(...)`.
+
+    Args:
+        function: a function, method, lambda, Cell or other callable. What cannot be called is given back as it is.
+        capture_mode, jit_level, dynamic, fullgraph, backend, options: MindSpore's. They are checked; there is one way to compile here.
+
+    Returns:
+        JitFunction, or a decorator where `function` is left out.
+
+    Raises:
+        TypeError, ValueError: an argument is of another type or out of its range.
+    """
+    _check_choice("capture_mode", capture_mode, _CAPTURE_MODES)
+    _check_choice("jit_level", jit_level, _LEVELS)
+    if not isinstance(dynamic, int) or isinstance(dynamic, bool):
+        raise ArgumentTypeError(f"For 'jit', the 'dynamic' must be 'int',  but got '{type(dynamic).__name__}'.")
+    if dynamic not in (0, 1):
+        raise ArgumentValueError(f"For 'jit', the 'dynamic' must be in range of [0, 1], but got {dynamic} with type 'int'.")
+    if not isinstance(fullgraph, bool):
+        raise ArgumentTypeError(f"For 'jit', the 'fullgraph' must be a bool, but got {type(fullgraph).__name__}.")
+    order = options.get("exec_order", "bfs")
+    if order not in _ORDERS:
+        raise ArgumentValueError(f"For 'exec_order', the value of 'exec_order' must be one of {_ORDERS}, but got '{order}'.")
+    return _compiled if function is None else _compiled(function)
+
+
+def _check_choice(name: str, value: Any, choices: list[str]) -> None:
+    if not isinstance(value, str) or value not in choices:
+        raise ArgumentValueError(f"For 'jit', the '{name}' must be str and must be in '{choices}', but got '{value}'.")
+
+
+def _compiled(function: Any) -> Any:
+    if isinstance(function, (staticmethod, classmethod)):
+        return type(function)(_compiled(function.__func__))
+    if not callable(function) or isinstance(function, (type, JitFunction)):
+        return function
+    return JitFunction(function)
+
+
+@dataclass(slots=True, eq=False)
+class _Entry:
+    """One compiled graph. `plain`: shape and numpy dtype of each argument, if all are Tensors and given by position."""
+
+    key: Any
+    traced: Traced
+    executable: Executable
+    build: Callable[[Sequence[Tensor]], Any]
+    plain: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None
+    writes_arguments: bool
+    call: GraphCall
+    kept: tuple[Any, ...]
+    seconds: float
+
+    def run(self, leaves: Sequence[Tensor]) -> Any:
+        """Runs the executable on the Tensors in the arguments."""
+        traced = self.traced
+        outputs = self.executable([*leaves, *traced.captured])
+        if traced.effects:
+            result = self.build(outputs)
+            for effect in traced.effects:
+                effect.apply(outputs)
+            return result
+        return self.build(outputs)
+
+    def record(self, leaves: Sequence[Tensor]) -> Any:
+        """Runs as one op that the tapes see."""
+        traced = self.traced
+        inputs = [*leaves, *traced.captured]
+        results = apply(self.call, *inputs)
+        written = dict(traced.updates)
+        for position, target in traced.updates:
+            write(inputs[target], results[position])
+        outputs = [r for k, r in enumerate(results) if k not in written]
+        result = self.build(outputs)
+        for effect in traced.effects:
+            effect.apply(outputs)
+        return result
+
+
+class _CellEntries(dict[int, dict[Any, list[_Entry]]]):
+    """What methods of one Cell compiled, kept with the Cell so that both are let go of together. Copies of the Cell start anew."""
+
+    def __deepcopy__(self, memo: Any) -> _CellEntries:
+        return _CellEntries()
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_CellEntries, ())
+
+
+class JitFunction:
+    """A compiled function.
+
+    Attributes of the original (`__name__`, `__doc__`, …) are there; `__wrapped__` is the original. `ir`, `kernels`, `llvm`, `asm` and
+    `explain` show the graph that ran last.
+    """
+
+    def __init__(self, function: Callable[..., Any]):
+        functools.update_wrapper(self, function)
+        self._function = function
+        self._entries: dict[Any, list[_Entry]] = {}
+        self._last: _Entry | None = None
+        self._lock = threading.RLock()
+        self._why = "it was not called yet"
+        self._eager = os.environ.get("MS_JIT", "") == "0"
+
+    def __get__(self, owner: Any, kind: type | None = None) -> Any:
+        return self if owner is None else MethodType(self, owner)
+
+    def __repr__(self) -> str:
+        return f"<compiled {self._function!r}>"
+
+    @property
+    def __traced__(self) -> Callable[..., Any]:
+        """What is interpreted where this is called while a graph is being built."""
+        return self._function
+
+    # -- calling -----------------------------------------------------------------------------------------------------
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        entry = self._last
+        if entry is not None and not kwargs and state.trace is None and not state.tapes:
+            plain = entry.plain
+            if plain is not None and len(plain) == len(args):
+                for x, (shape, dtype) in zip(args, plain):
+                    if type(x) is not Tensor:
+                        break
+                    data = x._data
+                    if data is None or data.shape != shape or data.dtype is not dtype:
+                        break
+                else:
+                    if not entry.writes_arguments and not entry.traced.guards.failure(entry.traced.captured):
+                        return entry.run(args)
+        return self._call(args, kwargs)
+
+    def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        if state.trace is not None:
+            return call(self._function, *args, **kwargs)
+        if self._eager:
+            return self._function(*args, **kwargs)
+        leaves: list[Tensor] = []
+        key = (_key_of(args, leaves), _key_of(kwargs, leaves))
+        entry = self._find(key, leaves, args, kwargs)
+        self._last = entry
+        if state.tapes:
+            inputs = (*leaves, *entry.traced.captured)
+            if any(tape.number(t) is not None for tape in state.tapes for t in inputs):
+                return entry.record(leaves)
+        return entry.run(leaves)
+
+    def _find(self, key: Any, leaves: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Entry:
+        """The entry whose guards hold, or a new one."""
+        repeated = len({id(t) for t in leaves}) < len(leaves)
+        pattern = tuple(next(k for k, u in enumerate(leaves) if u is t) for t in leaves) if repeated else ()
+        table = self._table(args)
+        entry, why = self._search(table, key, pattern)
+        if entry is not None:
+            return entry
+        with self._lock:
+            entry, why = self._search(table, key, pattern)
+            if entry is None:
+                self._why = why or self._explain_key(table, key)
+                entry = self._compile(key, pattern, args, kwargs)
+                found = table.setdefault((key, pattern) if entry.writes_arguments else (key, ()), [])
+                found.insert(0, entry)
+                del found[_KEPT:]
+        return entry
+
+    @staticmethod
+    def _search(table: dict[Any, list[_Entry]], key: Any, pattern: tuple[int, ...]) -> tuple[_Entry | None, str]:
+        why = ""
+        for place in ((key, ()), (key, pattern)) if pattern else ((key, ()),):
+            for entry in table.get(place, ()):
+                if pattern and place[1] != pattern and entry.writes_arguments:
+                    continue
+                changed = entry.traced.guards.failure(entry.traced.captured)
+                if not changed:
+                    return entry, ""
+                why = why or f"{changed} changed"
+        return None, why
+
+    def _table(self, args: tuple[Any, ...]) -> dict[Any, list[_Entry]]:
+        """Where entries are kept: with the Cell whose method this is, or here."""
+        owner = args[0] if args else getattr(self._function, "__self__", None)
+        if owner is None or not is_cell(owner) or isinstance(owner, type):
+            return self._entries
+        kept = vars(owner).get("_compiled_methods")
+        if kept is None:
+            kept = vars(owner).setdefault("_compiled_methods", _CellEntries())
+        return kept.setdefault(id(self), {})  # type: ignore[no-any-return]
+
+    def _compile(self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Entry:
+        begin = time.perf_counter()
+        try:
+            traced = trace_function(self._function, args, kwargs)
+        except Exception as error:
+            raise _without_frames(error) from error.__cause__
+        executable = compile_graph(traced.graph, traced.updates, name_of(self._function))
+        writes_arguments = any(position < traced.leaves for _, position in traced.updates)
+        plain = _plain_signature(args, kwargs)
+        seconds = time.perf_counter() - begin
+        return _Entry(key, traced, executable, traced.result.builder(), plain, writes_arguments, GraphCall(traced.graph), (args, kwargs) if plain is None else (), seconds)
+
+    # -- looking inside ----------------------------------------------------------------------------------------------
+    def _shown(self) -> _Entry:
+        if self._last is None:
+            raise ExecutionError(f"{name_of(self._function)} has not been compiled yet", hint="call it first")
+        return self._last
+
+    def ir(self, pass_name: str | None = None) -> str:
+        """The graph of the last call as text.
+
+        Args:
+            pass_name: None: as traced; the name of a pass: after that pass (its last run); "optimized": after all of them.
+
+        Raises:
+            RuntimeError: nothing was compiled yet. ValueError: there is no such pass.
+        """
+        graph = self._shown().traced.graph
+        if pass_name is not None:
+            names = [name for name, _ in PIPELINE]
+            if pass_name != "optimized" and pass_name not in names:
+                raise ArgumentValueError(f"there is no pass {pass_name!r}", hint=f"passes are {', '.join(dict.fromkeys(names))}; or 'optimized'")
+            last = len(names) if pass_name == "optimized" else len(names) - names[::-1].index(pass_name)
+            graph = run_pipeline(graph, "", PIPELINE[:last])[0]
+        return print_graph(graph, elide_over=_SHOWN_ELEMENTS)
+
+    def kernels(self) -> str:
+        """The kernels of the last call as text."""
+        return self._shown().executable.kernels()
+
+    def llvm(self) -> str:
+        """The LLVM assembly of the last call."""
+        return self._shown().executable.llvm()
+
+    def asm(self) -> str:
+        """The machine code of the last call."""
+        return self._shown().executable.asm()
+
+    def explain(self) -> str:
+        """What was compiled, how long that took, what it depends on, and why the last compilation was needed."""
+        entry = self._shown()
+        traced, compilation = entry.traced, entry.executable.compilation
+        lines = [
+            f"{name_of(self._function)}: {len(list(self._all_entries()))} compiled graphs",
+            f"last compiled because {self._why} ({entry.seconds:.3f} s)",
+            f"arguments: {_describe_key(entry.key)}",
+            f"graph: {len(traced.graph.inputs)} inputs ({len(traced.captured)} read from outside), "
+            f"{traced.graph.count_nodes()} nodes traced, {compilation.optimized.count_nodes()} after the passes",
+        ]
+        lines += [f"  {p.name:<18}{p.seconds * 1e3:9.2f} ms  {p.nodes_before:5d} -> {p.nodes_after} nodes" for p in compilation.passes]
+        lines += [f"  {name:<18}{seconds * 1e3:9.2f} ms" for name, seconds in compilation.seconds.items()]
+        lines += [f"writes {traced.graph.inputs[position].name}" for _, position in traced.updates]
+        lines += list(traced.remarks)
+        return "\n".join(lines)
+
+    def _all_entries(self) -> Iterator[_Entry]:
+        for found in self._entries.values():
+            yield from found
+
+    def _explain_key(self, table: dict[Any, list[_Entry]], key: Any) -> str:
+        if not table:
+            return "it was the first call"
+        before = self._last.key if self._last is not None else next(iter(table))[0]
+        for what, old, new in _differences(before, key):
+            return f"{what} is {new} and was {old}"
+        return "the arguments are of another structure"
+
+
+# -- keys ----------------------------------------------------------------------------------------------------------------
+def _key_of(x: Any, leaves: list[Tensor]) -> Any:
+    """A hashable form of an argument: a Tensor's type, a constant's value, another object's identity. Appends Tensors to `leaves`."""
+    kind = type(x)
+    if kind is Tensor:
+        leaves.append(x)
+        return x.type
+    if kind in (bool, int, str, bytes, type(None)):
+        return (kind, x)
+    if kind in (float, complex):
+        return (kind, repr(x))
+    if isinstance(x, (tuple, list)):
+        return (kind, *[_key_of(e, leaves) for e in x])
+    if isinstance(x, dict):
+        return (kind, *[(_key_of(k, leaves), _key_of(v, leaves)) for k, v in x.items()])
+    if isinstance(x, (np.ndarray, np.generic)):
+        return (kind, x.dtype.str, x.shape, x.tobytes())
+    return (kind, id(x))
+
+
+def _plain_signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None:
+    if kwargs or any(type(x) is not Tensor for x in args):
+        return None
+    return tuple((x.array().shape, x.array().dtype) for x in args)
+
+
+def _differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
+    """(which argument, its old form, its new form)."""
+    old, new = before[0][1:], after[0][1:]
+    if len(old) != len(new):
+        yield "the number of arguments", str(len(old)), str(len(new))
+    for k, (a, b) in enumerate(zip(old, new, strict=False)):
+        if a != b:
+            yield f"argument {k}", _describe(a), _describe(b)
+    keywords = dict(before[1][1:])
+    for name, b in after[1][1:]:
+        if keywords.get(name) != b:
+            yield f"argument '{name[1]}'", _describe(keywords.get(name)), _describe(b)
+
+
+def _describe(part: Any) -> str:
+    if not isinstance(part, tuple):
+        return "not given" if part is None else str(part)
+    kind, *rest = part
+    if kind in (tuple, list):
+        return f"{kind.__name__} of ({', '.join(map(_describe, rest))})"
+    if kind is dict:
+        return f"dict of {len(rest)}"
+    return str(rest[0]) if kind in (float, complex) else repr(rest[0]) if kind in (bool, int, str, bytes, type(None)) else f"a {kind.__name__}"
+
+
+def _describe_key(key: Any) -> str:
+    positional = [_describe(part) for part in key[0][1:]]
+    return ", ".join([*positional, *(f"{name[1]}={_describe(part)}" for name, part in key[1][1:])]) or "none"
+
+
+def _without_frames(error: Exception) -> Exception:
+    """The error without the frames of graphcell, which would bury the user's; its text says where it happened."""
+    return error.with_traceback(None) if isinstance(error, GraphcellError) or hasattr(error, "__graphcell_place__") else error
+
+
+# -- graphs as ops -------------------------------------------------------------------------------------------------------
+_executables: OrderedDict[int, tuple[Graph, Executable]] = OrderedDict()
+_KEPT_EXECUTABLES = 256
+
+
+def _run_graph(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """Runs a graph that is an op of its own (`GraphCall`), compiled."""
+    found = _executables.get(id(graph))
+    if found is None:
+        found = _executables[id(graph)] = (graph, compile_graph(graph))
+        while len(_executables) > _KEPT_EXECUTABLES:
+            _executables.popitem(last=False)
+    return tuple(t.array() for t in found[1]([Tensor.of_array(a) for a in arrays]))
+
+
+GraphCall.runner = staticmethod(_run_graph)
