@@ -20,6 +20,7 @@ from graphcell.errors import (
     NoGradientError,
     ShapeError,
 )
+from graphcell.jit import jit
 from graphcell.ops.functional.common import NUMBER_TYPES, full_like
 from graphcell.pullback import (
     Cotangents,
@@ -223,21 +224,20 @@ def check_weights(name: str, given: Any) -> tuple[tuple[Tensor, ...] | None, boo
 
 
 def _gradient_function(request: Request, with_value: bool) -> Function:
-    """The function that the user calls. In GRAPH_MODE it is compiled at the first call outside of a graph."""
-    compiled: list[Function] = []
-
     def gradient(*args: Any, **kwargs: Any) -> Any:
         return _run(request, with_value, args, kwargs)
 
-    def after_grad(*args: Any, **kwargs: Any) -> Any:
-        if config.mode != GRAPH_MODE or state.trace is not None:
-            return _run(request, with_value, args, kwargs)
-        if not compiled:
-            from graphcell.jit import jit
+    return compiled_in_graph_mode(gradient, f"{name_of(request.fn)}_gradient")
 
-            gradient.__name__ = f"{name_of(request.fn)}_gradient"  # what dumps call it
-            compiled.append(jit(gradient))
-        return compiled[0](*args, **kwargs)
+
+def compiled_in_graph_mode(function: Any, name: str) -> Function:
+    """`function`, which in GRAPH_MODE, called outside of a graph, is compiled (as `name` in dumps) at its first call."""
+    function.__name__ = name
+    compiled = jit(function)
+
+    def after_grad(*args: Any, **kwargs: Any) -> Any:
+        outside = config.mode == GRAPH_MODE and state.trace is None
+        return (compiled if outside else function)(*args, **kwargs)
 
     return after_grad
 

@@ -18,6 +18,7 @@ from graphcell.grad import (
     Request,
     Weights,
     chosen_arguments,
+    compiled_in_graph_mode,
     pack_weights,
     request_of,
     seed,
@@ -31,7 +32,7 @@ from graphcell.ops.creation import Constant, Literal
 from graphcell.ops.dispatch import Trace, apply1
 from graphcell.ops.functional.common import full_like
 from graphcell.ops.movement import Concat, Reshape, Slice, Transpose
-from graphcell.pullback import Function, Pullback, gradient_structure, linearize, replace_tensors, tensors_in
+from graphcell.pullback import Function, Pullback, gradient_structure, linearize, name_of, replace_tensors, tensors_in
 from graphcell.tensor import Tensor, state
 
 __all__ = ["jacfwd", "jacrev", "jvp", "vjp"]
@@ -106,7 +107,7 @@ def jacrev(fn: Function, grad_position: int | tuple[int, ...] = 0, has_aux: bool
         output, pullback = linearize(fn, args, {}, wrt)
         return _pack(request, output, _rows_of_outputs(request, output, pullback, wrt))
 
-    return jacobian
+    return compiled_in_graph_mode(jacobian, f"{name_of(fn)}_jacobian")
 
 
 def jacfwd(fn: Function, grad_position: int | tuple[int, ...] = 0, has_aux: bool = False) -> Function:
@@ -119,7 +120,7 @@ def jacfwd(fn: Function, grad_position: int | tuple[int, ...] = 0, has_aux: bool
         output, push = _push_forward(request, args, wrt)
         return _pack(request, output, _columns_of_inputs(request, output, push, wrt))
 
-    return jacobian
+    return compiled_in_graph_mode(jacobian, f"{name_of(fn)}_jacobian")
 
 
 # -- forward mode --------------------------------------------------------------------------------------------------------

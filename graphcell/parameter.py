@@ -158,7 +158,7 @@ class Parameter(Tensor):
         result: Tensor = identity(self)
         return result
 
-    def init_data(self, layout: Any = None, set_sliced: bool = False) -> Parameter:
+    def init_data(self, layout: Any = None, set_sliced: bool = False) -> Parameter:  # type: ignore[override]
         """The Parameter itself: its data are there from the beginning."""
         return self
 

@@ -177,7 +177,8 @@ class Carry:
                 return True
             if unchanged(old, end):
                 return True
-            carried = self._add(place, *flatten(old))
+            self._settle_leaves(self._add(place, *flatten(old)), end)
+            return False
         elif carried.conflict is not None:
             return True
         elif end is carried.entered and carried.is_guess:

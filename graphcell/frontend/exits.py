@@ -41,6 +41,12 @@ class Exits:
         assert isinstance(truth, Tensor)
         return truth
 
+    def go_on_while(self, truth: Flag) -> None:
+        """Says what decides whether the loop goes on; before the loop, and at the end of each iteration."""
+        self._set("going", truth)
+        if not self.used:
+            self.carry.expect(self._place("going"), _BOOL)
+
     def note(self, signal: Signal) -> bool:
         """Sets the flags after an iteration that ended with `signal`; False if they must be carried first."""
         if not self._is_carried(signal):

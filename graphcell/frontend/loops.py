@@ -39,18 +39,21 @@ class Loops(Control):
     # -- while -------------------------------------------------------------------------------------------------------
     def run_block_While(self, node: ast.While, frame: Frame, rest: Chain) -> Chain | Done:
         escapes = returns_or_breaks(tuple(node.body))
+        assigns = any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test))
         while True:
             with Trial(self) as trial:
                 truth = self.condition(node.test, frame)
-                if isinstance(truth, bool):
+                if isinstance(truth, bool) or assigns:
                     trial.keep()
             if isinstance(truth, Tensor):
-                return self.after(self._while(node, frame), rest, frame)
+                frame.node = node.test
+                return self.after(_WhileLoop(self, node, frame, truth if assigns else None).build(), rest, frame)
             if not truth:
                 return rest.before(node.orelse)
             signal, known = self._iteration(node, frame, escapes)
             if not known:
-                return self.after(self._while(node, frame), rest, frame)
+                frame.node = node.test
+                return self.after(_WhileLoop(self, node, frame, full((), True, dt.bool_) if assigns else None).build(), rest, frame)
             if signal is not None and signal.broken:
                 return rest
             if signal is not None and signal.returned:
@@ -66,18 +69,6 @@ class Loops(Control):
             if known:
                 trial.keep()
         return signal, known
-
-    def _while(self, node: ast.While, frame: Frame) -> Signal | None:
-        """The loop as one op; gives how it ends."""
-        frame.node = node.test
-        test, body = node.test, node.body
-        if any(isinstance(n, ast.NamedExpr) for n in ast.walk(test)):
-            if node.orelse:
-                raise UnsupportedSyntaxError("Unsupported: `while … else` with `:=` in a condition that a Tensor decides on.", hint="assign before the loop")
-            leave = ast.If(ast.UnaryOp(ast.Not(), test), [ast.copy_location(ast.Break(), test)], [])
-            body = [ast.copy_location(ast.fix_missing_locations(ast.copy_location(leave, test)), test), *body]
-            test = ast.copy_location(ast.Constant(True), test)
-        return _WhileLoop(self, node, test, body, frame).build()
 
     # -- for ---------------------------------------------------------------------------------------------------------
     def run_block_For(self, node: ast.For, frame: Frame, rest: Chain) -> Chain | Done:
@@ -140,7 +131,7 @@ class Loops(Control):
         def otherwise() -> Signal | None:
             return self.run(Chain(node.orelse), frame) if node.orelse else None
 
-        if signal is None:
+        if signal is None or (signal.is_known and not any(signal.flags)):
             return otherwise()
         if not node.orelse:
             return None if signal.returned is False else Signal(returned=signal.returned, value=signal.value)
@@ -153,10 +144,15 @@ class Loops(Control):
 
 
 class _WhileLoop:
-    """One `while` on its way to a `While`."""
+    """One `while` on its way to a `While`.
 
-    def __init__(self, interpreter: Loops, node: ast.While, test: ast.expr, body: list[ast.stmt], frame: Frame):
-        self.interpreter, self.node, self.test, self.body, self.frame = interpreter, node, test, body, frame
+    `first`: given where the condition assigns something (`:=`): its first value. The loop then carries the condition's value, and
+    computes the next one at the end of the body.
+    """
+
+    def __init__(self, interpreter: Loops, node: ast.While, frame: Frame, first: Tensor | None = None):
+        self.interpreter, self.node, self.frame, self.first = interpreter, node, frame, first
+        body = node.body
         self.carry = Carry(interpreter)
         self.exits = Exits(interpreter, self.carry)
         assert state.trace is not None
@@ -164,6 +160,8 @@ class _WhileLoop:
         updated = updated_names(tuple(body))
         for name in sorted(assigned_names(tuple(body))):
             self.carry.guess(frame.place(name), name in updated)
+        if first is not None:
+            self.exits.go_on_while(first)
 
     def build(self) -> Signal | None:
         """Interprets until the types settle, then appends the op; gives how the loop ends."""
@@ -196,19 +194,25 @@ class _WhileLoop:
         return body, inputs, ends, test, test_inputs, truth
 
     def _run_body(self) -> bool:
+        """One iteration; False if its ways out must be carried first."""
         interpreter = self.interpreter
-        signal = interpreter.run(Chain(self.body), self.frame)
-        if signal is None or (signal.broken is False and signal.returned is False):
-            return True
-        return self.exits.note(signal)
+        signal = interpreter.run(Chain(self.node.body), self.frame)
+        leaves = signal is not None and not (signal.broken is False and signal.returned is False)
+        if leaves and signal is not None and not self.exits.note(signal):
+            return False
+        if self.first is not None:
+            self.exits.go_on_while(interpreter.both(self.exits.going, self._test) if leaves else self._test())
+        return True
+
+    def _test(self) -> Tensor:
+        truth = self.interpreter.condition(self.node.test, self.frame)
+        return full((), truth, dt.bool_) if isinstance(truth, bool) else truth
 
     def _condition(self) -> Tensor:
-        truth = self.interpreter.condition(self.test, self.frame)
-        if isinstance(truth, bool):
-            truth = full((), truth, dt.bool_)
-        if self.exits.used:
-            truth = logical_and(self.exits.going, truth)
-        return truth
+        """The condition of the op."""
+        if self.first is not None:
+            return self.exits.going
+        return logical_and(self.exits.going, self._test()) if self.exits.used else self._test()
 
     def _check_condition(self, log: Log, test: Trace) -> None:
         changed = [place.label for key, (place, _) in log.entries.items() if key not in self.carry.places]

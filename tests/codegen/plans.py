@@ -135,12 +135,13 @@ def storage(kind: str) -> np.dtype[Any]:
     return np.dtype(NUMPY_TYPES[kind])
 
 
-def tolerance(kind: str, terms: int) -> float:
-    """Of sums of `terms` products of standard normal numbers, against float64.
-
-    Summed one by one the error has a standard deviation of about 0.4 terms units in the last place; storing
-    rounds once more.
+def assert_sums(got: Array, want: Array, kind: str, terms: int, scale: float = 1.0) -> None:
+    """Asserts that `got`, stored as `kind`, holds the float64 sums `want` of `terms` products of standard normal
+    numbers, to rounding. Summed one by one the error has a standard deviation of about 0.4 terms units; storing
+    rounds once more, relatively. `scale` is for products of larger numbers.
     """
     stored = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "double": 2.0**-53}[kind]
     summed = 2.0**-53 if kind == "double" else 2.0**-24
-    return float(stored * 6 * max(1.0, terms**0.5) + 4 * summed * terms)
+    smallest = 2.0**-25 if kind == "half" else 0.0  # half has few subnormal numbers
+    atol = scale * 6 * summed * max(terms, 1) + smallest
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=stored, atol=atol)

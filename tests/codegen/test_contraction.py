@@ -23,7 +23,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, dense_matmul, emit_matmul
 from graphcell.codegen.llvm.text import F32, PTR, FunctionBuilder, LType, Module, Val, i64
-from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, tolerance, with_chunks
+from tests.codegen.plans import TARGETS, Runner, assert_sums, compile_plan, storage, with_chunks
 
 Array = NDArray[Any]
 HOST = max(TARGETS)
@@ -88,7 +88,7 @@ def check(case: Case, width: int) -> None:
     got = runner(inputs, "c", shape, dtype)
     want = a.astype(np.float64) @ b.astype(np.float64)
     assert got.shape == want.shape
-    np.testing.assert_allclose(got.astype(np.float64), want, rtol=0, atol=tolerance(case.kind, case.k))
+    assert_sums(got, want, case.kind, case.k)
     again = with_chunks(runner, 0.3, 0.6)(inputs, "c", shape, dtype, at_end=False)
     assert got.tobytes() == again.tobytes()
 
@@ -225,7 +225,7 @@ def test_strided_operands_of_attention() -> None:
     )
     got = build(spec, HOST)({"a": q, "b": k}, "c", (b, h, s, s), np.dtype(np.float32))
     want = np.einsum("bshd,bthd->bhst", q.astype(np.float64), k.astype(np.float64))
-    np.testing.assert_allclose(got, want, atol=tolerance("float", d))
+    assert_sums(got, want, "float", d)
     value = MatmulSpec(
         s,
         d,
@@ -237,7 +237,7 @@ def test_strided_operands_of_attention() -> None:
     )
     mixed = build(value, HOST)({"a": got, "b": k}, "c", (b, s, h, d), np.dtype(np.float32))
     want = np.einsum("bhst,bthd->bshd", got.astype(np.float64), k.astype(np.float64))
-    np.testing.assert_allclose(mixed, want, atol=20 * tolerance("float", s))
+    assert_sums(mixed, want, "float", s, scale=20)
 
 
 @pytest.mark.parametrize("m", [3, 40])
@@ -252,9 +252,7 @@ def test_row_strides_leave_the_gaps_alone(m: int) -> None:
         m, n, k, Operand("float", k + 5, 1), Operand("float", 1, k + 3), Operand("float", n + 4, 1)
     )
     got = build(spec, HOST)({"a": a, "b": b}, "c", (m, n + 4), np.dtype(np.float32))
-    np.testing.assert_allclose(
-        got[:, :n], a[:, :k].astype(np.float64) @ b[:, :k].T.astype(np.float64), atol=tolerance("float", k)
-    )
+    assert_sums(got[:, :n], a[:, :k].astype(np.float64) @ b[:, :k].T.astype(np.float64), "float", k)
     assert (np.ascontiguousarray(got[:, n:]).view(np.uint8) == 0xFF).all()
 
 
@@ -267,9 +265,7 @@ def test_operands_without_a_unit_stride() -> None:
     )
     spec = MatmulSpec(m, n, k, Operand("float", 2 * k, 2), Operand("float", 3 * n, 3), Operand("float", n, 1))
     got = build(spec, HOST)({"a": a, "b": b}, "c", (m, n), np.dtype(np.float32))
-    np.testing.assert_allclose(
-        got, a[..., 0].astype(np.float64) @ b[..., 0].astype(np.float64), atol=tolerance("float", k)
-    )
+    assert_sums(got, a[..., 0].astype(np.float64) @ b[..., 0].astype(np.float64), "float", k)
 
 
 def linear_index(columns: int) -> Epilogue:
@@ -314,9 +310,7 @@ def test_epilogue_sees_each_element_once_with_its_place(case: Case) -> None:
     got = runner(case.stored(a, b), "c", want.shape, storage(case.kind)).astype(np.float64)
     place = np.arange(want.size).reshape(want.shape)
     batch = place // (case.m * case.n)
-    np.testing.assert_allclose(
-        got, 4 * want + place + batch * 2.0**-8, rtol=2e-7, atol=4 * tolerance(case.kind, case.k) + 1e-9
-    )
+    assert_sums(got, 4 * want + place + batch * 2.0**-8, case.kind, case.k, scale=4)
 
 
 @pytest.mark.parametrize("kind", ["float", "half", "bfloat"])
@@ -339,7 +333,7 @@ def test_fused_bias_residual_and_relu(kind: str) -> None:
     runner = build(case.spec, HOST, epilogue, [("bias", PTR), ("residual", PTR)])
     got = runner({**case.stored(a, b), "bias": bias, "residual": residual}, "c", (m, n), storage(kind))
     want = np.maximum(a.astype(np.float64) @ b.astype(np.float64) + bias + residual, 0)
-    np.testing.assert_allclose(got.astype(np.float64), want, atol=tolerance(kind, k))
+    assert_sums(got, want, kind, k)
 
 
 def test_a_shared_panel_is_packed_once_for_several_products() -> None:

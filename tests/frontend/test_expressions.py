@@ -137,7 +137,7 @@ def builtin_iterators(x: Any) -> Any:
 
 
 def tensor_builtins(x: Any) -> Any:
-    return abs(-x), max(x), min(x), sum([x, x]), max(x[0], x[1]), min(x[0], 0.5), len(x), round(x.sum())
+    return abs(-x), max(x), min(x), sum([x, x]), max(x[0], x[1]), min(x[2], x[1]), len(x), round(x.sum())
 
 
 EXPRESSIONS = [

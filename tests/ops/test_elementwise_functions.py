@@ -513,8 +513,9 @@ def test_rrelu_draws_from_its_interval() -> None:
 
 
 ACTIVATIONS = (
-    "celu elu fast_gelu gelu hardshrink hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu relu6 selu silu softplus softshrink softsign tanhshrink"
-).split()
+    "celu", "elu", "fast_gelu", "gelu", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "leaky_relu", "logsigmoid",
+    "mish", "relu", "relu6", "selu", "silu", "softplus", "softshrink", "softsign", "tanhshrink",
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("name", ACTIVATIONS)

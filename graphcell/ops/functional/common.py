@@ -48,7 +48,7 @@ def in_range(value: Number, dtype: DType) -> Number:
         return 0 if math.isnan(value) else int(max(limits.min, min(limits.max, value)))
     if not -(2**63) <= value < 2**64:
         raise ArgumentValueError(f"the integer {value} does not fit into 64 bits")
-    return (int(value) - limits.min) % 2**dtype.bits + limits.min
+    return int((int(value) - limits.min) % (1 << dtype.bits) + limits.min)
 
 
 def as_tensor(x: Any, what: str = "operand", function: str = "") -> Tensor:

@@ -316,6 +316,11 @@ def tuple_to_array(input_x: Any) -> Tensor:
     return Tensor(list(input_x), dt.int32 if whole else dt.float32)
 
 
+def tensor(input_data: Any = None, dtype: Any = None, shape: Any = None, init: Any = None, const_arg: bool = False) -> Tensor:
+    """A new Tensor; arguments and errors as of the class `Tensor`. The public name is `mindspore.tensor`."""
+    return Tensor(input_data, dtype, shape, init, const_arg)
+
+
 # -- facts -------------------------------------------------------------------------------------------------------------
 def dtype(input_x: Any) -> DType:
     """The dtype of a Tensor."""

@@ -1,0 +1,542 @@
+"""`while` and `for`: unrolled, or one op, always with Python's results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import ops
+from graphcell.errors import BranchTypeError, UnboundNameError
+from graphcell.frontend import trace_function
+from graphcell.tensor import Tensor
+from tests.frontend.support import check, op_names, tensor
+
+VALUES = [(1.0, 2.0, 3.0), (-1.0, -2.0, 0.5), (50.0, 60.0, 7.0)]
+
+
+# -- while ---------------------------------------------------------------------------------------------------------------
+def while_tensor(x: Any) -> Any:
+    while x.sum() < 100:
+        x = x * 2 + 1
+    return x
+
+
+def while_counter_tensor(x: Any) -> Any:
+    i = Tensor(0, "int32")
+    while i < 20:
+        x = ops.tanh(x) + 0.1
+        i = i + 1
+    return x, i
+
+
+def while_numbers(x: Any) -> Any:
+    i, s = 0, 0.5
+    while x.sum() > i:
+        i += 1
+        s = s * 2
+        if i > 5:
+            break
+    return i, s
+
+
+def while_constant(x: Any) -> Any:
+    i = 0
+    while i < 3:
+        x = x + i
+        i += 1
+    return x, i
+
+
+def while_true_break(x: Any) -> Any:
+    n = 0
+    while True:
+        x = x + 1
+        n += 1
+        if x.sum() > 20:
+            break
+    return x, n
+
+
+def while_continue(x: Any) -> Any:
+    i = Tensor(0)
+    s = x * 0
+    while i < 10:
+        i = i + 1
+        if i % 2 == 0:
+            continue
+        s = s + x * i
+    return s
+
+
+def while_return(x: Any) -> Any:
+    y = x
+    while y.sum() < 100:
+        y = y + 5
+        if y[0] > 12:
+            return y * 2
+    return -y
+
+
+def while_else(x: Any) -> Any:
+    n = 0
+    while x.sum() < 100:
+        x = x + 3
+        n = n + 1
+        if n > 4:
+            break
+    else:
+        x = x * 1000
+    return x, n
+
+
+def while_tuple(x: Any) -> Any:
+    state = (x, [x * 0, 1.0])
+    while state[0].sum() < 50:
+        a, b = state
+        state = (a + 1, [b[0] + a, 1.0])
+    return state
+
+
+def while_nested(x: Any) -> Any:
+    i = Tensor(0)
+    total = x
+    while i < 3:
+        j = Tensor(0)
+        while j < i:
+            total = total + 1
+            j = j + 1
+        i = i + 1
+    return total
+
+
+def while_with_if(x: Any) -> Any:
+    while x.sum() < 60:
+        if x[0] > 5:
+            x = x + 10
+        else:
+            x = x + 1
+    return x
+
+
+def while_chained(x: Any) -> Any:
+    lo, hi = x.sum(), x.sum() + 20
+    while 0 < hi - lo < 1000 and lo < 500:
+        lo = lo * 2 + 1
+    return lo
+
+
+def while_walrus(x: Any) -> Any:
+    while (s := x.sum()) < 40:
+        x = x + 2
+    return x, s
+
+
+def while_writes(x: Any) -> Any:
+    i = Tensor(0)
+    while i < 3:
+        x[0] = x[0] + 1
+        i = i + 1
+    return x
+
+
+def while_list(x: Any) -> Any:
+    h = [x, x + 1]
+    i = Tensor(0)
+    while i < 3:
+        h[0] = h[0] + h[1]
+        i += 1
+    return h
+
+
+def while_constant_inside(x: Any) -> Any:
+    k = 2
+    i = Tensor(0)
+    while i < 3:
+        k = 2
+        x = x[:k]
+        x = ops.concat([x, x[:1]])
+        i += 1
+    return x, k
+
+
+def while_tensor_number_start(x: Any) -> Any:
+    total = 0
+    i = Tensor(0)
+    while i < 4:
+        total = total + x.sum()
+        i += 1
+    return total * 1.0
+
+
+def while_flag(x: Any) -> Any:
+    go = True
+    n = 0
+    while go:
+        x = x + 4
+        n += 1
+        go = x.sum() < 50
+    return x, n
+
+
+WHILES = [
+    while_tensor, while_counter_tensor, while_numbers, while_constant, while_true_break, while_continue, while_return, while_else, while_tuple,
+    while_nested, while_with_if, while_chained, while_walrus, while_writes, while_list, while_constant_inside, while_tensor_number_start, while_flag,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WHILES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("values", VALUES, ids=["positive", "negative", "large"])
+def test_while(function: Any, values: Any) -> None:
+    check(function, tensor(*values))
+
+
+def test_while_becomes_one_op() -> None:
+    traced = check(while_counter_tensor, tensor(1.0))
+    assert op_names(traced).count("tanh") == 1 and op_names(traced).count("while") == 1
+
+
+def test_while_carries_only_what_changes() -> None:
+    def f(x: Any, w: Any) -> Any:
+        k = 3
+        i = Tensor(0)
+        while i < 5:
+            x = ops.matmul(x, w) * k
+            i = i + 1
+        return x
+
+    traced = check(f, Tensor(np.eye(2, dtype=np.float32)), Tensor(np.full((2, 2), 0.1, np.float32)))
+    loop = next(n for n in traced.graph.nodes if n.op.name == "while")
+    assert loop.op.carried == 2 and len(loop.operands) == 3
+
+
+def test_while_type_conflict() -> None:
+    def f(x: Any) -> Any:
+        while x.sum() < 10:
+            x = ops.concat([x, x])
+        return x
+
+    with pytest.raises(BranchTypeError) as e:
+        trace_function(f, (tensor(1.0),))
+    assert "'x' is Tensor" in str(e.value) and "before the loop" in str(e.value)
+
+
+def test_name_assigned_in_loop_only() -> None:
+    def f(x: Any) -> Any:
+        while x.sum() < 10:
+            y = x + 1
+            x = y
+        return y
+
+    with pytest.raises(UnboundNameError, match="may not run"):
+        trace_function(f, (tensor(1.0),))
+
+
+# -- for -----------------------------------------------------------------------------------------------------------------
+def for_small(x: Any) -> Any:
+    for i in range(3):
+        x = x * (i + 1)
+    return x, i
+
+
+def for_range(x: Any) -> Any:
+    for i in range(12):
+        x = ops.tanh(x) + i
+    return x, i
+
+
+def for_range_steps(x: Any) -> Any:
+    s = x
+    for i in range(20, 0, -2):
+        s = s + x * i - i / 4 + (2 * i + 1) % 5 + i**2
+    return s
+
+
+def for_rows(x: Any) -> Any:
+    m = ops.stack([x + k for k in range(10)])
+    h = x * 0
+    for row in m:
+        h = h * 0.5 + row
+    return h, row
+
+
+def for_indexed_rows(x: Any) -> Any:
+    m = ops.stack([x + k for k in range(12)])
+    h = x * 0
+    for i in range(10):
+        h = h * 0.5 + m[i] * m[i + 2] - m[11 - i]
+    return h
+
+
+def for_columns(x: Any) -> Any:
+    m = ops.stack([x + k for k in range(10)], axis=1)
+    s = x * 0
+    for i in range(10):
+        s = s + m[:, i] * i
+    return s
+
+
+def for_number_start(x: Any) -> Any:
+    total = 0
+    for i in range(10):
+        total = total + x * i
+    return total
+
+
+def for_number_scalar_start(x: Any) -> Any:
+    total = 0.0
+    for _ in range(10):
+        total += x.sum()
+    return total
+
+
+def for_append(x: Any) -> Any:
+    out = []
+    for i in range(9):
+        x = x * 0.5 + i
+        out.append(x)
+    return out[0], out[-1], ops.stack(out), len(out)
+
+
+def for_append_tuple(x: Any) -> Any:
+    out = [(x, -1)]
+    for i in range(9):
+        x = x + 1
+        out.append((x * 2, i))
+    return out[4], out[-1], len(out)
+
+
+def for_counter(x: Any) -> Any:
+    k, n = 5, 0
+    for _ in range(10):
+        x = x + k
+        k += 2
+        n = n + 1
+    return x, k, n
+
+
+def for_dtype_kept(x: Any) -> Any:
+    y = (x * 0).astype("int32")
+    for i in range(10):
+        y = y + i
+    return y
+
+
+def for_break(x: Any) -> Any:
+    n = x * 0
+    for i in range(15):
+        if x.sum() > 30:
+            break
+        x = x + 1
+        n = n + i
+    return x, n
+
+
+def for_break_small(x: Any) -> Any:
+    for i in range(4):
+        if x.sum() > 12:
+            break
+        x = x + i
+    return x
+
+
+def for_return(x: Any) -> Any:
+    for i in range(12):
+        x = x + 1
+        if x.sum() > 25:
+            return x * i, 1
+    return -x, 2
+
+
+def for_return_small(x: Any) -> Any:
+    for i in range(4):
+        x = x + 1
+        if x.sum() > 12:
+            return x * i
+    return -x
+
+
+def for_continue(x: Any) -> Any:
+    s = x * 0
+    for i in range(10):
+        if x.sum() + i > 8:
+            continue
+        s = s + i
+    return s
+
+
+def for_else(x: Any) -> Any:
+    for i in range(10):
+        x = x + i
+        if x.sum() > 60:
+            break
+    else:
+        x = x * 100
+    return x
+
+
+def for_else_small(x: Any) -> Any:
+    for i in range(3):
+        x = x + i
+        if x.sum() > 12:
+            break
+    else:
+        x = x * 100
+    return x
+
+
+def for_index_condition(x: Any) -> Any:
+    for i in range(10):
+        if i % 2 == 0:
+            x = x + 1
+        else:
+            x = x * 1.5
+    return x
+
+
+def for_enumerate_zip(x: Any) -> Any:
+    m = ops.stack([x + k for k in range(10)])
+    s = x * 0
+    for i, row in enumerate(m, 1):
+        s = s + row * i
+    for a, b in zip(m, range(10)):
+        s = s + a * b
+    for i in reversed(range(10)):
+        s = s * 0.9 + i
+    return s
+
+
+def for_nested(x: Any) -> Any:
+    for i in range(8):
+        for j in range(9):
+            x = x * 0.9 + i * j
+        for k in range(2):
+            x = x + k
+    return x
+
+
+def for_temporaries(x: Any) -> Any:
+    for i in range(10):
+        t = x * i
+        u = (t, i)
+        x = x + t * 0.1
+    return x, t, u
+
+
+def for_writes(x: Any) -> Any:
+    for i in range(9):
+        x[1] = x[0] + i
+        x[0] = x[1] * 0.5
+    return x
+
+
+def for_list_state(x: Any) -> Any:
+    h = [x, x * 2]
+    for i in range(9):
+        h[0] = h[0] * 0.5 + i
+        h[1] = h[1] + h[0]
+    return h
+
+
+def for_index_into_list(x: Any) -> Any:
+    scales = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
+    for i in range(9):
+        x = x * scales[i] * 0.5
+    return x
+
+
+def for_containers(x: Any) -> Any:
+    d = {"a": x, "b": x * 2}
+    s = x
+    for v in d.values():
+        s = s + v
+    for k, v in d.items():
+        s = s + v * len(k)
+    for a, (b, c) in [(1, (2, x)), (3, (4, x))]:
+        s = s + a * b * c
+    for _ in []:
+        s = s * 0
+    return s
+
+
+def for_changing_shape(x: Any) -> Any:
+    for _ in range(9):
+        x = ops.concat([x, x[:1]])
+    return x
+
+
+def for_shared_temporary(x: Any) -> Any:
+    for _ in range(9):
+        z = x + 1
+        x = z * 0.5
+    w = ops.concat([x, x])
+    for _ in range(9):
+        z = w * 0.5
+        w = z + 1
+    return w
+
+
+def for_last_index_read(x: Any) -> Any:
+    for i in range(10):
+        x = x + i
+    return x * i
+
+
+def for_range_tensor_len(x: Any) -> Any:
+    m = ops.stack([x + k for k in range(9)])
+    s = 0.0
+    for i in range(len(m)):
+        s = s + m[i].sum() * (i + 1)
+    return s
+
+
+FORS = [
+    for_small, for_range, for_range_steps, for_rows, for_indexed_rows, for_columns, for_number_start, for_number_scalar_start, for_append,
+    for_append_tuple, for_counter, for_dtype_kept, for_break, for_break_small, for_return, for_return_small, for_continue, for_else, for_else_small,
+    for_index_condition, for_enumerate_zip, for_nested, for_temporaries, for_writes, for_list_state, for_index_into_list, for_containers,
+    for_changing_shape, for_shared_temporary, for_last_index_read, for_range_tensor_len,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", FORS, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("values", VALUES, ids=["positive", "negative", "large"])
+def test_for(function: Any, values: Any) -> None:
+    check(function, tensor(*values))
+
+
+ONE_OP = [for_range, for_range_steps, for_rows, for_indexed_rows, for_number_scalar_start, for_append, for_append_tuple, for_counter, for_dtype_kept,
+          for_break, for_return, for_continue, for_else, for_index_condition, for_temporaries, for_writes, for_list_state, for_range_tensor_len]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", ONE_OP, ids=lambda f: f.__name__)
+def test_becomes_one_op(function: Any) -> None:
+    traced = check(function, tensor(1.0, 2.0, 3.0))
+    assert op_names(traced).count("for") == 1, traced.remarks
+
+
+@pytest.mark.parametrize("function", [for_index_into_list, for_changing_shape], ids=lambda f: f.__name__)
+def test_unrolled_with_a_reason(function: Any) -> None:
+    traced = check(function, tensor(1.0, 2.0, 3.0))
+    assert "for" not in op_names(traced)
+    assert "the loop is unrolled (9 iterations)" in traced.remarks[0]
+
+
+def test_first_iteration_settles_types() -> None:
+    traced = check(for_number_start, tensor(1.0, 2.0))
+    loop = next(n for n in traced.graph.nodes if n.op.name == "for")
+    assert loop.op.trip_count == 9
+
+
+def test_rows_are_scanned() -> None:
+    traced = check(for_rows, tensor(1.0, 2.0))
+    loop = next(n for n in traced.graph.nodes if n.op.name == "for")
+    assert loop.op.scanned == 1
+    traced = check(for_indexed_rows, tensor(1.0, 2.0))
+    loop = next(n for n in traced.graph.nodes if n.op.name == "for")
+    assert loop.op.scanned == 3
+
+
+def test_trial_leaves_no_nodes_behind() -> None:
+    traced = check(for_index_into_list, tensor(1.0))
+    assert op_names(traced).count("mul") == 18
