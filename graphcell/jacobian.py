@@ -51,6 +51,8 @@ def vjp(fn: Function, *inputs: Any, weights: Weights = None, has_aux: bool = Fal
         TypeError, ValueError: as in `grad`.
     """
     request = request_of("vjp", fn, tuple(range(len(inputs))) or None, weights, has_aux)
+    if not all(isinstance(x, Tensor) for x in inputs):
+        raise ArgumentTypeError("vjp: the inputs must be Tensors")
     args, _, chosen = separate(inputs, {}, chosen_arguments(request, inputs, {}))
     tensors, wanted = tensors_in([x for _, x in chosen]), trainable(request)
     wrt = [*tensors, *wanted]
@@ -72,7 +74,7 @@ def jvp(fn: Function, inputs: Any, v: Any, has_aux: bool = False) -> tuple[Any, 
     `inputs` and `v` are Tensors, or tuples of as many. Returns (output, product), with `has_aux` (first output, its product, *others).
 
     Raises:
-        TypeError: for anything else. ValueError: if `v` has another length or shape.
+        TypeError: for anything else, or `v` of another dtype. ValueError: if `v` has another length or shape.
     """
     request = request_of("jvp", fn, None, None, has_aux)
     args = tuple(inputs) if isinstance(inputs, (tuple, list)) else (inputs,)
@@ -81,6 +83,9 @@ def jvp(fn: Function, inputs: Any, v: Any, has_aux: bool = False) -> tuple[Any, 
         raise ArgumentValueError(f"jvp: v has invalid length: should be {len(args)}, but got {len(tangents)}")
     if not all(isinstance(x, Tensor) for x in args):
         raise ArgumentTypeError("jvp: the inputs must be Tensors")
+    for k, (x, t) in enumerate(zip(args, tangents, strict=True)):
+        if not isinstance(t, Tensor) or t.dtype is not x.dtype:
+            raise ArgumentTypeError(f"jvp: v[{k}] must be a Tensor of {x.dtype}, as its input is, but is {getattr(t, 'dtype', type(t).__name__)}")
     args, _, _ = separate(args, {}, [])
     given = [seed("jvp", t, x) for x, t in zip(args, tangents, strict=True)]
     output, push = _push_forward(request, args, args)

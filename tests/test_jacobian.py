@@ -195,6 +195,8 @@ ANY_JACREV: Any = jacrev  # called with what its types do not allow
         (lambda: jvp(times, (X, Y), (ONE,)), ValueError, "v has invalid length: should be 2, but got 1"),
         (lambda: jvp(times, (X, 2.0), (ONE, ONE)), TypeError, "the inputs must be Tensors"),
         (lambda: jvp(square, V, ONE), ValueError, r"shape \(\)"),
+        (lambda: jvp(times, (X, Y), (ONE, Tensor(1, dt.int32))), TypeError, r"v\[1\] must be a Tensor of Float32"),
+        (lambda: vjp(times, X, 2.0), TypeError, "the inputs must be Tensors"),
         (lambda: vjp(square, V)[1](ONE), ValueError, r"output of shape \(2,\) has shape \(\)"),
         (lambda: vjp(square, V)[1](), TypeError, "sens has 0 Tensors, but the output has 1"),
         (lambda: vjp(square, V, has_aux=True), ValueError, "When has_aux is True"),

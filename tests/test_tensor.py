@@ -11,6 +11,7 @@ import pytest
 
 from graphcell import dtype as ms
 from graphcell import ops
+from graphcell.common import dtype as mstype
 from graphcell.common.initializer import One
 from graphcell.errors import ConcretizationError
 from graphcell.ir.types import TensorType
@@ -392,3 +393,31 @@ def test_bad_arguments() -> None:
         Tensor(shape=(2,), dtype=ms.float32, init="ones")
     with pytest.raises(ValueError, match="init goes with both shape and dtype"):
         Tensor(init=One(), shape=(2,))
+
+
+def test_memory_order() -> None:
+    x = Tensor(np.arange(6, dtype=np.float32).reshape(2, 3))
+    y = x.T
+    assert x.is_contiguous() and x.contiguous() is x and x.stride() == [3, 1]
+    assert not y.is_contiguous() and y.stride() == [1, 3] and y.contiguous().is_contiguous() and y.contiguous().tolist() == y.tolist()
+
+
+def test_assign_value() -> None:
+    x = T(1, 2)
+    assert x.assign_value(I(3, 4, 5)) is x and x.tolist() == [3, 4, 5] and x.dtype is ms.int64
+
+
+def test_divisor_by_name() -> None:
+    assert T(5).remainder(divisor=3).tolist() == T(5).remainder(3).tolist() == [2.0]
+
+
+def test_dtypes_and_python_types() -> None:
+    assert mstype.dtype_to_nptype(ms.float32) is np.float32 and mstype.dtype_to_nptype(ms.bool_) is np.bool_
+    assert [mstype.dtype_to_pytype(d) for d in (ms.bool_, ms.uint64, ms.bfloat16)] == [bool, int, float]
+    assert mstype.pytype_to_dtype(float) is ms.float64 and mstype.pytype_to_dtype(int) is ms.int64 and mstype.pytype_to_dtype(bool) is ms.bool_
+    assert mstype.pytype_to_dtype(np.float32) is ms.float32 and mstype.pytype_to_dtype(np.dtype("int8")) is ms.int8
+    for wrong in (3, "a", str, list):
+        with pytest.raises(TypeError):
+            mstype.pytype_to_dtype(wrong)
+    with pytest.raises(TypeError, match="expected a dtype"):
+        mstype.dtype_to_nptype(None)  # type: ignore[arg-type]

@@ -1,15 +1,18 @@
-"""Writes graphcell/codegen/llvm/coefficients.py: minimax polynomials by Remez exchange, in 60-digit arithmetic.
+"""Writes graphcell/codegen/llvm/coefficients.py: minimax polynomials by Remez exchange, in 60-digit
+arithmetic.
 
     python tools/fit_polynomials.py              # rewrites the file (half a minute)
     python tools/fit_polynomials.py LOG TANH     # prints these tables only
 
-Each fit minimises the largest weighted error on its interval; the weight turns the error of the polynomial into the relative error of the
-function that it serves. The bits reached stand behind each table. Needs mpmath.
+Each fit minimises the largest weighted error on its interval; the weight turns the error of the polynomial
+into the relative error of the function that it serves. The bits reached stand behind each table. Needs
+mpmath.
 """
 
 from __future__ import annotations
 
 import sys
+import textwrap
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +23,7 @@ from mpmath import mpf
 mp.mp.prec = 200
 OUTPUT = Path(__file__).resolve().parent.parent / "graphcell/codegen/llvm/coefficients.py"
 Function = Callable[[mpf], mpf]
-WIDTH = 118
+WIDTH = 110
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,10 @@ def remez(fit: Fit, low: mpf, high: mpf, degree: int) -> tuple[list[mpf], mpf]:
             right[row] = weight * fit.function(x)
         solution = mp.lu_solve(matrix, right)
         coefficients = [solution[k] for k in range(degree + 1)]
-        errors = [w * (mp.polyval(coefficients[::-1], x) - y) for x, y, w in zip(samples, values, weights, strict=True)]
+        errors = [
+            w * (mp.polyval(coefficients[::-1], x) - y)
+            for x, y, w in zip(samples, values, weights, strict=True)
+        ]
         largest = max(map(abs, errors))
         extrema = _alternating_extrema(errors, count)
         if len(extrema) < count or largest < abs(solution[degree + 1]) * mpf("1.001"):
@@ -72,9 +78,10 @@ def _alternating_extrema(errors: list[mpf], count: int) -> list[int]:
     return runs
 
 
-# -- what is fitted ------------------------------------------------------------------------------------------------------
+# -- what is fitted ------------------------------------------------------------------------------------------
 def _odd(function: Function) -> tuple[Function, Function]:
     """(f(x) / x - 1) / z as a function of z = x**2, and the weight for the relative error of an odd f."""
+
     def quotient(z: mpf) -> mpf:
         x = mp.sqrt(z)
         return (function(x) - x) / x**3
@@ -141,69 +148,157 @@ def _fits() -> dict[str, Fit]:
     erfcx2, erfcx3 = _erfcx_of_mapped(2), _erfcx_of_mapped(3)
     ratio, root_ratio = _inverse_erf_ratio, lambda s: _inverse_erf_ratio(s * s)
     fits = {
-        "EXP": Fit("(e**r - 1 - r) / r**2 on [-ln2, ln2]", _exp_rest, lambda r: r**2 / mp.exp(r),
-                   {"float": (-ln2, ln2, 5), "double": (-ln2, ln2, 11)}),
-        "EXP_NARROW": Fit("The same on [-ln2 / 2, ln2 / 2]", _exp_rest, lambda r: r**2 / mp.exp(r),
-                          {"float": (-ln2 / 2, ln2 / 2, 4), "double": (-ln2 / 2, ln2 / 2, 9)}),
-        "EXPM1": Fit("The same on [-ln2, ln2], for the relative error of e**r - 1", _exp_rest, lambda r: abs(r**2 / mp.expm1(r)),
-                     {"float": (-ln2, ln2, 6), "double": (-ln2, ln2, 12)}),
-        "EXP2": Fit("(2**r - 1 - r ln2) / r**2 on [-1, 1]", _exp2_rest, lambda r: r**2 / mpf(2) ** r,
-                    {"float": (-one, one, 5), "double": (-one, one, 11)}),
-        "EXP2_NARROW": Fit("The same on [-1/2, 1/2]", _exp2_rest, lambda r: r**2 / mpf(2) ** r,
-                           {"float": (-mpf("0.501"), mpf("0.501"), 4), "double": (-mpf("0.501"), mpf("0.501"), 9)}),
-        "LOG": Fit("(log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1]; `wide` is for float results in double arithmetic",
-                   _log_rest, lambda f: abs(f**3 / mp.log1p(f)),
-                   {"float": (low_fraction, high_fraction, 7), "wide": (low_fraction, high_fraction, 12),
-                    "double": (low_fraction, high_fraction, 18)}),
-        "LOG_SERIES": Fit("(log((1 + s) / (1 - s)) - 2 s - 2 s**3 / 3) / s**5 with z = s**2, for 1/sqrt(2) <= (1 + s) / (1 - s) <= sqrt(2)",
-                          lambda z: (2 * mp.atanh(mp.sqrt(z)) - 2 * mp.sqrt(z) - 2 * mp.sqrt(z) ** 3 / 3) / mp.sqrt(z) ** 5,
-                          lambda z: z**2, {"double": (zero, mpf("0.02945"), 6)}),
-        "SINH": Fit("(sinh(r) / r - 1) / z with z = r**2, on [0, 0.78]", sinh, sinh_weight,
-                    {"float": (zero, mpf("0.61"), 2), "double": (zero, mpf("0.61"), 5)}),
-        "COSH": Fit("(cosh(r) - 1 - z / 2) / z**2", lambda z: (mp.cosh(mp.sqrt(z)) - 1 - z / 2) / z**2,
-                    lambda z: z**2 / mp.cosh(mp.sqrt(z)), {"float": (zero, mpf("0.61"), 2), "double": (zero, mpf("0.61"), 5)}),
-        "TANH": Fit("(tanh(x) / x - 1) / z with z = x**2, on [0, 0.55]", tanh, tanh_weight,
-                    {"float": (zero, mpf("0.3025"), 4), "double": (zero, mpf("0.3025"), 10)}),
-        "SIN": Fit("(sin(r) / r - 1) / z with z = r**2, on [0, pi / 4]", sin, sin_weight,
-                   {"float": (zero, quarter, 2), "double": (zero, quarter, 5)}),
-        "COS": Fit("(cos(r) - 1 + z / 2) / z**2", lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2,
-                   lambda z: z**2 / mp.cos(mp.sqrt(z)), {"float": (zero, quarter, 2), "double": (zero, quarter, 5)}),
-        "TAN": Fit("(tan(r) / r - 1) / z", tan, tan_weight, {"float": (zero, quarter, 6), "double": (zero, quarter, 13)}),
-        "ASIN": Fit("(asin(s) / s - 1) / z with z = s**2, on [0, 1/2]", asin, asin_weight,
-                    {"float": (zero, mpf("0.25"), 4), "double": (zero, mpf("0.25"), 12)}),
-        "ATAN": Fit("(atan(t) / t - 1) / z with z = t**2, on [0, 1]", atan, atan_weight,
-                    {"float": (zero, one, 8), "double": (zero, one, 19)}),
-        "ERF": Fit("erf(x) / x - 1 with z = x**2, on [0, 1]", lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
-                   lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)), {"float": (zero, one, 6), "wide": (zero, one, 6), "double": (zero, one, 12)}),
-        "LOG2_ERFC": Fit("log2(erfc(a)) from 1 to where erf(a) is 1, for the relative error of erf(a)", lambda a: mp.log(mp.erfc(a), 2),
-                         lambda a: mp.log(2) * mp.erfc(a) / mp.erf(a),
-                         {"float": (one, mpf(4), 6), "double": (one, mpf("5.95"), 18)}, grid=3000),
-        "ERFCX_2": Fit("a e**(a**2) erfc(a) with t = (a - 2) / (a + 2), from 0.8 to where erfc(a) is 0", erfcx2, lambda t: 1 / erfcx2(t),
-                       {"wide": (_mapped("0.8", 2), _mapped("10.1", 2), 8)}),
-        "ERFCX_3": Fit("The same with t = (a - 3) / (a + 3)", erfcx3, lambda t: 1 / erfcx3(t),
-                       {"double": (_mapped("0.8", 3), _mapped("27.3", 3), 20)}),
-        "ERFINV": Fit("(erfinv(x) / x - sqrt(pi) / 2) / w with u = w - 5/2, w = -log(1 - x**2), for w <= 5",
-                      _centred(lambda w: (ratio(w) - mp.sqrt(mp.pi) / 2) / w, "2.5"),
-                      lambda u: (u + mpf("2.5")) / ratio(u + mpf("2.5")),
-                      {"wide": (mpf("-2.5"), mpf("2.5"), 9), "double": (mpf("-2.5"), mpf("2.5"), 20)}),
-        "ERFINV_TAIL": Fit("erfinv(x) / x with u = sqrt(w) - 3, for 5 <= w", _centred(root_ratio, "3"), lambda u: 1 / root_ratio(u + 3),
-                           {"wide": (mpf("-0.77"), mpf("1.2"), 10), "double": (mpf("-0.77"), mpf("0.7"), 19)}),
-        "ERFINV_FAR": Fit("The same with u = sqrt(w) - 5, for 3.7 <= sqrt(w)", _centred(root_ratio, "5"), lambda u: 1 / root_ratio(u + 5),
-                          {"double": (mpf("-1.3"), mpf("1.1"), 19)}),
+        "EXP": Fit(
+            "(e**r - 1 - r) / r**2 on [-ln2, ln2]",
+            _exp_rest,
+            lambda r: r**2 / mp.exp(r),
+            {"float": (-ln2, ln2, 5), "double": (-ln2, ln2, 11)},
+        ),
+        "EXP_NARROW": Fit(
+            "The same on [-ln2 / 2, ln2 / 2]",
+            _exp_rest,
+            lambda r: r**2 / mp.exp(r),
+            {"float": (-ln2 / 2, ln2 / 2, 4), "double": (-ln2 / 2, ln2 / 2, 9)},
+        ),
+        "EXPM1": Fit(
+            "The same on [-ln2, ln2], for the relative error of e**r - 1",
+            _exp_rest,
+            lambda r: abs(r**2 / mp.expm1(r)),
+            {"float": (-ln2, ln2, 6), "double": (-ln2, ln2, 12)},
+        ),
+        "EXP2": Fit(
+            "(2**r - 1 - r ln2) / r**2 on [-1, 1]",
+            _exp2_rest,
+            lambda r: r**2 / mpf(2) ** r,
+            {"float": (-one, one, 5), "double": (-one, one, 11)},
+        ),
+        "EXP2_NARROW": Fit(
+            "The same on [-1/2, 1/2]",
+            _exp2_rest,
+            lambda r: r**2 / mpf(2) ** r,
+            {"float": (-mpf("0.501"), mpf("0.501"), 4), "double": (-mpf("0.501"), mpf("0.501"), 9)},
+        ),
+        "LOG": Fit(
+            "(log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1]",
+            _log_rest,
+            lambda f: abs(f**3 / mp.log1p(f)),
+            {
+                "float": (low_fraction, high_fraction, 7),
+                "wide": (low_fraction, high_fraction, 12),
+                "double": (low_fraction, high_fraction, 18),
+            },
+        ),
+        "LOG_SERIES": Fit(
+            "(2 atanh(s) - 2 s - 2 s**3 / 3) / s**5 with z = s**2, for |s| <= 0.1716",
+            lambda z: (2 * mp.atanh(mp.sqrt(z)) - 2 * mp.sqrt(z) - 2 * mp.sqrt(z) ** 3 / 3) / mp.sqrt(z) ** 5,
+            lambda z: z**2,
+            {"double": (zero, mpf("0.02945"), 6)},
+        ),
+        "SINH": Fit(
+            "(sinh(r) / r - 1) / z with z = r**2, on [0, 0.78]",
+            sinh,
+            sinh_weight,
+            {"float": (zero, mpf("0.61"), 2), "double": (zero, mpf("0.61"), 5)},
+        ),
+        "COSH": Fit(
+            "(cosh(r) - 1 - z / 2) / z**2",
+            lambda z: (mp.cosh(mp.sqrt(z)) - 1 - z / 2) / z**2,
+            lambda z: z**2 / mp.cosh(mp.sqrt(z)),
+            {"float": (zero, mpf("0.61"), 2), "double": (zero, mpf("0.61"), 5)},
+        ),
+        "TANH": Fit(
+            "(tanh(x) / x - 1) / z with z = x**2, on [0, 0.55]",
+            tanh,
+            tanh_weight,
+            {"float": (zero, mpf("0.3025"), 4), "double": (zero, mpf("0.3025"), 10)},
+        ),
+        "SIN": Fit(
+            "(sin(r) / r - 1) / z with z = r**2, on [0, pi / 4]",
+            sin,
+            sin_weight,
+            {"float": (zero, quarter, 2), "double": (zero, quarter, 5)},
+        ),
+        "COS": Fit(
+            "(cos(r) - 1 + z / 2) / z**2",
+            lambda z: (mp.cos(mp.sqrt(z)) - 1 + z / 2) / z**2,
+            lambda z: z**2 / mp.cos(mp.sqrt(z)),
+            {"float": (zero, quarter, 2), "double": (zero, quarter, 5)},
+        ),
+        "TAN": Fit(
+            "(tan(r) / r - 1) / z",
+            tan,
+            tan_weight,
+            {"float": (zero, quarter, 6), "double": (zero, quarter, 13)},
+        ),
+        "ASIN": Fit(
+            "(asin(s) / s - 1) / z with z = s**2, on [0, 1/2]",
+            asin,
+            asin_weight,
+            {"float": (zero, mpf("0.25"), 4), "double": (zero, mpf("0.25"), 12)},
+        ),
+        "ATAN": Fit(
+            "(atan(t) / t - 1) / z with z = t**2, on [0, 1]",
+            atan,
+            atan_weight,
+            {"float": (zero, one, 8), "double": (zero, one, 19)},
+        ),
+        "ERF": Fit(
+            "erf(x) / x - 1 with z = x**2, on [0, 1]",
+            lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
+            lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)),
+            {"float": (zero, one, 6), "wide": (zero, one, 6), "double": (zero, one, 12)},
+        ),
+        "LOG2_ERFC": Fit(
+            "log2(erfc(a)) from 1 to where erf(a) is 1, for the relative error of erf(a)",
+            lambda a: mp.log(mp.erfc(a), 2),
+            lambda a: mp.log(2) * mp.erfc(a) / mp.erf(a),
+            {"float": (one, mpf(4), 6), "double": (one, mpf("5.95"), 18)},
+            grid=3000,
+        ),
+        "ERFCX_2": Fit(
+            "a e**(a**2) erfc(a) with t = (a - 2) / (a + 2), from 0.8 to where erfc(a) is 0",
+            erfcx2,
+            lambda t: 1 / erfcx2(t),
+            {"wide": (_mapped("0.8", 2), _mapped("10.1", 2), 8)},
+        ),
+        "ERFCX_3": Fit(
+            "The same with t = (a - 3) / (a + 3)",
+            erfcx3,
+            lambda t: 1 / erfcx3(t),
+            {"double": (_mapped("0.8", 3), _mapped("27.3", 3), 20)},
+        ),
+        "ERFINV": Fit(
+            "(erfinv(x) / x - sqrt(pi) / 2) / w with u = w - 5/2, w = -log(1 - x**2), for w <= 5",
+            _centred(lambda w: (ratio(w) - mp.sqrt(mp.pi) / 2) / w, "2.5"),
+            lambda u: (u + mpf("2.5")) / ratio(u + mpf("2.5")),
+            {"wide": (mpf("-2.5"), mpf("2.5"), 9), "double": (mpf("-2.5"), mpf("2.5"), 20)},
+        ),
+        "ERFINV_TAIL": Fit(
+            "erfinv(x) / x with u = sqrt(w) - 3, for 5 <= w",
+            _centred(root_ratio, "3"),
+            lambda u: 1 / root_ratio(u + 3),
+            {"wide": (mpf("-0.77"), mpf("1.2"), 10), "double": (mpf("-0.77"), mpf("0.7"), 19)},
+        ),
+        "ERFINV_FAR": Fit(
+            "The same with u = sqrt(w) - 5, for 3.7 <= sqrt(w)",
+            _centred(root_ratio, "5"),
+            lambda u: 1 / root_ratio(u + 5),
+            {"double": (mpf("-1.3"), mpf("1.1"), 19)},
+        ),
     }
     return fits
 
 
-# -- the file ------------------------------------------------------------------------------------------------------------
+# -- the file ------------------------------------------------------------------------------------------------
 def _table(name: str, fit: Fit) -> str:
-    lines = [f"# {fit.comment}.", f"{name} = {{"]
+    lines = [*textwrap.wrap(f"# {fit.comment}.", WIDTH, subsequent_indent="# "), f"{name} = {{"]
     for precision, (low, high, degree) in fit.ranges.items():
         coefficients, error = remez(fit, low, high, degree)
         lines.append(f'    "{precision}": (  # 2**{mp.nstr(mp.log(error, 2), 3)}')
         current = "       "
         for c in coefficients:
             text = f" {float(c)!r},"
-            if len(current) + len(text) > WIDTH - 8:
+            if len(current) + len(text) > WIDTH:
                 lines.append(current)
                 current = "       "
             current += text
@@ -211,9 +306,11 @@ def _table(name: str, fit: Fit) -> str:
     return "\n".join([*lines, "}"])
 
 
-HEADER = '''"""Polynomial coefficients, ascending. Written by tools/fit_polynomials.py, which says what each table stands for: do not edit.
+HEADER = '''"""Polynomial coefficients, ascending. Written by tools/fit_polynomials.py, which says what each
+table stands for: do not edit.
 
 The figure behind a table is the largest relative error of the function that it serves, in exact arithmetic.
+`wide` tables are for float results that are computed in double.
 """
 
 '''

@@ -10,24 +10,24 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.indexed import gather_kernel, scatter_cost, scatter_kernel
 from graphcell.codegen.kernel import Access, LoopKernel
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
-from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.body import storage_type
-from graphcell.codegen.llvm.loops import block_count, cost, emit_loops
+from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.loops import block_count, cost
 from graphcell.codegen.llvm.scatter import emit_scatter
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, FunctionBuilder, Val, const, i64
 from graphcell.codegen.memory import Interval, plan_arena
 from graphcell.codegen.native import native_kernels
+from graphcell.codegen.program import Calls, HostCall, Lowering, Program, Scratch, Step
 from graphcell.codegen.schedule import ScheduledKernel, copy_kernel, fill_kernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
@@ -36,44 +36,6 @@ from graphcell.ops.movement import Concat, Pad
 
 PARALLEL_FROM = 60_000
 """Rough scalar instructions from which a kernel is shared by threads."""
-
-
-@dataclass(frozen=True)
-class HostCall:
-    """An op that native code runs by calling back into Python."""
-
-    op: Op
-    operands: tuple[TensorType, ...]
-    results: tuple[TensorType, ...]
-    where: str = ""
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Memory that each thread has to itself while it runs a kernel: which of the kernel's buffers it is, and its size."""
-
-    position: int
-    nbytes: int
-
-
-@dataclass(frozen=True)
-class Step:
-    """One line of the printable plan of a program."""
-
-    title: str
-    kernel: str
-    blocks: int
-
-
-@dataclass
-class Program:
-    """What `lower` gives."""
-
-    text: str
-    arena_bytes: int
-    constants: list[Array]
-    host_calls: list[HostCall]
-    steps: list[Step] = field(default_factory=list)
 
 
 @dataclass
@@ -94,38 +56,6 @@ class _Unit:
             return [v for v in self.kernel.buffers if v in self.kernel.writes]
         assert self.node is not None
         return list(self.node.results)
-
-
-class Lowering:
-    """Shared state of one program: the module, kernels that exist already, constants, host calls."""
-
-    def __init__(self, target: Target):
-        self.target = target
-        self.module = Module()
-        self.kernels: dict[object, str] = {}
-        self.plans: dict[object, Plan] = {}
-        self.constants: list[Array] = []
-        self.host_calls: list[HostCall] = []
-        self.steps: list[Step] = []
-        self.context_slots = 1
-
-    def loop_function(self, kernel: LoopKernel) -> str:
-        name = self.kernels.get(kernel)
-        if name is None:
-            name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
-        return name
-
-    def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
-        """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
-        name = f"{function}.shared"
-        if name not in self.module.functions:
-            b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
-            buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
-            if scratch is not None:
-                buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
-            b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
-            b.finish()
-        return name
 
 
 class _Frame:
@@ -212,7 +142,7 @@ class _Frame:
         return self.info.layout(v).strides
 
     # -- code --------------------------------------------------------------------------------------------------------
-    def emit(self, b: FunctionBuilder, arena: Val, call: _Calls) -> None:
+    def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
         """Emits all steps; the places of inputs and of bound outputs are set already."""
         for v, interval in self.intervals.items():
             self.place[v] = b.gep(arena, interval.offset, I8)
@@ -223,7 +153,7 @@ class _Frame:
                 assert unit.node is not None
                 self._emit_node(b, unit.node, arena, call)
 
-    def _emit_node(self, b: FunctionBuilder, node: Node, arena: Val, call: _Calls) -> None:
+    def _emit_node(self, b: FunctionBuilder, node: Node, arena: Val, call: Calls) -> None:
         op = node.op
         if isinstance(op, Constant):
             self.place[node.results[0]] = call.constant(b, op.literal.array)
@@ -262,7 +192,7 @@ class _Frame:
         where = node.span.place() if node.span is not None else ""
         return HostCall(node.op, tuple(v.type for v in node.operands), tuple(v.type for v in node.results), where)
 
-    def _emit_plan(self, b: FunctionBuilder, node: Node, plan: Plan, own: Val, call: _Calls) -> None:
+    def _emit_plan(self, b: FunctionBuilder, node: Node, plan: Plan, own: Val, call: Calls) -> None:
         table: dict[str, Val] = {}
         for letter, v in zip("abdefg", node.operands, strict=False):
             layout = self.info.layout(v)
@@ -280,19 +210,19 @@ class _Frame:
         self.lowering.steps.append(Step(f"{node.op} {', '.join(str(v.type) for v in node.operands)}", str(plan), sum(s.blocks for s in plan.stages)))
 
     # -- movement ----------------------------------------------------------------------------------------------------
-    def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: _Calls) -> None:
+    def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
         blocks = block_count(kernel, self.lowering.target)
         if blocks:
             name = self.lowering.loop_function(kernel)
             call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
             self.lowering.steps.append(Step(name, str(kernel), blocks))
 
-    def _copy_into(self, b: FunctionBuilder, v: Value, result: Val, strides: tuple[int, ...], offset: int, call: _Calls) -> None:
+    def _copy_into(self, b: FunctionBuilder, v: Value, result: Val, strides: tuple[int, ...], offset: int, call: Calls) -> None:
         layout = self.info.layout(v)
         kernel = copy_kernel(v.type.shape, v.type.dtype, Access(0, layout.strides, layout.offset), Access(1, strides, offset))
         self._run_loops(b, kernel, [self.place[layout.root], result], call)
 
-    def _emit_concat(self, b: FunctionBuilder, node: Node, op: Concat, call: _Calls) -> None:
+    def _emit_concat(self, b: FunctionBuilder, node: Node, op: Concat, call: Calls) -> None:
         (result,) = node.results
         strides = row_major(result.type.shape)
         offset = 0
@@ -300,7 +230,7 @@ class _Frame:
             self._copy_into(b, v, self.place[result], strides, offset, call)
             offset += v.type.shape[op.axis] * strides[op.axis]
 
-    def _emit_pad(self, b: FunctionBuilder, node: Node, op: Pad, call: _Calls) -> None:
+    def _emit_pad(self, b: FunctionBuilder, node: Node, op: Pad, call: Calls) -> None:
         (x,), (result,) = node.operands, node.results
         strides = row_major(result.type.shape)
         self._run_loops(b, fill_kernel(result.type.size, result.type.dtype, op.value), [self.place[result]], call)
@@ -308,7 +238,7 @@ class _Frame:
         inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
         self._copy_into(b, x, self.place[result], inside, offset, call)
 
-    def _emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: _Calls) -> None:
+    def _emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
         (result,) = node.results
         self._copy_into(b, node.operands[0], self.place[result], row_major(result.type.shape), 0, call)
         kernel = scatter_kernel(op, tuple(v.type for v in node.operands))
@@ -333,14 +263,14 @@ class _Frame:
             offset = b.add(offset, b.mul(at, i64(step)))
         return offset
 
-    def _emit_dynamic_slice(self, b: FunctionBuilder, node: Node, op: DynamicSlice, call: _Calls) -> None:
+    def _emit_dynamic_slice(self, b: FunctionBuilder, node: Node, op: DynamicSlice, call: Calls) -> None:
         x, (result,) = node.operands[0], node.results
         offset = self._dynamic_start(b, node.operands[1:], x.type.shape, op.size)
         source = b.gep(self.place_of(x), offset, storage_type(x.type.dtype))
         kernel = copy_kernel(op.size, x.type.dtype, Access(0, row_major(x.type.shape)), Access(1, row_major(op.size)))
         self._run_loops(b, kernel, [source, self.place[result]], call)
 
-    def _emit_dynamic_update(self, b: FunctionBuilder, node: Node, call: _Calls) -> None:
+    def _emit_dynamic_update(self, b: FunctionBuilder, node: Node, call: Calls) -> None:
         x, update, *starts = node.operands
         (result,) = node.results
         self._copy_into(b, x, self.place[result], row_major(x.type.shape), 0, call)
@@ -352,7 +282,7 @@ class _Frame:
     def _bind(self, frame: _Frame, places: Sequence[Val]) -> None:
         frame.place.update(zip(frame.graph.inputs, places, strict=True))
 
-    def _emit_if(self, b: FunctionBuilder, node: Node, own: Val, call: _Calls) -> None:
+    def _emit_if(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         condition = b.load(self.place_of(node.operands[0]), I1)
         inputs = [self.place_of(v) for v in node.operands[1:]]
         results = [self.place[v] for v in node.results]
@@ -377,7 +307,7 @@ class _Frame:
             self._copy(b, place, self.place_of(v), v.type)
         return state
 
-    def _emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: _Calls) -> None:
+    def _emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
         assert isinstance(op, While)
         state = self._start_carried(b, node, op.carried)
@@ -398,7 +328,7 @@ class _Frame:
 
         b.while_loop(condition, iterate)
 
-    def _emit_for(self, b: FunctionBuilder, node: Node, own: Val, call: _Calls) -> None:
+    def _emit_for(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
         assert isinstance(op, For)
         state = self._start_carried(b, node, op.carried)
@@ -423,46 +353,6 @@ class _Frame:
                 self._copy(b, place, body.place_of(v), v.type)
 
 
-class _Calls:
-    """How the entry function calls kernels, the thread pool and the host."""
-
-    def __init__(self, lowering: Lowering, b: FunctionBuilder, inputs: int):
-        self.lowering, self.inputs = lowering, inputs
-        self.context = Val("%context", PTR)
-        self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
-
-    def _fill(self, b: FunctionBuilder, buffers: Sequence[Val]) -> None:
-        self.lowering.context_slots = max(self.lowering.context_slots, len(buffers))
-        for k, p in enumerate(buffers):
-            b.store(p, b.gep(self.context, k, PTR))
-
-    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: Scratch | None = None) -> None:
-        if not blocks:
-            return
-        if not (shared and blocks > 1) and scratch is None:
-            b.call(function, VOID, *buffers, i64(0), i64(blocks))
-            return
-        name = self.lowering.trampoline(function, len(buffers), scratch)
-        self._fill(b, buffers)
-        if shared and blocks > 1:
-            b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
-        else:
-            b.call(name, VOID, self.context, i64(0), i64(blocks))
-
-    def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
-        number = len(self.lowering.host_calls)
-        self.lowering.host_calls.append(call)
-        self._fill(b, buffers)
-        failed = b.call_pointer(self.callback, I32, i64(number), self.context)
-        b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
-        self.lowering.steps.append(Step(f"call {call.op}", "host", 1))
-
-    def constant(self, b: FunctionBuilder, array: Array) -> Val:
-        position = self.inputs + len(self.lowering.constants)
-        self.lowering.constants.append(array)
-        return b.load(b.gep(self.table, position, PTR), PTR)
-
-
 def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> Program:
     """Lowers `graph`; `updates` are (output, input) positions: that output is written into that input's buffer."""
     graph = legalize(graph)
@@ -470,7 +360,7 @@ def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> P
     frame = _Frame(lowering, graph)
     params = [("inputs", PTR), ("outputs", PTR), ("arena", PTR), ("parallel_for", PTR), ("call_host", PTR)]
     b = FunctionBuilder(lowering.module, "run", params, I32, internal=False)
-    call = _Calls(lowering, b, len(graph.inputs))
+    call = Calls(lowering, b, len(graph.inputs))
     read = {frame.info.root_of_memory(v) for n in graph.nodes for v in n.operands if not is_virtual(n.op)} | set(graph.inputs)
     for k, v in enumerate(graph.inputs):
         if v in read:

@@ -38,15 +38,17 @@ def emit_matmul_op(module: Module, name: str, op: MatMul, types: Sequence[Tensor
     m, n = result.shape[-2:]
     k = x.shape[-2] if op.transpose_x else x.shape[-1]
     out = row_major(result.shape)
-    spec = MatmulSpec(m, n, k, Operand(kind, rows, inner, sx[:-2]), Operand(kind, down, across, sy[:-2]), Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2])
+    left, right = Operand(kind, rows, inner, sx[:-2]), Operand(kind, down, across, sy[:-2])
+    spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2])
     return emit_matmul(module, name, spec, target)
 
 
 def _spec(op: Conv | ConvInputGrad | ConvWeightGrad, x_shape: Shape, w_shape: Shape, kind: str) -> ConvSpec:
     (top, bottom), (left, right) = op.padding
     n, h, w, c = x_shape
-    return ConvSpec(n, h, w, c, w_shape[0], *w_shape[2:], stride=op.stride, padding=(top, bottom, left, right), dilation=op.dilation,  # type: ignore[arg-type]
-                    groups=op.groups, x_kind=kind, w_kind=kind, y_kind=kind)
+    k, _, kh, kw = w_shape
+    (sh, sw), (dh, dw) = op.stride, op.dilation
+    return ConvSpec(n, h, w, c, k, kh, kw, (sh, sw), (top, bottom, left, right), (dh, dw), op.groups, kind, kind, kind)
 
 
 def emit_conv_op(module: Module, name: str, op: Conv, types: Sequence[TensorType], strides: Strides, target: Target) -> Plan | None:

@@ -92,6 +92,18 @@ def str_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     return str(*args, **kwargs)
 
 
+def string_method(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """A method of a str whose arguments hold Tensors or texts."""
+    if function.__name__ == "format":
+        return formatted(lambda values: function(*values[0], **values[1]), (list(args), kwargs))
+    if function.__name__ == "join":
+        result: Any = ""
+        for k, item in enumerate(args[0]):
+            result = result + (function.__self__ if k else "") + item
+        return result
+    return function(*args, **kwargs)
+
+
 def isinstance_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """isinstance: the index of a loop is an int."""
     if len(args) == 2 and isinstance(args[0], WeakNumber):

@@ -18,7 +18,7 @@ from typing import Any
 
 from graphcell.errors import ArgumentTypeError, SourceNotFoundError, UnsupportedSyntaxError
 from graphcell.frontend.arguments import bind_arguments
-from graphcell.frontend.builtin_calls import BUILTINS, reads_frame
+from graphcell.frontend.builtin_calls import BUILTINS, reads_frame, string_method
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.guards import is_cell
 from graphcell.frontend.libraries import is_layer_file, is_library_file, is_library_name
@@ -26,11 +26,12 @@ from graphcell.frontend.loops import Loops
 from graphcell.frontend.places import CONTAINERS, Speculation
 from graphcell.frontend.source import is_plain, source_of
 from graphcell.frontend.supported import FORBIDDEN_BUILTINS, forbidden_builtin
+from graphcell.frontend.text import holds_symbols
 from graphcell.tensor import Tensor
 
 _IMMUTABLE = (str, bytes, tuple, int, float, complex, bool, range, frozenset, slice, type(None), type)
 _PURE_MODULES = frozenset(
-    {"math", "operator", "_operator", "functools", "_functools", "itertools", "copy", "collections", "builtins", "cmath", "typing", "dataclasses", "enum", "types", "re"}
+    "math cmath operator _operator functools _functools itertools copy collections builtins typing dataclasses enum types re".split()
 )
 """Modules of Python whose functions change nothing outside: they may run in a trial that is undone."""
 _TAKES_FUNCTIONS = frozenset({"functools", "_functools", "itertools", "builtins"})
@@ -181,6 +182,8 @@ class Calls(Loops):
     def _call_builtin(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A function or method written in C. Methods may change their object."""
         owner = function.__self__
+        if isinstance(owner, str) and (holds_symbols(args) or holds_symbols(kwargs)):
+            return string_method(function, args, kwargs)
         if isinstance(owner, CONTAINERS):
             self.note_contents(owner)
         elif function is builtins.next:

@@ -25,7 +25,7 @@ from graphcell.tensor import StateEpoch, Tensor
 
 _MISSING = object()
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-_NEVER = (Tensor, DType, str, bytes, bool, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type(None), FunctionType, MethodType)
+_NEVER = (super, Tensor, DType, str, bytes, bool, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type(None), FunctionType, MethodType)
 _CONTAINERS = (list, dict, set)
 
 
@@ -191,7 +191,8 @@ class Guards:
 
 
 def _variables(owner: Any) -> dict[str, Any]:
-    return getattr(owner, "__dict__", {})
+    found = getattr(owner, "__dict__", None)
+    return found if isinstance(found, dict) else {}
 
 
 def _same(now: Any, before: Any) -> bool:

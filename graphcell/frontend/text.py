@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 from graphcell.errors import ConcretizationError
-from graphcell.frontend.trees import flatten, unflatten
 from graphcell.tensor import Tensor
 
 _MARK = re.compile("\0(\\d+)([sr])\0")
@@ -89,10 +88,10 @@ def formatted(make: Callable[[Any], str], values: Any) -> str | Text:
 
 
 def _map(function: Callable[[Any], Any], value: Any) -> Any:
-    if isinstance(value, Text):
-        return function(value)
-    leaves, tree = flatten(value)
-    result = unflatten(tree, map(function, leaves))
-    if isinstance(result, (list, tuple)) and type(result) is type(value):
-        return type(result)(map(function, result)) if not hasattr(result, "_fields") else result
-    return {k: function(v) for k, v in result.items()} if isinstance(result, dict) else result
+    """`value` with `function` applied to what it holds, through tuples, lists and dicts."""
+    if isinstance(value, (list, tuple)):
+        items = [_map(function, x) for x in value]
+        return items if isinstance(value, list) else type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+    if isinstance(value, dict):
+        return {k: _map(function, x) for k, x in value.items()}
+    return function(value)

@@ -232,6 +232,7 @@ class FloorDiv(Elementwise):
     """floor(x / y)."""
 
     takes = dt.NUMBERS
+    fast = False
     name = "floor_div"
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
@@ -251,6 +252,7 @@ class FloorMod(Elementwise):
     """x - floor(x / y) * y: the remainder with the sign of y, as Python's %."""
 
     takes = dt.NUMBERS
+    fast = False
     name = "floor_mod"
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
@@ -271,6 +273,7 @@ class TruncDiv(Elementwise):
     """x / y rounded toward zero."""
 
     takes = dt.NUMBERS
+    fast = False
     name = "trunc_div"
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
@@ -294,6 +297,7 @@ class TruncMod(Elementwise):
     """x - trunc(x / y) * y: the remainder with the sign of x, as C's fmod."""
 
     takes = dt.NUMBERS
+    fast = False
     name = "trunc_mod"
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]

@@ -80,6 +80,12 @@ def _grouped(x: Array, groups: int) -> Array:
     return np.moveaxis(x.reshape(n, groups, c // groups, -1), 0, 2).reshape(groups, c // groups, -1)
 
 
+def _tap(weights: Array, tap: tuple[int, ...]) -> Array:
+    """One tap of grouped weights (groups, K, C, *kernel), as a view."""
+    index: tuple[Any, ...] = (slice(None), slice(None), slice(None), *tap)
+    return np.asarray(weights[index])
+
+
 def _ungrouped(y: Array, n: int, spatial: Shape) -> Array:
     """(groups, K/groups, N * S) as (N, K, *S)."""
     groups, k, _ = y.shape
@@ -111,7 +117,7 @@ class Conv(_Convolution):
         grouped = weights.reshape(self.groups, w.shape[0] // self.groups, *w.shape[1:])
         total = np.zeros((self.groups, w.shape[0] // self.groups, n * int(np.prod(out))), first.dtype)
         for tap, window in self.taps(w.shape[2:], out):
-            total += grouped[(slice(None), slice(None), slice(None), *tap)] @ _grouped(padded[window], self.groups)
+            total += _tap(grouped, tap) @ _grouped(padded[window], self.groups)
         return self.back(_ungrouped(total, n, out), x.dtype)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
@@ -149,10 +155,10 @@ class ConvInputGrad(_Convolution):
         channels = w.shape[1] * self.groups
         padded = np.zeros((n, channels, *(d + a + b for d, (a, b) in zip(self.spatial_shape, self.padding, strict=True))), first.dtype)
         for tap, window in self.taps(w.shape[2:], out):
-            part = grouped[(slice(None), slice(None), slice(None), *tap)].swapaxes(1, 2) @ flat
+            part = _tap(grouped, tap).swapaxes(1, 2) @ flat
             padded[window] += _ungrouped(part, n, out)
-        inside = tuple(slice(a, a + d) for d, (a, _) in zip(self.spatial_shape, self.padding, strict=True))
-        return self.back(padded[(slice(None), slice(None), *inside)], g.dtype)
+        inside = (slice(None), slice(None), *(slice(a, a + d) for d, (a, _) in zip(self.spatial_shape, self.padding, strict=True)))
+        return self.back(padded[inside], g.dtype)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         w, g = inputs
@@ -182,7 +188,7 @@ class ConvWeightGrad(_Convolution):
         k, c = flat.shape[1], first.shape[1] // self.groups
         result = np.zeros((self.groups, k, c, *self.kernel), first.dtype)
         for tap, window in self.taps(self.kernel, out):
-            result[(slice(None), slice(None), slice(None), *tap)] = flat @ _grouped(padded[window], self.groups).swapaxes(1, 2)
+            _tap(result, tap)[...] = flat @ _grouped(padded[window], self.groups).swapaxes(1, 2)
         return result.reshape(self.groups * k, c, *self.kernel).astype(x.dtype)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:

@@ -135,6 +135,7 @@ class Log10(Real):
 class Sqrt(Real):
     """Square root."""
 
+    fast = True
     name = "sqrt"
     function = staticmethod(np.sqrt)
 
@@ -146,6 +147,7 @@ class Sqrt(Real):
 class Rsqrt(Real):
     """1 / sqrt(x)."""
 
+    fast = True
     name = "rsqrt"
 
     @staticmethod

@@ -8,6 +8,7 @@ Methods that move, reduce, index and sort are in methods_movement.py.
 from __future__ import annotations
 
 import builtins
+import math
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -20,7 +21,7 @@ from graphcell.ops.dispatch import write
 from graphcell.ops.functional import activation, arithmetic, common, comparison, creation, mathematics
 from graphcell.ops.functional.axes import arguments
 from graphcell.ops.functional.common import NUMBER_TYPES
-from graphcell.tensor import Tensor
+from graphcell.tensor import Tensor, state
 
 Function = Callable[..., Any]
 
@@ -208,6 +209,11 @@ def _scaled(other: Any, alpha: Any) -> Any:
     return other if isinstance(alpha, NUMBER_TYPES) and alpha == 1 else arithmetic.mul(other, alpha)
 
 
+def remainder(self: Tensor, other: Any = None, *, divisor: Any = None) -> Tensor:
+    """See `ops.remainder`; the divisor may be given under either name."""
+    return arithmetic.floor_mod(self, divisor if other is None else other)
+
+
 def where(self: Tensor, condition: Tensor, y: Any) -> Tensor:
     """self where `condition` is not 0, else y."""
     result: Tensor = creation.where(condition, self, y)
@@ -287,32 +293,35 @@ def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
 
 
 def assign_value(self: Tensor, value: Any) -> Tensor:
-    """Makes `value` the value of this Tensor."""
-    return update(self, value, "assign_value")
+    """Makes `value` the value of this Tensor; outside of a graph it may have another shape and dtype."""
+    t = common.as_tensor(value, "value", "assign_value")
+    if state.trace is not None:
+        return update(self, t, "assign_value")
+    write(self, t)
+    return self
 
 
 # -- storage -----------------------------------------------------------------------------------------------------------------
 def contiguous(self: Tensor) -> Tensor:
-    """The Tensor itself: its elements count as lying in row-major order."""
-    return self
+    """The same values in row-major order: the Tensor itself where they lie so already."""
+    return self if is_contiguous(self) else creation.deepcopy(self)
 
 
 def is_contiguous(self: Tensor) -> builtins.bool:
-    """True: elements count as lying in row-major order."""
-    return True
+    """True where the elements lie in row-major order, as those of a graph always do."""
+    return self.is_symbolic or self.array().flags.c_contiguous
 
 
 def stride(self: Tensor, dim: int | None = None) -> Any:
-    """Elements from one to the next along each dimension, in row-major order; for one `dim` that number.
+    """Elements from one to the next along each dimension; for one `dim` that number.
 
     Raises:
         IndexError: there is no such dimension.
     """
-    steps, step = [], 1
-    for extent in reversed(self.shape):
-        steps.append(step)
-        step *= max(extent, 1)
-    steps.reverse()
+    if self.is_symbolic:
+        steps = [math.prod(max(d, 1) for d in self.shape[k + 1 :]) for k in range(self.ndim)]
+    else:
+        steps = [step // self.itemsize for step in self.array().strides]
     if dim is None:
         return steps
     if not -self.ndim <= dim < self.ndim:
@@ -367,7 +376,7 @@ METHODS: tuple[tuple[str, Any], ...] = (
     *functions(activation, "hardshrink"), ("soft_shrink", activation.softshrink),
     *functions(arithmetic, """
         abs absolute addcdiv addcmul angle clamp clip copysign div divide float_power floor_divide fmax fmod gcd heaviside inv invert lcm ldexp
-        lerp maximum minimum mul multiply nan_to_num neg negative nextafter positive pow reciprocal remainder sgn sign square subtract
+        lerp maximum minimum mul multiply nan_to_num neg negative nextafter positive pow reciprocal sgn sign square subtract
         true_divide"""),
     *functions(comparison, """
         bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor eq equal ge greater greater_equal gt isfinite
@@ -382,7 +391,7 @@ METHODS: tuple[tuple[str, Any], ...] = (
     ("bfloat16", converter(dt.bfloat16)), ("bool", converter(dt.bool_)), ("byte", converter(dt.uint8)), ("char", converter(dt.int8)),
     ("short", converter(dt.int16)), ("int", converter(dt.int32)), ("long", converter(dt.int64)),
     ("new_zeros", new_zeros), ("new_ones", new_ones), ("new_full", new_full), ("new_empty", new_zeros), ("add", add), ("sub", sub),
-    ("where", where), ("allclose", allclose), ("add_", add_), ("sub_", sub_), ("mul_", mul_), ("div_", div_), ("copy_", copy_),
+    ("remainder", remainder), ("where", where), ("allclose", allclose), ("add_", add_), ("sub_", sub_), ("mul_", mul_), ("div_", div_), ("copy_", copy_),
     ("fill_", fill_), ("zero_", zero_), ("clamp_", clamp_), ("assign_value", assign_value), ("exp_", in_place(mathematics.exp, "exp_")),
     ("floor_", in_place(mathematics.floor, "floor_")), ("erfinv_", in_place(mathematics.erfinv, "erfinv_")),
     ("contiguous", contiguous), ("is_contiguous", is_contiguous), ("stride", stride), ("storage_offset", storage_offset),

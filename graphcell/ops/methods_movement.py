@@ -32,7 +32,7 @@ from graphcell.ops.functional import (
     vectors,
 )
 from graphcell.ops.functional.arithmetic import floor_mod, maximum, minimum, mul, sub
-from graphcell.ops.functional.axes import arguments, int_of, ints_of, known_array, normalize_axis
+from graphcell.ops.functional.axes import arguments, int_of, ints_of, known_array, normalize_axis, tensor_of
 from graphcell.ops.functional.common import as_tensor, broadcast, cast, select
 from graphcell.ops.functional.creation import where
 from graphcell.ops.indexing import Gather
@@ -64,7 +64,7 @@ def reshape(self: Tensor, *shape: Any) -> Tensor:
 
 
 def view(self: Tensor, *shape: Any) -> Tensor:
-    """The same elements under another shape; with a dtype of the same size instead: the same bits as another type."""
+    """The same elements under another shape; with a dtype instead: the same bits as another type."""
     if len(shape) == 1 and isinstance(shape[0], DType):
         return movement.bitcast(self, shape[0])
     return movement.reshape(self, arguments(shape))
@@ -95,9 +95,9 @@ def broadcast_to(self: Tensor, *shape: Any) -> Tensor:
     return movement.broadcast_to(self, arguments(shape))
 
 
-def expand_as(self: Tensor, other: Tensor) -> Tensor:
-    """`self` repeated to the shape of `other`."""
-    return movement.broadcast_to(self, other.shape)
+def expand_as(self: Tensor, other: Any = None, *, x: Any = None) -> Tensor:
+    """`self` repeated to the shape of `other` (or `x`)."""
+    return movement.broadcast_to(self, tensor_of(_either("expand_as", other, x, "other and x"), "expand_as", "other").shape)
 
 
 def squeeze(self: Tensor, *axis: Any) -> Tensor:
@@ -224,6 +224,22 @@ def std(self: Tensor, axis: Any = None, ddof: Any = 0, keepdims: Any = None, *, 
 def count_nonzero(self: Tensor, dim: Any = None, keep_dims: bool = False, dtype: Any = dt.int32, *, axis: Any = None) -> Tensor:
     """See `ops.count_nonzero`."""
     return reductions.count_nonzero(self, _either("count_nonzero", dim, axis, "dim and axis"), keep_dims, dtype)
+
+
+def median(self: Tensor, axis: Any = None, keepdims: Any = None, *, dim: Any = None, keepdim: Any = None) -> tuple[Tensor, Tensor]:
+    """See `ops.median`."""
+    k = _either("median", axis, dim, "axis and dim")
+    return sorting.median(self, -1 if k is None else k, _keep("median", keepdims, keepdim, "keepdims and keepdim"))
+
+
+def argmax_with_value(self: Tensor, axis: int = 0, keep_dims: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest element along `axis` and its index: see `ops.max`."""
+    return reductions.max(self, axis, keep_dims)
+
+
+def argmin_with_value(self: Tensor, axis: int = 0, keep_dims: bool = False) -> tuple[Tensor, Tensor]:
+    """The smallest element along `axis` and its index: see `ops.min`."""
+    return reductions.min(self, axis, keep_dims)
 
 
 def ptp(self: Tensor, axis: Any = None, keepdims: bool = False) -> Tensor:
@@ -469,7 +485,8 @@ METHODS: tuple[tuple[str, Function], ...] = (
     ("broadcast_to", broadcast_to), ("expand", broadcast_to), ("expand_as", expand_as), ("squeeze", squeeze), ("flatten", flatten),
     ("split", split), ("chunk", chunk), ("narrow", narrow), ("ndimension", ndimension), ("dim", ndimension),
     ("nelement", movement.numel), ("sum", sum), ("mean", mean), ("prod", prod), ("all", all), ("any", any), ("max", max), ("min", min),
-    ("argmax", argmax), ("argmin", argmin), ("var", var), ("std", std), ("count_nonzero", count_nonzero), ("ptp", ptp),
+    ("argmax", argmax), ("argmin", argmin), ("var", var), ("std", std), ("count_nonzero", count_nonzero), ("ptp", ptp), ("median", median),
+    ("argmax_with_value", argmax_with_value), ("argmin_with_value", argmin_with_value), ("adjoint", movement.adjoint),
     ("sum_to_size", sum_to_size), ("softmax", softmax_), ("cumsum", cumsum), ("tile", tile), ("repeat", repeat),
     ("repeat_interleave", repeat_interleave), ("diagonal", diagonal), ("trace", trace), ("resize", resize), ("gather", gather),
     ("scatter", scatter), ("scatter_add", scatter_add), ("scatter_sub", gathering.tensor_scatter_sub),
@@ -492,7 +509,7 @@ METHODS: tuple[tuple[str, Function], ...] = (
     *functions(scanning, "cummax cummin cumprod logcumsumexp"),
     *functions(softmax, "logsumexp norm"),
     *functions(vectors, "cov cross renorm"),
-    *functions(sorting, "argsort bincount histc median msort nanmedian top_k topk unique_consecutive"),
+    *functions(sorting, "argsort bincount histc msort nanmedian top_k topk unique_consecutive"),
 )  # fmt: skip
 
 attach(METHODS)

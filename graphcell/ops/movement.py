@@ -220,18 +220,26 @@ class Concat(Op):
 
 @dataclass(frozen=True)
 class Bitcast(Op):
-    """The same bits read as another dtype of the same size (Bool excepted)."""
+    """The same bits read as another dtype (Bool excepted); where sizes differ, the last dimension gets longer or shorter."""
 
     dtype: DType
     name = "bitcast"
 
     def infer(self, x: TensorType) -> TensorType:  # type: ignore[override]
-        if x.dtype.itemsize != self.dtype.itemsize or x.dtype.is_bool or self.dtype.is_bool:
-            raise DTypeError(f"bitcast: {x.dtype} cannot be read as {self.dtype}; both must be numbers of one size")
-        return x.with_dtype(self.dtype)
+        if x.dtype.is_bool or self.dtype.is_bool:
+            raise DTypeError(f"bitcast: {x.dtype} cannot be read as {self.dtype}; both must be numbers")
+        return TensorType(self.dtype, self._shape(x))
+
+    def _shape(self, x: TensorType) -> Shape:
+        if x.dtype.itemsize == self.dtype.itemsize:
+            return x.shape
+        if x.rank == 0 or x.shape[-1] * x.dtype.itemsize % self.dtype.itemsize:
+            raise ShapeError(f"bitcast: the last dimension of {x.dtype} of shape {x.shape} is no whole number of {self.dtype}")
+        return (*x.shape[:-1], x.shape[-1] * x.dtype.itemsize // self.dtype.itemsize)
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
-        return np.ascontiguousarray(x).view(self.dtype.np_type).reshape(x.shape)
+        whole = np.ascontiguousarray(x).reshape(x.shape)
+        return whole.view(self.dtype.np_type)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (None,)

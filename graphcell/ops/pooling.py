@@ -95,7 +95,8 @@ class Fold(Op):
             where: list[slice] = [slice(None)] * rank
             for a, t, s, d in zip(self.axes, tap, self.stride, self.dilation, strict=True):
                 where[a] = slice(t * d, t * d + (x.shape[a] - 1) * s + 1, s)
-            out[tuple(where)] += x[(*(slice(None),) * rank, *tap)]
+            taken: tuple[Any, ...] = (*(slice(None),) * rank, *tap)
+            out[tuple(where)] += x[taken]
         return out.astype(x.dtype)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:

@@ -101,9 +101,9 @@ class RandomNormal(_Random):
     def eval(self, index: Array, seed: Array, call: Array) -> Array:  # type: ignore[override]
         w = philox_words(index, seed, call)
         if self.dtype is dt.float64:
-            radius = 1.0 - ((w[0].astype(np.uint64) << np.uint64(32) | w[1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            turn = ((w[2].astype(np.uint64) << np.uint64(32) | w[3]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
-            return np.asarray(np.sqrt(-2.0 * np.log(radius)) * np.cos(2.0 * np.pi * turn))
+            far = 1.0 - ((w[0].astype(np.uint64) << np.uint64(32) | w[1]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            angle = ((w[2].astype(np.uint64) << np.uint64(32) | w[3]) >> np.uint64(11)).astype(np.float64) * 2.0**-53
+            return np.asarray(np.sqrt(-2.0 * np.log(far)) * np.cos(2.0 * np.pi * angle))
         one, scale = np.float32(1), np.float32(2.0**-24)
         radius = one - (w[0] >> np.uint32(8)).astype(np.float32) * scale
         turn = (w[1] >> np.uint32(8)).astype(np.float32) * scale

@@ -25,7 +25,7 @@ from graphcell.tensor import Tensor, state
 
 Tensors = Sequence[Tensor]
 _STACK_BYTES = 1 << 20
-_FEWEST, _MOST = 16, 1024
+_FEWEST, _MOST = 8, 1024
 """Slots of the stack: as many as fit into `_STACK_BYTES`, between these (powers of two)."""
 _COUNT = TensorType(dt.int64, ())
 

@@ -19,7 +19,8 @@ import numpy as np
 
 from graphcell import buffer
 from graphcell.codegen.llvm import target as machine
-from graphcell.codegen.lower import HostCall, Program, lower
+from graphcell.codegen.lower import lower
+from graphcell.codegen.program import HostCall, Program
 from graphcell.errors import ExecutionError, OutOfMemoryError
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array, evaluate
@@ -115,7 +116,8 @@ def _array_at(address: int | None, shape: tuple[int, ...], dtype: np.dtype[Any])
     if nbytes == 0 or address is None:
         return np.empty(shape, dtype)
     memory = (ctypes.c_uint8 * nbytes).from_address(address)
-    return np.frombuffer(memory, dtype).reshape(shape)
+    array: Array = np.frombuffer(memory, dtype).reshape(shape)  # type: ignore[call-overload]
+    return array
 
 
 class Executable:
@@ -135,10 +137,8 @@ class Executable:
         graph = compilation.graph
         self.outputs = [_Output(v.type.shape, v.type.dtype.np_type) for k, v in enumerate(graph.outputs) if k not in updated]
         self._updated_inputs = tuple(sorted(set(updated.values())))
-        read = {graph.inputs[k] for k in self._updated_inputs}
         used = {v for node in graph.nodes for v in node.operands} | set(graph.outputs)
         self._keep = tuple(v in used for v in (graph.inputs[k] for k in self._updated_inputs))
-        del read
         self._spare: list[_Workspace] = []
         self._lock = threading.Lock()
 
@@ -156,7 +156,7 @@ class Executable:
             addresses = [t.address() for t in inputs]
             for k, keep in zip(self._updated_inputs, self._keep, strict=True):
                 addresses[k] = inputs[k].own_buffer(keep)
-            space.inputs[: len(addresses)] = addresses
+            space.inputs[: len(addresses)] = addresses  # type: ignore[assignment]
             taken = []
             for k, output in enumerate(self.outputs):
                 with self._lock:

@@ -14,9 +14,15 @@ from graphcell.codegen.llvm.target import Library, Target, compile_object, host,
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val
 
 NUMPY_TYPES = {
-    "half": np.dtype(np.float16), "bfloat": np.dtype(ml_dtypes.bfloat16), "float": np.dtype(np.float32),
-    "double": np.dtype(np.float64), "i1": np.dtype(np.bool_), "i8": np.dtype(np.int8), "i16": np.dtype(np.int16),
-    "i32": np.dtype(np.int32), "i64": np.dtype(np.int64),
+    "half": np.dtype(np.float16),
+    "bfloat": np.dtype(ml_dtypes.bfloat16),
+    "float": np.dtype(np.float32),
+    "double": np.dtype(np.float64),
+    "i1": np.dtype(np.bool_),
+    "i8": np.dtype(np.int8),
+    "i16": np.dtype(np.int16),
+    "i32": np.dtype(np.int32),
+    "i64": np.dtype(np.int64),
 }
 Emit = Callable[..., Val | tuple[Val, ...]]
 
@@ -32,22 +38,33 @@ class Elementwise:
         arrays = [np.ascontiguousarray(x) for x in inputs]
         results = [np.empty(arrays[0].shape, NUMPY_TYPES[kind]) for kind in self.outputs]
         pointers = [x.ctypes.data for x in (*arrays, *results)]
-        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers), ctypes.c_int64)(self.library.address("kernel"))
+        function = ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * len(pointers), ctypes.c_int64)(
+            self.library.address("kernel")
+        )
         function(*pointers, arrays[0].size)
         return results[0] if len(results) == 1 else tuple(results)
 
 
 def text_of(emit: Emit, inputs: Sequence[str], lanes: int) -> tuple[str, tuple[str, ...]]:
-    """The module that runs `emit` on `lanes` elements (0: scalars) of the kinds `inputs` at a time, and the kinds that come out."""
+    """The module that runs `emit` on `lanes` elements (0: scalars) of the kinds `inputs` at a time, and the
+    kinds that come out.
+    """
     module = Module()
     results: list[Val] = []
     # The result kinds are known after a first, thrown-away emission.
-    probe = FunctionBuilder(Module(), "probe", [(f"x{k}", LType(kind, lanes)) for k, kind in enumerate(inputs)])
+    probe = FunctionBuilder(
+        Module(), "probe", [(f"x{k}", LType(kind, lanes)) for k, kind in enumerate(inputs)]
+    )
     produced = emit(probe, *probe.args.values())
     kinds = tuple(v.type.kind for v in (produced if isinstance(produced, tuple) else (produced,)))
     names = [f"x{k}" for k in range(len(inputs))] + [f"y{k}" for k in range(len(kinds))]
-    b = FunctionBuilder(module, "kernel", [*((n, PTR) for n in names), ("n", I64)], internal=False,
-                        param_attributes={n: "noalias" for n in names})
+    b = FunctionBuilder(
+        module,
+        "kernel",
+        [*((n, PTR) for n in names), ("n", I64)],
+        internal=False,
+        param_attributes={n: "noalias" for n in names},
+    )
     with b.loop(0, b.args["n"], max(lanes, 1)) as loop:
         values = []
         for k, kind in enumerate(inputs):

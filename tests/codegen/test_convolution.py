@@ -55,6 +55,7 @@ SPECS = [
     ConvSpec(2, 9, 9, 4, 8, 3, 3, padding=(-1, 1, -2, 0)),  # negative padding cuts off
     ConvSpec(2, 7, 7, 4, 8, 3, 3, padding=(5, 5, 4, 6)),  # more padding than taps
     ConvSpec(2, 9, 1, 16, 16, 3, 1, padding=(1, 1, 0, 0)),
+    ConvSpec(5, 22, 3, 24, 22, 5, 4, (3, 1), (1, 3, 2, -1), (2, 1), 2),  # taps that no pixel has
     ConvSpec(2, 5, 40, 5, 17, 1, 3, padding=(0, 0, 1, 1)),
     ConvSpec(2, 33, 20, 13, 30, 3, 3, padding=SAME),
     ConvSpec(16, 4, 4, 260, 36, 3, 3, padding=SAME, weights="HWIO"),  # several slabs of channels

@@ -161,6 +161,17 @@ def test_distances() -> None:
     close(ops.renorm(Tensor(np.array([3.0, -0.5])), 1, 0, 1.0), np.array([1 / (1 + 1e-7 / 3), -0.5]), 1e-7)
 
 
+def test_similarity_and_distances_within_a_set() -> None:
+    x, y = array(4, 3), array(4, 3)
+    close(ops.cosine_similarity(Tensor(x), Tensor(y)), (x * y).sum(1) / (np.linalg.norm(x, axis=1) * np.linalg.norm(y, axis=1)))
+    close(ops.cosine_similarity(Tensor(x), Tensor(y[0]), 0), (x * y[0]).sum(0) / (np.linalg.norm(x, axis=0) * np.abs(y[0]) * 2))
+    close(ops.cosine_similarity(Tensor(np.zeros((1, 3))), Tensor(y[:1])), np.zeros(1))
+    close(ops.pdist(Tensor(x)), np.array([np.linalg.norm(x[a] - x[b]) for a in range(4) for b in range(a + 1, 4)]))
+    close(ops.pdist(Tensor(x[:1])), np.zeros(0))
+    check_gradients(lambda a, b: ops.cosine_similarity(a, b), array(2, 3), array(2, 3))
+    check_gradients(lambda a: ops.pdist(a, 3.0), array(3, 2))
+
+
 def test_cross_products() -> None:
     x, y = array(2, 3), array(4, 1, 3)
     close(ops.cross(Tensor(x), Tensor(y), -1), np.cross(x, y))
@@ -202,7 +213,8 @@ ERRORS = [
     (lambda x: ops.dense(x, x, x), ValueError, "a bias of shape"),
     (lambda x: ops.outer(x, x), ValueError, "must have 1 dimension, but"),
     (lambda x: ops.tensor_dot(x, x, 1), ValueError, "do not fit shapes"),
-    (lambda x: ops.addmm(x.expand_dims(0), x, x.T), ValueError, "does not broadcast to the product's shape"),
+    (lambda x: ops.addmm(x, x, x.T), ValueError, "cannot be broadcast together"),
+    (lambda x: ops.addbmm(x, x.expand_dims(0), x.expand_dims(0)), ValueError, "addbmm: batch1 of shape"),
     (lambda x: ops.einsum("ij,jk->ik", x), ValueError, "is for 2 operands, but 1 are given"),
     (lambda x: ops.einsum("ijk->i", x), ValueError, "does not fit an operand of 2 dimensions"),
     (lambda x: ops.einsum("ij->ik", x), ValueError, "names a letter twice, or one that no operand has"),

@@ -400,6 +400,32 @@ def test_gather() -> None:
         ops.gather(Tensor(x), Tensor([1.0]), 0)
 
 
+def test_embedding() -> None:
+    w, i = array(5, 3), np.array([[1, 4], [1, 0]])
+    same(ops.embedding(Tensor(i), Tensor(w)), w[i])
+    same(ops.embedding(Tensor(i), Tensor(w), padding_idx=-1), w[i])
+    scaled = Tensor(w)
+    limited = w.copy()
+    for row in (0, 1, 4):
+        limited[row] *= min(1.0, 0.5 / np.abs(w[row]).sum())
+    np.testing.assert_allclose(ops.embedding(Tensor(i), scaled, max_norm=0.5, norm_type=1.0).asnumpy(), limited[i], rtol=1e-6)
+    np.testing.assert_allclose(scaled.asnumpy(), limited, rtol=1e-6)
+    check_gradients(lambda t, k: ops.embedding(k, t) ** 2, w, i)
+    weight, g = Tensor(w), array(2, 2, 3)
+    for options, factors in (({"padding_idx": 4}, [1, 1, 0, 0, 0]), ({"scale_grad_by_freq": True}, [1, 0.5, 0, 0, 1])):
+        tape = Tape()
+        tape.watch(weight)
+        with recording(tape):
+            y = ops.embedding(Tensor(i), weight, **options)
+        (got,) = tape.gradients([y], [Tensor(g)], [weight])
+        want = np.zeros((5, 3))
+        np.add.at(want, i, g)
+        assert got is not None
+        np.testing.assert_allclose(got.asnumpy(), want * np.array(factors)[:, None], rtol=1e-12)
+    with pytest.raises(IndexError, match="index 5 is out of range"):
+        ops.embedding(Tensor([5]), Tensor(w))
+
+
 def test_gather_elements_and_nd() -> None:
     x = array(3, 4)
     i = np.array([[0, -1], [3, 1]])

@@ -114,6 +114,9 @@ CASES = [
     (lambda x: ops.pad(x, (3, 1, 2, 0), "reflect"), lambda x: np.pad(x, ((0, 0), (2, 0), (3, 1)), "reflect")),
     (lambda x: ops.pad(x, (3, 1, 2, 5), "replicate"), lambda x: np.pad(x, ((0, 0), (2, 5), (3, 1)), "edge")),
     (lambda x: ops.pad(x, (4, 1, 2, 0), "circular"), lambda x: np.pad(x, ((0, 0), (2, 0), (4, 1)), "wrap")),
+    (lambda x: ops.mirror_pad(x, ((1, 0), (0, 2), (3, 1)), "REFLECT"), lambda x: np.pad(x, ((1, 0), (0, 2), (3, 1)), "reflect")),
+    (lambda x: ops.mirror_pad(x, ((1, 0), (0, 2), (3, 1)), "SYMMETRIC"), lambda x: np.pad(x, ((1, 0), (0, 2), (3, 1)), "symmetric")),
+    (lambda x: ops.adjoint(x), lambda x: x.swapaxes(1, 2)),
     (lambda x: ops.tril(x), lambda x: np.tril(x)),
     (lambda x: ops.tril(x, -1), lambda x: np.tril(x, -1)),
     (lambda x: ops.triu(x, 2), lambda x: np.triu(x, 2)),
@@ -221,8 +224,12 @@ def test_view_as_other_type_keeps_the_bits() -> None:
     same(Tensor(x).view(dt.int32), x.view(np.int32))
     strided = Tensor.of_array(x.T)
     same(strided.view(dt.uint32), np.ascontiguousarray(x.T).view(np.uint32))
-    with pytest.raises(TypeError, match="bitcast"):
-        Tensor(x).view(dt.int64)
+    same(Tensor(x).view(dt.int64), x.view(np.int64))
+    same(Tensor(x[:, :1].copy()).view(dt.uint8), x[:, :1].copy().view(np.uint8))
+    with pytest.raises(ValueError, match="no whole number of Int64"):
+        Tensor(x[:, :1].copy()).view(dt.int64)
+    with pytest.raises(TypeError, match="both must be numbers"):
+        Tensor(x).view(dt.bool_)
     assert apply1(Bitcast(dt.float16), Tensor(np.zeros(2, np.int16))).dtype is dt.float16
 
 

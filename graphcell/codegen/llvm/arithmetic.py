@@ -1,7 +1,8 @@
 """Rounding, comparison, division with a remainder, and integer powers.
 
-Enters: float operands (half, bfloat, float, double) or integers where it is said; vectors or scalars of one type. Leaves: the result in the
-operands' type, or i1 for tests. Nothing traps: x / 0 of integers is 0, the least integer by -1 wraps around.
+Enters: float operands (half, bfloat, float, double) or integers where it is said; vectors or scalars of one
+type. Leaves: the result in the operands' type, or i1 for tests. Nothing traps: x / 0 of integers is 0, the
+least integer by -1 wraps around.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from graphcell.codegen.llvm.text import F64, I64, PTR, VOID, FunctionBuilder, Va
 _FMOD = "graphcell.fmod"
 
 
-# -- rounding and tests --------------------------------------------------------------------------------------------------
+# -- rounding and tests --------------------------------------------------------------------------------------
 def round(b: FunctionBuilder, x: Val) -> Val:
     """The nearest integer, halves to the even one."""
     return b.unary("roundeven", x)
@@ -74,7 +75,7 @@ def isfinite(b: FunctionBuilder, x: Val) -> Val:
     return b.fcmp("olt", absolute(b, x), infinity(x))
 
 
-# -- division ------------------------------------------------------------------------------------------------------------
+# -- division ------------------------------------------------------------------------------------------------
 def trunc_div(b: FunctionBuilder, x: Val, y: Val, signed: bool = True) -> Val:
     """The quotient rounded toward zero; integers too."""
     if x.type.is_float:
@@ -93,10 +94,14 @@ def floor_div(b: FunctionBuilder, x: Val, y: Val, signed: bool = True) -> Val:
 
 
 def floor_mod(b: FunctionBuilder, x: Val, y: Val, signed: bool = True) -> Val:
-    """The remainder with the sign of y, as Python's %; integers too (0 where y is 0). NaN where a float y is 0 or x is infinite."""
+    """The remainder with the sign of y, as Python's %; integers too (0 where y is 0). NaN where a float y is
+    0 or x is infinite.
+    """
     if not x.type.is_float:
         remainder = _integer_division(b, x, y, signed)[1]
-        return b.select(_mixed_signs(b, remainder, y), b.add(remainder, y), remainder) if signed else remainder
+        return (
+            b.select(_mixed_signs(b, remainder, y), b.add(remainder, y), remainder) if signed else remainder
+        )
     return _floor_mod(b, x, y)
 
 
@@ -123,7 +128,9 @@ def _mixed_signs(b: FunctionBuilder, remainder: Val, divisor: Val) -> Val:
 
 
 def _integer_division(b: FunctionBuilder, x: Val, y: Val, signed: bool) -> tuple[Val, Val]:
-    """Quotient toward zero, and remainder. Up to 32 bits by a division of floats, which processors have for vectors: exact in so many bits."""
+    """Quotient toward zero, and remainder. Up to 32 bits by a division of floats, which processors have for
+    vectors: exact in so many bits.
+    """
     zero = b.const(0, x)
     by_zero = b.icmp("eq", y, zero)
     by_minus_one = b.icmp("eq", y, b.const(-1, y))
@@ -142,12 +149,16 @@ def _integer_division(b: FunctionBuilder, x: Val, y: Val, signed: bool) -> tuple
 
 @widened
 def _fmod(b: FunctionBuilder, x: Val, y: Val) -> Val:
-    """x - trunc(x / y) * y is exact while the quotient is; where a lane holds a larger one, the C library is called."""
+    """x - trunc(x / y) * y is exact while the quotient is; where a lane holds a larger one, the C library is
+    called.
+    """
     quotient = b.unary("trunc", b.div(x, y))
     remainder = b.fma(b.neg(quotient), y, x)
     # A quotient that was rounded up to an integer leaves a remainder of the wrong sign.
     zero = b.const(0.0, x)
-    wrong = b.and_(b.fcmp("one", remainder, zero), b.xor(b.fcmp("olt", remainder, zero), b.fcmp("olt", x, zero)))
+    wrong = b.and_(
+        b.fcmp("one", remainder, zero), b.xor(b.fcmp("olt", remainder, zero), b.fcmp("olt", x, zero))
+    )
     remainder = b.select(wrong, b.add(remainder, b.binary("copysign", y, x)), remainder)
     slot = b.alloca(x.type)
     b.store(with_sign_of(b, remainder, x), slot, 64)
@@ -161,7 +172,12 @@ def _fmod(b: FunctionBuilder, x: Val, y: Val) -> Val:
 
 def _fmod_by_call(b: FunctionBuilder, x: Val, y: Val) -> Val:
     if _FMOD not in b.module.functions:
-        f = FunctionBuilder(b.module, _FMOD, [("x", PTR), ("y", PTR), ("r", PTR), ("n", I64)], attributes="nounwind noinline cold")
+        f = FunctionBuilder(
+            b.module,
+            _FMOD,
+            [("x", PTR), ("y", PTR), ("r", PTR), ("n", I64)],
+            attributes="nounwind noinline cold",
+        )
         with f.loop(0, f.args["n"]) as loop:
             first, second = (f.load(f.gep(f.args[name], loop.index, F64), F64) for name in ("x", "y"))
             f.store(f.rem(first, second), f.gep(f.args["r"], loop.index, F64))
@@ -174,9 +190,10 @@ def _fmod_by_call(b: FunctionBuilder, x: Val, y: Val) -> Val:
     return b.cast(b.load(slots[2], wide, 64), x.type)
 
 
-# -- integer powers ------------------------------------------------------------------------------------------------------
+# -- integer powers ------------------------------------------------------------------------------------------
 def integer_pow(b: FunctionBuilder, x: Val, exponent: Val) -> Val:
-    """x**exponent of integers by squaring, modulo 2**bits. To a negative exponent it is 1 / x toward zero: 0 but for 1 and -1.
+    """x**exponent of integers by squaring, modulo 2**bits. To a negative exponent it is 1 / x toward zero: 0
+    but for 1 and -1.
 
     (The same instructions serve unsigned operands as long as the exponent has its top bit clear.)
     """

@@ -1,6 +1,8 @@
-"""Polynomial coefficients, ascending. Written by tools/fit_polynomials.py, which says what each table stands for: do not edit.
+"""Polynomial coefficients, ascending. Written by tools/fit_polynomials.py, which says what each
+table stands for: do not edit.
 
 The figure behind a table is the largest relative error of the function that it serves, in exact arithmetic.
+`wide` tables are for float results that are computed in double.
 """
 
 # (e**r - 1 - r) / r**2 on [-ln2, ln2].
@@ -63,7 +65,7 @@ EXP2_NARROW = {
         7.073652248471654e-09, 4.436280181763937e-10,
     ),
 }
-# (log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1]; `wide` is for float results in double arithmetic.
+# (log(1 + f) - f + f**2 / 2) / f**3 on [sqrt(1/2) - 1, sqrt(2) - 1].
 LOG = {
     "float": (  # 2**-27.4
         0.3333333168945315, -0.2500082100578013, 0.20001226794582774, -0.16623358305084526,
@@ -83,7 +85,7 @@ LOG = {
         0.06503463377190388, -0.059816007710307775, 0.02615020362381595,
     ),
 }
-# (log((1 + s) / (1 - s)) - 2 s - 2 s**3 / 3) / s**5 with z = s**2, for 1/sqrt(2) <= (1 + s) / (1 - s) <= sqrt(2).
+# (2 atanh(s) - 2 s - 2 s**3 / 3) / s**5 with z = s**2, for |s| <= 0.1716.
 LOG_SERIES = {
     "double": (  # 2**-65.3
         0.4000000000000226, 0.28571428570096447, 0.2222222252049893, 0.18181784315236468, 0.15386759786746307,

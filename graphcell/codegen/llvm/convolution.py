@@ -335,7 +335,7 @@ class _Emitter:
         first = b.div(below, i64(axis.tap_step), signed=False)
         room = b.binary("smax", b.sub(i64(extent - 1 + axis.tap_step), position), i64(0))
         stop = b.binary("smin", b.div(room, i64(axis.tap_step), signed=False), i64(axis.taps))
-        return first, b.sub(stop, first)
+        return first, b.binary("smax", b.sub(stop, first), i64(0))
 
     def _call(
         self, b: FunctionBuilder, kernel: MicroKernel, name: str, tile: _Tile, group: Val, column: Val

@@ -491,4 +491,4 @@ def _active(
     stop = b.binary("smax", b.sub(i64(extent - 1 + stride), position), i64(0))
     start, stop = b.div(start, i64(stride), signed=False), b.div(stop, i64(stride), signed=False)
     start = b.binary("smax", start, low)
-    return start, b.sub(b.binary("smin", stop, high), start)
+    return start, b.binary("smax", b.sub(b.binary("smin", stop, high), start), i64(0))

@@ -1,7 +1,8 @@
 """Exponentials, logarithms and what is made of them, as straight-line vector code.
 
-Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
-Argument reduction follows W. J. Cody and W. Waite, Software Manual for the Elementary Functions (1980).
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type.
+See `math` for accuracy. Argument reduction follows W. J. Cody and W. Waite, Software Manual for the
+Elementary Functions (1980).
 """
 
 from __future__ import annotations
@@ -37,12 +38,13 @@ _SIGMOID_RANGE = {"float": (-105.0, 20.0), "double": (-746.0, 40.0)}
 _EXPM1_RANGE = {"float": (-18.0, 89.0), "double": (-38.0, 710.0)}
 
 
-# -- exponentials --------------------------------------------------------------------------------------------------------
+# -- exponentials --------------------------------------------------------------------------------------------
 def _exp_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
-    """p and s with e**x = p * s * s, both normal numbers. `x` lies in the range where e**x is neither 0 nor inf, or a little past it.
+    """p and s with e**x = p * s * s, both normal numbers. `x` lies in the range where e**x is neither 0 nor
+    inf, or a little past it.
 
-    Writing x = 2 k ln2 + r gives s = 2**k twice over: a single shift builds it, and results that are denormal or infinite come out of
-    the last multiplication with no special case.
+    Writing x = 2 k ln2 + r gives s = 2**k twice over: a single shift builds it, and results that are denormal
+    or infinite come out of the last multiplication with no special case.
     """
     form = format_of(x)
     high, low = split(LN2, form.kind, 2, 2.0)
@@ -75,7 +77,9 @@ def exp2(b: FunctionBuilder, x: Val) -> Val:
 
 
 def _expm1_bounded(b: FunctionBuilder, x: Val) -> Val:
-    """e**x - 1 where x is within _EXPM1_RANGE: x = k ln2 + r, with k rounded toward zero so that nothing cancels."""
+    """e**x - 1 where x is within _EXPM1_RANGE: x = k ln2 + r, with k rounded toward zero so that nothing
+    cancels.
+    """
     form = format_of(x)
     high, low = split(LN2, form.kind, 2)
     k = b.unary("trunc", b.mul(x, b.const(split(LOG2_E, form.kind, 1)[0], x)))
@@ -115,9 +119,11 @@ def expm1(b: FunctionBuilder, x: Val) -> Val:
     return with_sign_of(b, _expm1_bounded(b, at_least(b, at_most(b, x, high), low)), x)
 
 
-# -- logarithms ----------------------------------------------------------------------------------------------------------
+# -- logarithms ----------------------------------------------------------------------------------------------
 def log_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
-    """k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)], for finite x > 0, denormals too; k is a float."""
+    """k and f with x = 2**k * (1 + f), 1 + f in [sqrt(1/2), sqrt(2)], for finite x > 0, denormals too; k is a
+    float.
+    """
     form = format_of(x)
     small = b.fcmp("olt", x, b.const(2.0 ** (1 - form.bias), x))
     lift = form.mantissa + 1
@@ -220,7 +226,8 @@ def log1p(b: FunctionBuilder, x: Val) -> Val:
 def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
     """log(1 + x + low), where low is a rounding error of x.
 
-    With u = 1 + x rounded and u = 2**k * m, the fraction is f = (m - 1) + (x - (u - 1)) / 2**k, where both differences are exact.
+    With u = 1 + x rounded and u = 2**k * m, the fraction is f = (m - 1) + (x - (u - 1)) / 2**k, where both
+    differences are exact.
     """
     form = format_of(x)
     one = b.const(1.0, x)
@@ -247,9 +254,11 @@ def _power_of_two(b: FunctionBuilder, k: Val, offset: int) -> Val:
     return scaled_by_low_bits(b, b.sub(b.const(form.magic + form.bias + offset, k), k))
 
 
-# -- logistic ------------------------------------------------------------------------------------------------------------
+# -- logistic ------------------------------------------------------------------------------------------------
 def _narrow_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
-    """r, p, q with e**x = e**r * p * q, |r| <= ln2 / 2, where p and q are powers of two (their product may be denormal)."""
+    """r, p, q with e**x = e**r * p * q, |r| <= ln2 / 2, where p and q are powers of two (their product may be
+    denormal).
+    """
     form = format_of(x)
     high, low = split(LN2, form.kind, 2)
     magic, biased = b.const(form.magic, x), b.const(form.magic + form.bias, x)
@@ -278,7 +287,9 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
 
 
 def expm1_parts(b: FunctionBuilder, x: Val, low: Val) -> tuple[Val, Val, Val]:
-    """r, p, q with e**(x + low) = (1 + r) * p * q, p and q powers of two; low is a rounding error of x, not beyond the range of exp."""
+    """r, p, q with e**(x + low) = (1 + r) * p * q, p and q powers of two; low is a rounding error of x, not
+    beyond the range of exp.
+    """
     r, p, q = _narrow_parts(b, x)
     r = b.add(r, low)
     square = b.mul(r, r)
@@ -289,8 +300,8 @@ def expm1_parts(b: FunctionBuilder, x: Val, low: Val) -> tuple[Val, Val, Val]:
 def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """1 / (1 + e**-x), accurate in the lower tail too, where it is e**x down to denormals.
 
-    With x = k ln2 + r and t = 2**k it is t / (t + 1 + (e**-r - 1)), t being a product of two powers because 2**k may be denormal.
-    The smaller two of the three terms are added first.
+    With x = k ln2 + r and t = 2**k it is t / (t + 1 + (e**-r - 1)), t being a product of two powers because
+    2**k may be denormal. The smaller two of the three terms are added first.
     """
     low, high = _SIGMOID_RANGE[format_of(x).kind]
     r, p, q = _narrow_parts(b, at_least(b, at_most(b, x, high), low))

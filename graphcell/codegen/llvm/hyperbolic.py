@@ -1,6 +1,7 @@
 """Hyperbolic functions and their inverses, as straight-line vector code.
 
-Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type.
+See `math` for accuracy.
 """
 
 from __future__ import annotations
@@ -34,7 +35,9 @@ _LARGE = {"float": 2.0**30, "double": 2.0**60}
 
 @widened
 def tanh(b: FunctionBuilder, x: Val) -> Val:
-    """Hyperbolic tangent, never beyond -1 and 1: 1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is less than a half."""
+    """Hyperbolic tangent, never beyond -1 and 1: 1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is
+    less than a half.
+    """
     kind = format_of(x).kind
     a = absolute(b, x)
     bounded = at_most(b, a, _TANH_LIMIT[kind])
@@ -48,8 +51,8 @@ def tanh(b: FunctionBuilder, x: Val) -> Val:
 def _scaled_exponentials(b: FunctionBuilder, magnitude: Val, rounding: float) -> tuple[Val, Val, Val, Val]:
     """c, s, p, q with cosh = p + p * c + q * s and sinh = q + q * c + p * s.
 
-    With x = k ln2 + r: c and s are cosh(r) - 1 and sinh(r), p and q are cosh(k ln2) and sinh(k ln2), which are sums of powers of two.
-    `rounding` is added to x / ln2 before it is rounded to k.
+    With x = k ln2 + r: c and s are cosh(r) - 1 and sinh(r), p and q are cosh(k ln2) and sinh(k ln2), which
+    are sums of powers of two. `rounding` is added to x / ln2 before it is rounded to k.
     """
     form = format_of(magnitude)
     high, low = split(LN2, form.kind, 2)
@@ -83,7 +86,9 @@ def cosh(b: FunctionBuilder, x: Val) -> Val:
 
 @widened
 def asinh(b: FunctionBuilder, x: Val) -> Val:
-    """Inverse hyperbolic sine: log1p(a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|, and log(2a) where a is large."""
+    """Inverse hyperbolic sine: log1p(a + a**2 / (1 + sqrt(1 + a**2))) with a = |x|, and log(2a) where a is
+    large.
+    """
     a, one = absolute(b, x), b.const(1.0, x)
     square = b.mul(a, a)
     root = b.unary("sqrt", b.add(square, one))
@@ -100,7 +105,7 @@ def acosh(b: FunctionBuilder, x: Val) -> Val:
 
 
 def _log1p_or_log_of_double(b: FunctionBuilder, a: Val, x: Val, y: Val) -> Val:
-    """log(1 + x + y) for x >= y, and log(2a) where a is so large that x or y may be past the largest number."""
+    """log(1 + x + y) for x >= y; log(2a) where a is so large that x or y may overflow."""
     large = b.fcmp("ogt", a, b.const(_LARGE[format_of(a).kind], a))
     total = b.add(x, y)
     low = b.select(large, b.const(0.0, a), b.sub(y, b.sub(total, x)))
@@ -110,7 +115,9 @@ def _log1p_or_log_of_double(b: FunctionBuilder, a: Val, x: Val, y: Val) -> Val:
 
 @widened
 def atanh(b: FunctionBuilder, x: Val) -> Val:
-    """Inverse hyperbolic tangent: log1p(2a + 2a * a / (1 - a)) / 2 with a = |x|; infinite at -1 and 1, NaN beyond."""
+    """Inverse hyperbolic tangent: log1p(2a + 2a * a / (1 - a)) / 2 with a = |x|; infinite at -1 and 1, NaN
+    beyond.
+    """
     a = absolute(b, x)
     twice = b.add(a, a)
     ratio = b.fma(twice, b.div(a, b.sub(b.const(1.0, x), a)), twice)

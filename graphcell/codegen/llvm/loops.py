@@ -16,10 +16,9 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
 from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Splat, Statement, Store
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
+from graphcell.codegen.llvm.combine import combine, horizontal, identity, place
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, i64
 from graphcell.dtype import DType
@@ -166,7 +165,10 @@ class LoopEmitter:
         start = b.mul(b.args["begin"], i64(RUN))
         stop = b.binary("smin", b.mul(b.args["end"], i64(RUN)), i64(n))
         wide = self.lanes * self.slots
-        body = lambda at, count, mask: self._inner_points(at, count, mask, [*range(len(self.kernel.stores))], [], [])  # noqa: E731
+
+        def body(at: Val, count: int, mask: Val | None) -> None:
+            self._inner_points(at, count, mask, range(len(self.kernel.stores)), [], [])
+
         steps = b.div(b.sub(stop, start), i64(wide))
         whole = b.add(start, b.mul(steps, i64(wide)))
         with b.loop(start, whole, wide, name="run") as loop:
@@ -285,14 +287,10 @@ class LoopEmitter:
         later_roots += [a for s in body if s.is_reduction and s.stage > stage + 1 for a in s.args]
         later = self._needed(later_roots)
         slow = self._slow_set()
-        chosen = []
-        for n in sorted(now & later):
-            if self._is_inner(n) and n in slow and n not in self.spilled and not any(n in body[m].args and m in now & later and self._is_inner(m) and m in slow and body[m].stage == body[n].stage and not body[m].is_reduction for m in now & later):
-                chosen.append(n)
-        row = self._row_elements()
-        wide = self.lanes * (self.slots if self.vertical else 1)
-        fits = [n for n in chosen if (row * wide if self.vertical else row + self.lanes) * self._bytes(body[n].dtype) <= ROW_SCRATCH_BYTES]
-        return fits
+        candidates = {n for n in now & later if n in slow and self._is_inner(n) and n not in self.spilled}
+        behind = {a for m in candidates for a in body[m].args if body[a].stage == body[m].stage}
+        elements = self._row_elements() * self.lanes * self.slots if self.vertical else self._row_elements() + self.lanes
+        return sorted(n for n in candidates - behind if elements * compute_type(body[n].dtype).bytes <= ROW_SCRATCH_BYTES)
 
     def _slow_set(self) -> set[int]:
         """Locals that have a slow op behind them, within the same stage."""
@@ -301,10 +299,6 @@ class LoopEmitter:
             if s.is_slow or (not s.is_reduction and any(a in slow and self._is_inner(a) for a in s.args)):
                 slow.add(n)
         return slow
-
-    @staticmethod
-    def _bytes(dtype: DType) -> int:
-        return compute_type(dtype).bytes
 
     def _row_elements(self) -> int:
         return math.prod(self.kernel.extents[self.kernel.outer :])
@@ -597,54 +591,6 @@ class LoopEmitter:
         if self.mask is None or self.vertical:
             return self.b.load(place, type)
         return self.b.masked_load(place, self.mask, type)
-
-
-def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
-    """Where an index leads in a dimension of `extent` elements: negative ones count from the end, all are clamped (i64)."""
-    wide = b.cast(index, LType("i64", index.type.lanes), signed=dtype.signed)
-    last = b.const(max(extent - 1, 0), wide)
-    if not dtype.signed:
-        return b.binary("umin", wide, last)
-    zero = b.const(0, wide)
-    wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
-    return b.binary("smin", b.binary("smax", wide, zero), last)
-
-
-def identity(kind: str, dtype: DType) -> bool | int | float:
-    """The neutral element of a reduction."""
-    if kind in ("add", "or"):
-        return 0
-    if kind in ("mul", "and"):
-        return 1
-    low = kind == "max"
-    if dtype.is_float:
-        return -math.inf if low else math.inf
-    if dtype.is_bool:
-        return not low
-    limits = np.iinfo(dtype.np_type)
-    return int(limits.min if low else limits.max)
-
-
-def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:
-    """One step of a reduction; NaN wins in float extrema."""
-    if kind == "add":
-        return b.or_(x, y) if dtype.is_bool else b.add(x, y)
-    if kind == "mul":
-        return b.and_(x, y) if dtype.is_bool else b.mul(x, y)
-    if kind in ("and", "or"):
-        return b.and_(x, y) if kind == "and" else b.or_(x, y)
-    if dtype.is_float:
-        return b.binary("maximum" if kind == "max" else "minimum", x, y)
-    signed = "s" if dtype.signed else "u"
-    return b.binary(f"{signed}{kind}", x, y)
-
-
-def horizontal(b: BodyBuilder, kind: str, x: Val, dtype: DType) -> Val:
-    """Combines the lanes of a vector, halving it each time."""
-    while x.type.lanes > 1:
-        half = x.type.lanes // 2
-        x = combine(b, kind, b.shuffle(x, x, range(half)), b.shuffle(x, x, range(half, 2 * half)), dtype)
-    return b.extract(x, 0)
 
 
 def emit_loops(module: Module, name: str, kernel: LoopKernel, target: Target) -> str:

@@ -1,16 +1,20 @@
-"""Vector mathematics: every function takes a FunctionBuilder and typed operands, emits straight-line code, and returns the result.
+"""Vector mathematics: every function takes a FunctionBuilder and typed operands, emits straight-line code,
+and returns the result.
 
-Enters: half, bfloat, float or double operands (one type a call), vectors of any number of lanes or scalars; integers where a function's
-docstring says so. Leaves: a value of the same type. Half and bfloat compute in float and are rounded once at the end. Refuses: other types and
-mixed types (`TypeError`).
+Enters: half, bfloat, float or double operands (one type a call), vectors of any number of lanes or scalars;
+integers where a function's docstring says so. Leaves: a value of the same type. Half and bfloat compute in
+float and are rounded once at the end. Refuses: other types and mixed types (`TypeError`).
 
-Accuracy: within 2 units in the last place for float and double over the whole range, denormal arguments and results included; half and bfloat
-to their own rounding. Special values are exact: NaN stays NaN, infinities, signed zeros, overflow to inf and underflow to 0 are those of C.
-No fast-math flag is used; the only contraction is that of explicit fused multiply-adds, so that every vector width and every processor with
-FMA gives the same bits. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod with huge quotients) the code
-branches to a function in the same module that loops over the lanes; everything else is free of branches.
+Accuracy: within 2 units in the last place for float and double over the whole range, denormal arguments and
+results included; half and bfloat to their own rounding. Special values are exact: NaN stays NaN, infinities,
+signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
+contraction is that of explicit fused multiply-adds, so that every vector width and every processor with FMA
+gives the same bits. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
+with huge quotients) the code branches to a function in the same module that loops over the lanes; everything
+else is free of branches.
 
-The functions live by subject: exponential, hyperbolic, trigonometry, power, special, arithmetic, philox; their polynomials in coefficients.
+The functions live by subject: exponential, hyperbolic, trigonometry, power, special, arithmetic, philox;
+their polynomials in coefficients.
 """
 
 from __future__ import annotations
@@ -58,9 +62,55 @@ from graphcell.codegen.llvm.special import erf, erfc, erfinv
 from graphcell.codegen.llvm.trigonometry import acos, asin, atan, atan2, cos, sin, tan
 
 __all__ = [
-    "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cbrt", "ceil", "cos", "cosh", "erf", "erfc", "erfinv", "exp",
-    "exp2", "expm1", "floor", "floor_div", "floor_mod", "fmod", "integer_pow", "isfinite", "isinf", "isnan", "log", "log10",
-    "log1p", "log2", "log_sigmoid", "maximum", "minimum", "normal_f32", "normal_f64", "normal_pair", "philox", "pow", "round",
-    "rsqrt", "sigmoid", "sign", "sin", "sinh", "softplus", "sqrt", "tan", "tanh", "trunc", "trunc_div", "uniform_f32",
+    "acos",
+    "acosh",
+    "asin",
+    "asinh",
+    "atan",
+    "atan2",
+    "atanh",
+    "cbrt",
+    "ceil",
+    "cos",
+    "cosh",
+    "erf",
+    "erfc",
+    "erfinv",
+    "exp",
+    "exp2",
+    "expm1",
+    "floor",
+    "floor_div",
+    "floor_mod",
+    "fmod",
+    "integer_pow",
+    "isfinite",
+    "isinf",
+    "isnan",
+    "log",
+    "log1p",
+    "log2",
+    "log10",
+    "log_sigmoid",
+    "maximum",
+    "minimum",
+    "normal_f32",
+    "normal_f64",
+    "normal_pair",
+    "philox",
+    "pow",
+    "round",
+    "rsqrt",
+    "sigmoid",
+    "sign",
+    "sin",
+    "sinh",
+    "softplus",
+    "sqrt",
+    "tan",
+    "tanh",
+    "trunc",
+    "trunc_div",
+    "uniform_f32",
     "uniform_f64",
 ]

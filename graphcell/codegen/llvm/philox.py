@@ -1,7 +1,8 @@
 """Random numbers from a counter: Philox4x32-10, and its words as uniform and normal numbers.
 
-Enters: i32 operands (vectors or scalars of one type). Leaves: words, or floats made from them. The generator is that of J. Salmon, M. Moraes,
-R. Dror and D. Shaw, Parallel random numbers: as easy as 1, 2, 3 (SC 2011): a word depends on the key and the counter alone.
+Enters: i32 operands (vectors or scalars of one type). Leaves: words, or floats made from them. The generator
+is that of J. Salmon, M. Moraes, R. Dror and D. Shaw, Parallel random numbers: as easy as 1, 2, 3 (SC 2011): a
+word depends on the key and the counter alone.
 """
 
 from __future__ import annotations
@@ -16,8 +17,10 @@ _WEYL = (0x9E3779B9, 0xBB67AE85)
 _ROUNDS = 10
 
 
-def philox(b: FunctionBuilder, key0: Val, key1: Val, c0: Val, c1: Val, c2: Val, c3: Val) -> tuple[Val, Val, Val, Val]:
-    """Four random i32 for each lane from a key of two words and a counter of four, least significant first."""
+def philox(
+    b: FunctionBuilder, key0: Val, key1: Val, c0: Val, c1: Val, c2: Val, c3: Val
+) -> tuple[Val, Val, Val, Val]:
+    """Four random i32 for each lane, from a key of two words and a counter of four, the lowest first."""
     for round_number in range(_ROUNDS):
         if round_number:
             key0, key1 = b.add(key0, b.const(_WEYL[0], key0)), b.add(key1, b.const(_WEYL[1], key1))
@@ -33,7 +36,9 @@ def _wide_product(b: FunctionBuilder, x: Val, factor: int) -> tuple[Val, Val]:
     Vectors multiply their even and their odd lanes as i64 in place, which is how processors do it.
     """
     if x.type.lanes % 2 or not x.type.lanes:
-        wide = b.mul(b.cast(x, x.type.with_kind("i64"), signed=False), b.const(factor, x.type.with_kind("i64")))
+        wide = b.mul(
+            b.cast(x, x.type.with_kind("i64"), signed=False), b.const(factor, x.type.with_kind("i64"))
+        )
         return b.cast(b.shr(wide, b.const(32, wide)), x.type), b.cast(wide, x.type)
     pairs = LType("i64", x.type.lanes // 2)
     both = b.bitcast(x, pairs)
@@ -69,7 +74,9 @@ def normal_f64(b: FunctionBuilder, w0: Val, w1: Val, w2: Val, w3: Val) -> tuple[
 
 
 def normal_pair(b: FunctionBuilder, u: Val, v: Val) -> tuple[Val, Val]:
-    """sqrt(-2 log(1 - u)) times the cosine and the sine of 2 pi v, for u and v in [0, 1) (G. Box and M. Muller, 1958)."""
+    """sqrt(-2 log(1 - u)) times the cosine and the sine of 2 pi v, for u and v in [0, 1) (G. Box and M.
+    Muller, 1958).
+    """
     radius = b.unary("sqrt", b.mul(b.const(-2.0, u), log(b, b.sub(b.const(1.0, u), u))))
     cosine, sine = _cosine_and_sine_of_turns(b, v)
     return b.mul(radius, cosine), b.mul(radius, sine)
@@ -91,4 +98,6 @@ def _cosine_and_sine_of_turns(b: FunctionBuilder, v: Val) -> tuple[Val, Val]:
     sine_sign = b.shl(b.shr(quadrant, one), top)
     cosine_sign = b.xor(sine_sign, b.shl(quadrant, top))
     cosine, sine = b.select(odd, sine, cosine), b.select(odd, cosine, sine)
-    return from_bits(b, b.xor(to_bits(b, cosine), cosine_sign)), from_bits(b, b.xor(to_bits(b, sine), sine_sign))
+    return from_bits(b, b.xor(to_bits(b, cosine), cosine_sign)), from_bits(
+        b, b.xor(to_bits(b, sine), sine_sign)
+    )

@@ -1,7 +1,8 @@
 """Polynomials, split constants and bit tricks that the functions of `math` are made of.
 
-Enters: float or double operands. Leaves: emitted values. Coefficients are ascending and in double precision; a table that serves both
-kinds is cut to the kind's own rounding when it is emitted. Every table is a minimax fit made for this project by tools/fit_polynomials.py.
+Enters: float or double operands. Leaves: emitted values. Coefficients are ascending and in double precision;
+a table that serves both kinds is cut to the kind's own rounding when it is emitted. Every table is a minimax
+fit made for this project by tools/fit_polynomials.py.
 """
 
 from __future__ import annotations
@@ -11,21 +12,22 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from typing import TypeVar, cast
+from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const
 
 Emit = TypeVar("Emit", bound=Callable[..., Val])
+P = ParamSpec("P")
 _HORNER_LIMIT = 9  # a longer chain is split in two, so that its latency does not bound short loops
 
 # Decimal expansions, so that each kind can be split as finely as it needs.
-LN2 = "0.69314718055994530941723212145817656807550013436025525412068000949339362196969471560586332699641868754200148102"
-LOG2_E = "1.44269504088896340735992468100189213742664595415298593413544940693110921918118507988552662289350634449699751830"
-LOG10_E = "0.43429448190325182765112891891660508229439700580366656611445378316586464920887077472922494933843174831870610674"
-LOG10_2 = "0.30102999566398119521373889472449302676818988146210854131042746112710818927442450948692725211818617204068447719"
-PI = "3.14159265358979323846264338327950288419716939937510582097494459230781640628620899862803482534211706798214808651"
+LN2 = "0.6931471805599453094172321214581765680755001343602552541206800094933936"
+LOG2_E = "1.4426950408889634073599246810018921374266459541529859341354494069311092"
+LOG10_E = "0.4342944819032518276511289189166050822943970058036665661144537831658646"
+LOG10_2 = "0.3010299956639811952137388947244930267681898814621085413104274611271081"
+PI = "3.1415926535897932384626433832795028841971693993751058209749445923078164"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +60,9 @@ def format_of(x: Val) -> FloatFormat:
 
 
 def widened(function: Emit) -> Emit:
-    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds the result back."""
+    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds
+    the result back.
+    """
 
     @functools.wraps(function)
     def wrapper(b: FunctionBuilder, *xs: Val) -> Val:
@@ -71,23 +75,26 @@ def widened(function: Emit) -> Emit:
     return cast(Emit, wrapper)
 
 
-def through_double(function: Callable[[FunctionBuilder, Val, str], Val]) -> Emit:
-    """For functions that float arithmetic cannot give accurately at a fair price: `function` gets doubles and the name of the precision
-    that its tables need, "wide" for results that are rounded to float (or less), else "double"."""
+def through_double(function: Callable[Concatenate[str, P], Val]) -> Callable[P, Val]:
+    """For functions that float arithmetic cannot give accurately at a fair price: they compute in double.
 
-    @functools.wraps(function)
+    `function` gets first the name of the precision that its tables need: "double", or "wide" for results that
+    are rounded to float or less; then the builder and the operands.
+    """
+
     def wrapper(b: FunctionBuilder, *xs: Val) -> Val:
-        if xs[0].type.kind == "double":
-            return function(b, *xs, "double")
         narrow = xs[0].type
-        result = function(b, *(b.cast(x, narrow.with_kind("double")) for x in xs), "wide")
-        result = b.cast(result, narrow.with_kind("float"))
-        return b.cast(result, narrow)
+        emit = cast(Callable[..., Val], function)
+        if narrow.kind == "double":
+            return emit("double", b, *xs)
+        result = emit("wide", b, *(b.cast(x, narrow.with_kind("double")) for x in xs))
+        return b.cast(b.cast(result, narrow.with_kind("float")), narrow)
 
-    return cast(Emit, wrapper)
+    wrapper.__name__, wrapper.__doc__ = function.__name__, function.__doc__
+    return cast(Callable[P, Val], wrapper)
 
 
-# -- constants -----------------------------------------------------------------------------------------------------------
+# -- constants -----------------------------------------------------------------------------------------------
 @functools.cache
 def split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> tuple[float, ...]:
     """`decimal * scale` as an unevaluated sum of numbers of `kind`, the largest first."""
@@ -113,12 +120,14 @@ def truncated_split(decimal: str, kind: str, parts: int, scale: float = 1.0) -> 
     return tuple(terms)
 
 
-# -- evaluation ----------------------------------------------------------------------------------------------------------
-def polynomial(b: FunctionBuilder, x: Val, coefficients: Sequence[float], square: Val | None = None, plain: int = 0) -> Val:
+# -- evaluation ----------------------------------------------------------------------------------------------
+def polynomial(
+    b: FunctionBuilder, x: Val, coefficients: Sequence[float], square: Val | None = None, plain: int = 0
+) -> Val:
     """sum(coefficients[k] * x**k), by fused multiply-adds.
 
-    A long sum is split into its even and its odd part; the first `plain` terms stay out of that, for the sake of accuracy. `square` is
-    x*x if the caller has it already.
+    A long sum is split into its even and its odd part; the first `plain` terms stay out of that, for the sake
+    of accuracy. `square` is x*x if the caller has it already.
     """
     total = _even_and_odd(b, x, coefficients[plain:], square)
     for c in reversed(coefficients[:plain]):
@@ -141,7 +150,7 @@ def _horner(b: FunctionBuilder, x: Val, coefficients: Sequence[float]) -> Val:
     return total
 
 
-# -- bits ----------------------------------------------------------------------------------------------------------------
+# -- bits ----------------------------------------------------------------------------------------------------
 def integer_type(x: Val) -> LType:
     return x.type.with_kind(f"i{format_of(x).bits}")
 
@@ -155,7 +164,9 @@ def from_bits(b: FunctionBuilder, bits: Val) -> Val:
 
 
 def scaled_by_low_bits(b: FunctionBuilder, t: Val) -> Val:
-    """2**k, where `t` is k + bias + the format's magic number, so that k + bias stands in its low bits (0 < k + bias < 2 * bias + 1)."""
+    """2**k, where `t` is k + bias + the format's magic number, so that k + bias stands in its low bits (0 < k
+    + bias < 2 * bias + 1).
+    """
     bits = to_bits(b, t)
     return from_bits(b, b.shl(bits, b.const(format_of(t).mantissa, bits)))
 
@@ -177,7 +188,8 @@ def absolute(b: FunctionBuilder, x: Val) -> Val:
 
 
 def with_sign_of(b: FunctionBuilder, x: Val, source: Val) -> Val:
-    """`x`, whose sign is either plus or already that of `source`, with the sign of `source`: one instruction less than copysign.
+    """`x`, whose sign is either plus or already that of `source`, with the sign of `source`: one instruction
+    less than copysign.
 
     It also mends a zero: a sum such as r + r**3 * p gives +0 for -0 where p < 0.
     """

@@ -1,6 +1,7 @@
 """Powers and roots, as straight-line vector code.
 
-Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type.
+See `math` for accuracy.
 """
 
 from __future__ import annotations
@@ -50,8 +51,8 @@ def rsqrt(b: FunctionBuilder, x: Val) -> Val:
 def cbrt(b: FunctionBuilder, x: Val) -> Val:
     """Cube root, of negative numbers too.
 
-    y = a**(-1/3) is guessed by dividing the exponent by -3 and refined to fourth order; a last Newton step on a * y**2 uses the
-    residual of a fused multiply-add.
+    y = a**(-1/3) is guessed by dividing the exponent by -3 and refined to fourth order; a last Newton step on
+    a * y**2 uses the residual of a fused multiply-add.
     """
     form = format_of(x)
     a = absolute(b, x)
@@ -80,7 +81,9 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
     kept = {"float": 23, "double": 32}[form.kind]
     drop = b.const(form.bits - kept, bits)
     # 4/3 of the pattern of 1, less a constant that balances the error.
-    start = 4 / 3 * (form.bias << (form.mantissa - form.bits + kept)) - 0.0655 * 2.0 ** (form.mantissa - form.bits + kept)
+    start = 4 / 3 * (form.bias << (form.mantissa - form.bits + kept)) - 0.0655 * 2.0 ** (
+        form.mantissa - form.bits + kept
+    )
     top = b.shr(bits, drop)
     if form.kind == "float":
         number = b.cast(top, a.type)
@@ -91,10 +94,12 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
     return from_bits(b, b.shl(to_bits(b, shifted), drop))
 
 
-# -- pow -----------------------------------------------------------------------------------------------------------------
+# -- pow -----------------------------------------------------------------------------------------------------
 @through_double
-def pow(b: FunctionBuilder, x: Val, y: Val, precision: str) -> Val:
-    """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional y; signed zeros."""
+def pow(precision: str, b: FunctionBuilder, x: Val, y: Val) -> Val:
+    """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional
+    y; signed zeros.
+    """
     a, zero, one = absolute(b, x), b.const(0.0, x), b.const(1.0, x)
     power = _wide_power(b, a, y) if precision == "wide" else _double_power(b, a, y)
     power = b.select(b.and_(b.fcmp("oeq", a, one), b.fcmp("ord", y, y)), one, power)
@@ -139,7 +144,9 @@ def _double_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
 
 
 def _long_log(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
-    """log(a) as a sum of two doubles, for finite a > 0: 2 s + 2/3 s**3 + s**5 * p(s**2) with s = f / (2 + f) and a = 2**k (1 + f)."""
+    """log(a) as a sum of two doubles, for finite a > 0: 2 s + 2/3 s**3 + s**5 * p(s**2) with s = f / (2 + f)
+    and a = 2**k (1 + f).
+    """
     k, f = log_parts(b, a)
     two = b.const(2.0, a)
     below = b.add(f, two)

@@ -1,11 +1,21 @@
 """The error function and its relatives, as straight-line vector code.
 
-Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type.
+See `math` for accuracy.
 """
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.coefficients import ERF, ERFCX_2, ERFCX_3, ERFINV, ERFINV_FAR, ERFINV_TAIL, EXP2_NARROW, LOG2_ERFC
+from graphcell.codegen.llvm.coefficients import (
+    ERF,
+    ERFCX_2,
+    ERFCX_3,
+    ERFINV,
+    ERFINV_FAR,
+    ERFINV_TAIL,
+    EXP2_NARROW,
+    LOG2_ERFC,
+)
 from graphcell.codegen.llvm.exponential import expm1_parts, log_with
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -48,8 +58,10 @@ def erf(b: FunctionBuilder, x: Val) -> Val:
 
 
 @through_double
-def erfc(b: FunctionBuilder, x: Val, precision: str) -> Val:
-    """1 - erf(x), accurate where it is small (down to denormals): e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k)."""
+def erfc(precision: str, b: FunctionBuilder, x: Val) -> Val:
+    """1 - erf(x), accurate where it is small (down to denormals): e**(-x**2) / |x| times a polynomial in (|x|
+    - k) / (|x| + k).
+    """
     magnitude, one = absolute(b, x), b.const(1.0, x)
     near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[precision])), x, b.sub(one, x))
     a = at_least(b, at_most(b, magnitude, _ERFC_LIMIT[precision]), _ERFC_NEAR)
@@ -75,7 +87,9 @@ def _erfc_far(b: FunctionBuilder, a: Val, precision: str) -> Val:
 
 
 def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
-    """a * e**(a**2) * erfc(a) for a >= _ERFC_NEAR, and what its rounding lost: a polynomial in t = (a - k) / (a + k)."""
+    """a * e**(a**2) * erfc(a) for a >= _ERFC_NEAR, and what its rounding lost: a polynomial in t = (a - k) /
+    (a + k).
+    """
     double = precision == "double"
     scale, table = (3.0, ERFCX_3[precision]) if double else (2.0, ERFCX_2[precision])
     centre, constant = b.const(scale, a), b.const(table[0], a)
@@ -88,14 +102,17 @@ def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
         return factor, lost
     minus = b.neg(t)
     remainder = b.fma(minus, b.sub(a, b.sub(below, centre)), b.fma(minus, below, above))
-    t_low = b.mul(remainder, b.fma(t, b.const(-0.5 / scale, a), b.const(0.5 / scale, a)))  # 1 / (a + k) = (1 - t) / 2k
+    t_low = b.mul(
+        remainder, b.fma(t, b.const(-0.5 / scale, a), b.const(0.5 / scale, a))
+    )  # 1 / (a + k) = (1 - t) / 2k
     return factor, b.fma(inner, t_low, lost)
 
 
 @through_double
-def erfinv(b: FunctionBuilder, x: Val, precision: str) -> Val:
-    """Inverse error function, infinite at -1 and 1, NaN beyond: x times a polynomial in w = -log(1 - x**2), or in its root where w is
-    large (M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2010)."""
+def erfinv(precision: str, b: FunctionBuilder, x: Val) -> Val:
+    """Inverse error function, infinite at -1 and 1, NaN beyond: x times a polynomial in w = -log(1 - x**2),
+    or in its root where w is large (M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2010).
+    """
     a, one = absolute(b, x), b.const(1.0, x)
     w = b.neg(log_with(b, b.fma(b.neg(x), x, one), precision))
     root = b.unary("sqrt", w)
@@ -110,7 +127,9 @@ def erfinv(b: FunctionBuilder, x: Val, precision: str) -> Val:
 
 
 def _root_minus(b: FunctionBuilder, w: Val, root: Val, centre: float) -> Val:
-    """sqrt(w) - centre, where root is sqrt(w) rounded: its error is (w - root**2) / (2 root), for which a linear fit of 1 / root will do."""
+    """sqrt(w) - centre, where root is sqrt(w) rounded: its error is (w - root**2) / (2 root), for which a
+    linear fit of 1 / root will do.
+    """
     u = b.sub(root, b.const(centre, w))
     slope = b.fma(u, b.const(-0.5 / centre**2, w), b.const(0.5 / centre, w))
     return b.fma(b.fma(b.neg(root), root, w), slope, u)

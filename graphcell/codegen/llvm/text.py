@@ -273,7 +273,7 @@ class FunctionBuilder:
         self.effect(f"br label %{end}")
         self._start_block(end)
 
-    def while_loop(self, condition, body) -> None:  # type: ignore[no-untyped-def]
+    def while_loop(self, condition: Callable[[], Val], body: Callable[[], object]) -> None:
         """`condition()` returns an i1 scalar and is emitted before each iteration of `body()`; state lives in memory."""
         head, inside, end = self._label("while.head"), self._label("while.body"), self._label("while.end")
         self.effect(f"br label %{head}")
@@ -285,7 +285,7 @@ class FunctionBuilder:
         self.effect(f"br label %{head}")
         self._start_block(end)
 
-    def if_else(self, condition: Val, then, otherwise) -> None:  # type: ignore[no-untyped-def]
+    def if_else(self, condition: Val, then: Callable[[], object], otherwise: Callable[[], object]) -> None:
         """Emits `then()` or `otherwise()`; state lives in memory."""
         yes, no, end = self._label("then"), self._label("else"), self._label("endif")
         self.effect(f"br i1 {condition.text}, label %{yes}, label %{no}")

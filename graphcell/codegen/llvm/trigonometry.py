@@ -1,10 +1,12 @@
 """Circular functions and their inverses.
 
-Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type. See `math` for accuracy.
+Enters: half, bfloat, float or double operands, vectors or scalars. Leaves: the result in the operand's type.
+See `math` for accuracy.
 
-Arguments are reduced by fused multiply-adds with pi in three parts (W. J. Cody and W. Waite, 1980) as long as that is exact. Where a lane
-holds more, a function that is called for the whole vector reduces it with as many bits of 2 / pi as it takes (M. Payne and R. Hanek,
-Radian reduction for trigonometric functions, SIGNUM Newsletter 18, 1983): a branch that ordinary data never takes.
+Arguments are reduced by fused multiply-adds with pi in three parts (W. J. Cody and W. Waite, 1980) as long as
+that is exact. Where a lane holds more, a function that is called for the whole vector reduces it with as many
+bits of 2 / pi as it takes (M. Payne and R. Hanek, Radian reduction for trigonometric functions, SIGNUM
+Newsletter 18, 1983): a branch that ordinary data never takes.
 """
 
 from __future__ import annotations
@@ -34,14 +36,18 @@ _LARGE = {"float": 2.0**16, "double": 2.0**28}
 _REDUCE = "graphcell.reduce_half_pi"
 
 
-# -- direct functions ----------------------------------------------------------------------------------------------------
+# -- direct functions ----------------------------------------------------------------------------------------
 def _reduced(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
-    """r in [-pi/4, pi/4], what its rounding lost, and the low bits of an integer q, with x = q pi / 2 + r; NaN where x is not finite."""
+    """r in [-pi/4, pi/4], what its rounding lost, and the low bits of an integer q, with x = q pi / 2 + r;
+    NaN where x is not finite.
+    """
     form = format_of(x)
     magic = b.const(form.magic, x)
     shifted = b.fma(x, b.const(_TWO_OVER_PI, x), magic)
     q = b.sub(shifted, magic)
-    first, second, third = (b.const(part, x) for part in truncated_split(PI, form.kind, 3, 0.5))  # all positive: -0 stays -0
+    first, second, third = (
+        b.const(part, x) for part in truncated_split(PI, form.kind, 3, 0.5)
+    )  # all positive: -0 stays -0
     start = b.fma(b.neg(q), first, x)  # exact
     product = b.mul(q, second)
     r = b.sub(start, product)
@@ -92,7 +98,7 @@ def tan(b: FunctionBuilder, x: Val) -> Val:
     return b.select(odd, mended, result)
 
 
-# -- reduction of large arguments ----------------------------------------------------------------------------------------
+# -- reduction of large arguments ----------------------------------------------------------------------------
 def _reduced_where_large(b: FunctionBuilder, x: Val, r: Val, low: Val, quadrant: Val) -> tuple[Val, Val, Val]:
     """The operands, made anew in the lanes where |x| is large."""
     ordinary = (r, low, quadrant)
@@ -123,9 +129,13 @@ def _reduced_by_call(b: FunctionBuilder, x: Val, quadrant: LType) -> tuple[Val, 
 
 
 def _emit_reduction(b: FunctionBuilder) -> None:
-    """Emits `void reduce(ptr x, ptr r, ptr low, ptr q, i64 n)`, for n doubles with |x| >= 2**-9; inf and NaN give NaN."""
+    """Emits `void reduce(ptr x, ptr r, ptr low, ptr q, i64 n)`, for n doubles with |x| >= 2**-9; inf and NaN
+    give NaN.
+    """
     names = ("x", "r", "low", "q")
-    f = FunctionBuilder(b.module, _REDUCE, [*((name, PTR) for name in names), ("n", I64)], attributes="nounwind noinline cold")
+    f = FunctionBuilder(
+        b.module, _REDUCE, [*((name, PTR) for name in names), ("n", I64)], attributes="nounwind noinline cold"
+    )
     words = ", ".join(f"i64 {word}" for word in _two_over_pi_words())
     count = len(_two_over_pi_words())
     table = b.module.add_global(f"{_REDUCE}.table", f"internal constant [{count} x i64] [{words}], align 64")
@@ -145,7 +155,9 @@ _WIDE = LType("i128")
 
 @functools.cache
 def _two_over_pi_words() -> tuple[int, ...]:
-    """2 / pi as 64-bit words, most significant first, behind _TABLE_PADDING zero bits: enough for the largest double."""
+    """2 / pi as 64-bit words, most significant first, behind _TABLE_PADDING zero bits: enough for the largest
+    double.
+    """
     count = (_TABLE_PADDING + 1024 + 192) // 64 + 2
     bits = 64 * count - _TABLE_PADDING
     scaled = (2 << (2 * bits)) // _scaled_pi(bits)
@@ -169,13 +181,18 @@ def _scaled_pi(bits: int) -> int:
 
 
 def _reduce_scalar(f: FunctionBuilder, x: Val, table: Val) -> tuple[Val, Val, Val]:
-    """r, low and q with x = q pi / 2 + r + low: the product of the mantissa with the 192 bits of 2 / pi that count, modulo 4."""
+    """r, low and q with x = q pi / 2 + r + low: the product of the mantissa with the 192 bits of 2 / pi that
+    count, modulo 4.
+    """
     bits = to_bits(f, x)
     field = f.and_(f.shr(bits, f.const(52, I64)), f.const(0x7FF, I64))
     mantissa = f.or_(f.and_(bits, f.const((1 << 52) - 1, I64)), f.const(1 << 52, I64))
-    # x = mantissa * 2**(field - 1075). Bits of 2 / pi before `first` contribute multiples of 4. (The bounds guard inf and NaN only.)
+    # x = mantissa * 2**(field - 1075). Bits of 2 / pi before `first` contribute multiples of 4. (The bounds
+    # guard inf and NaN only.)
     first = f.sub(field, f.const(1075 + 2 - _TABLE_PADDING, I64))
-    first = f.binary("smin", f.binary("smax", first, f.const(0, I64)), f.const(2046 - 1077 + _TABLE_PADDING, I64))
+    first = f.binary(
+        "smin", f.binary("smax", first, f.const(0, I64)), f.const(2046 - 1077 + _TABLE_PADDING, I64)
+    )
     index, shift = f.shr(first, f.const(6, I64)), f.and_(first, f.const(63, I64))
     raw = [f.load(f.gep(f.gep(table, index, I64), k, I64), I64) for k in range(4)]
     words = [f.intrinsic("fshl.i64", I64, raw[k], raw[k + 1], shift) for k in range(3)]
@@ -211,7 +228,7 @@ def _scaled_by_half_pi(f: FunctionBuilder, fraction: Val) -> tuple[Val, Val]:
     return f.mul(total, scale), f.mul(rest, scale)
 
 
-# -- inverse functions ---------------------------------------------------------------------------------------------------
+# -- inverse functions ---------------------------------------------------------------------------------------
 def _arcsine_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
     """big, s, w: asin(|x|) = s + w, or pi/2 - 2 (s + w) where `big` holds, with w small."""
     a, half = absolute(b, x), b.const(0.5, x)
@@ -239,7 +256,8 @@ def acos(b: FunctionBuilder, x: Val) -> Val:
     big, s, w = _arcsine_parts(b, x)
     high, low = split(PI, x.type.kind, 2, 0.5)
     negative = b.fcmp("olt", x, b.const(0.0, x))
-    # pi/2 - (s + w) or pi/2 + (s + w) where x is small; 0 + 2 (s + w) where it is large, pi - 2 (s + w) where -x is.
+    # pi/2 - (s + w) or pi/2 + (s + w) where x is small; 0 + 2 (s + w) where it is large, pi - 2 (s + w) where
+    # -x is.
     flip = b.xor(big, negative)
     direct = b.and_(big, b.not_(negative))
     zero = b.const(0.0, x)

@@ -242,12 +242,11 @@ def _scaled(x: Tensor, factor: Any) -> Tensor:
 
 
 def _with_addend(input: Any, z: Tensor, beta: Any, alpha: Any, function: str) -> Tensor:
-    """beta * input + alpha * z, where input broadcasts to z; with beta 0 the input is not looked at."""
+    """beta * input + alpha * z, which broadcast; with beta 0 the values of the input are not looked at."""
     x = tensor_of(input, function)
     if isinstance(beta, (int, float)) and beta == 0:
-        return _scaled(z, alpha)
-    if not _fits(x.shape, z.shape):
-        raise ShapeError(f"{function}: input of shape {x.shape} does not broadcast to the product's shape {z.shape}")
+        return broadcast(_scaled(z, alpha), broadcast_shapes(function, x.shape, z.shape))
+    broadcast_shapes(function, x.shape, z.shape)  # for its error
     return add(_scaled(x, beta), _scaled(z, alpha))
 
 
@@ -273,13 +272,14 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), of batches of matrices. Errors: as `addmm`."""
     a, b = _operands(batch1, batch2, "baddbmm", "batch1", "batch2")
-    return _with_addend(input, bmm(_of_rank(a, 3, "baddbmm", "batch1"), _of_rank(b, 3, "baddbmm", "batch2")), beta, alpha, "baddbmm")
+    return _with_addend(input, apply1(MatMul(), a, b), beta, alpha, "baddbmm")
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
-    """beta * input + alpha * the sum of batch1[b] @ batch2[b] over all b. Errors: as `addmm`."""
-    a, b = _operands(batch1, batch2, "addbmm", "batch1", "batch2")
-    x, y = _of_rank(a, 3, "addbmm", "batch1"), _of_rank(b, 3, "addbmm", "batch2")
-    if x.shape[0] != y.shape[0] or x.shape[2] != y.shape[1]:
+    """beta * input + alpha * the sum of batch1[b] @ batch2[b] over all b (of matrices: over the rows of their product). Errors: as `addmm`."""
+    x, y = _operands(batch1, batch2, "addbmm", "batch1", "batch2")
+    if x.ndim == y.ndim == 2:
+        return _with_addend(input, total(apply1(MatMul(), x, y), (0,)), beta, alpha, "addbmm")
+    if x.ndim != 3 or y.ndim != 3 or x.shape[0] != y.shape[0] or x.shape[2] != y.shape[1]:
         raise ShapeError(f"addbmm: batch1 of shape {x.shape} does not fit batch2 of shape {y.shape}")
     return _with_addend(input, contract(x, y, (0, 2), (0, 1)), beta, alpha, "addbmm")

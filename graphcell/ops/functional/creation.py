@@ -55,14 +55,14 @@ def _filled(shape: Shape, value: Any, dtype: Any, function: str) -> Tensor:
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
-    """A Tensor of shape `size` (a tuple or list of ints) with `fill_value` in every element; dtype: by default that of the value.
+    """A Tensor of shape `size` (a tuple or list of ints) with `fill_value` in every element; dtype: by default int64, whatever the value is.
 
     Raises:
         TypeError: size is no tuple or list of ints. ValueError: an extent is negative.
     """
     if not isinstance(size, (tuple, list)):
         raise ArgumentTypeError(f"full: size must be a tuple or list of ints, but is {type(size).__name__}")
-    return _filled(_shape(size, "full"), fill_value, dtype, "full")
+    return _filled(_shape(size, "full"), fill_value, dt.int64 if dtype is None else dtype, "full")
 
 
 def fill(type: Any, shape: Any, value: Any) -> Tensor:

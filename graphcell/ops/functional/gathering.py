@@ -1,7 +1,7 @@
 """Public functions that take elements at index Tensors (gather) or write them there (scatter), and their relatives.
 
 Enters: Tensors, index Tensors of integers, axes. Leaves: new Tensors; the functions that MindSpore has write into their first operand
-(`scatter_add`, `scatter_nd_add`, `index_add`, …) do so and return it. An index counts from the end if it is negative; one that is known to be
+(`scatter_add`, `scatter_nd_add`, `index_add`, …) do so and return its new value. An index counts from the end if it is negative; one that is known to be
 out of range raises IndexError, one met only in a running graph takes the nearest end (see ops/indexing.py).
 """
 
@@ -14,9 +14,10 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
+from graphcell.ops.arithmetic import StopGradient
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1, write
-from graphcell.ops.functional.arithmetic import div, neg
+from graphcell.ops.functional.arithmetic import add, div, neg, sub
 from graphcell.ops.functional.axes import int_of, ints_of, known_array, normalize_axis, plain_number, tensor_of
 from graphcell.ops.functional.common import (
     NUMBER_TYPES,
@@ -28,19 +29,19 @@ from graphcell.ops.functional.common import (
     select,
     zeros_like,
 )
-from graphcell.ops.functional.comparison import less
-from graphcell.ops.functional.indexing import check_range, tensor_setitem
-from graphcell.ops.functional.movement import cut, permuted, reshaped
+from graphcell.ops.functional.comparison import equal, less
+from graphcell.ops.functional.indexing import check_range, place_of, tensor_setitem
+from graphcell.ops.functional.movement import cut, permuted, reshaped, unchanged
 from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "gather", "gather_d", "gather_elements", "gather_nd", "index_add", "index_fill", "index_select", "scatter", "scatter_add",
-    "scatter_div", "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_div", "scatter_nd_max",
-    "scatter_nd_min", "scatter_nd_mul", "scatter_nd_sub", "scatter_nd_update", "scatter_sub", "scatter_update", "select_scatter",
-    "slice_scatter", "tensor_scatter_add", "tensor_scatter_div", "tensor_scatter_elements", "tensor_scatter_max", "tensor_scatter_min",
-    "tensor_scatter_mul", "tensor_scatter_sub", "tensor_scatter_update", "unsorted_segment_max", "unsorted_segment_min",
-    "unsorted_segment_prod", "unsorted_segment_sum",
+    "embedding", "gather", "gather_d", "gather_elements", "gather_nd", "index_add", "index_fill", "index_select", "scatter",
+    "scatter_add", "scatter_div", "scatter_max", "scatter_min", "scatter_mul", "scatter_nd", "scatter_nd_add", "scatter_nd_div",
+    "scatter_nd_max", "scatter_nd_min", "scatter_nd_mul", "scatter_nd_sub", "scatter_nd_update", "scatter_sub", "scatter_update",
+    "select_scatter", "slice_scatter", "tensor_scatter_add", "tensor_scatter_div", "tensor_scatter_elements", "tensor_scatter_max",
+    "tensor_scatter_min", "tensor_scatter_mul", "tensor_scatter_sub", "tensor_scatter_update", "unsorted_segment_max",
+    "unsorted_segment_min", "unsorted_segment_prod", "unsorted_segment_sum",
 ]  # fmt: skip
 
 
@@ -136,6 +137,52 @@ def index_select(input: Tensor, axis: int, index: Tensor) -> Tensor:
     if at.ndim != 1:
         raise ShapeError(f"index_select: index must have one dimension, but its shape is {at.shape}")
     return take_along(x, normalize_axis(axis, x.ndim, "index_select"), at, "index_select")
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+) -> Tensor:
+    """The rows of `weight` at the indices `input`: (*input.shape, weight.shape[1]).
+
+    Args:
+        padding_idx: a row to which no gradient flows.
+        max_norm: rows that are used and whose norm of order `norm_type` is larger are first scaled down to it, in `weight` itself.
+        scale_grad_by_freq: gradients of a row are divided by the number of times that it is used.
+
+    Raises:
+        TypeError: no Tensors, indices that are no integers. ValueError: weight no matrix. IndexError: padding_idx or an index out of range.
+    """
+    index, table = indices_of(input, "embedding", "input"), tensor_of(weight, "embedding", "weight")
+    if table.ndim != 2:
+        raise ShapeError(f"embedding: weight must be a matrix, but its shape is {table.shape}")
+    if max_norm is not None:
+        _limit_rows(table, index, max_norm, norm_type)
+    rows = take_along(table, 0, index, "embedding")
+    column = (*index.shape, 1)
+    if scale_grad_by_freq:
+        ones = full(index.shape, 1, rows.dtype)
+        often = apply1(Gather((0,)), apply1(Scatter((0,), "add"), full(table.shape[:1], 0, rows.dtype), index, ones), index)
+        fixed = apply1(StopGradient(), rows)
+        rows = add(fixed, div(sub(rows, fixed), reshaped(often, column)))
+    if padding_idx is not None:
+        row = place_of(int_of(padding_idx, "embedding", "padding_idx"), table.shape, 0)
+        idle = equal(reshaped(index, column), row)
+        rows = select(broadcast(idle, rows.shape), apply1(StopGradient(), rows), rows)
+    return rows
+
+
+def _limit_rows(table: Tensor, index: Tensor, max_norm: float, norm_type: float) -> None:
+    """Scales down rows of `table` itself that `index` names."""
+    from graphcell.ops.functional.vectors import renorm
+
+    flat = reshaped(index, (index.size,))
+    rows = renorm(take_along(table, 0, flat, "embedding"), norm_type, 0, max_norm)
+    write(table, apply1(Scatter((0,), "update"), table, flat, rows))
 
 
 # -- scatter -----------------------------------------------------------------------------------------------------------------
@@ -254,13 +301,13 @@ def _in_place_rows(input_x: Any, indices: Any, updates: Any, kind: str, function
         raise ShapeError(f"{function}: input_x must have one dimension at least")
     check_range(at, x.shape[0], function)
     write(x, _put(x, (0,), (at,), _same(x, updates, function), kind, function))
-    return x
+    return unchanged(x)
 
 
 def _in_place_nd(input_x: Any, indices: Any, updates: Any, kind: str, function: str) -> Tensor:
     x = tensor_of(input_x, function, "input_x")
     write(x, _put_nd(x, indices, updates, kind, function))
-    return x
+    return unchanged(x)
 
 
 def scatter_update(input_x: Tensor, indices: Tensor, updates: Tensor) -> Tensor:
@@ -351,7 +398,7 @@ def index_add(x: Tensor, indices: Tensor, y: Tensor, axis: int, use_lock: bool =
     target, at = tensor_of(x, "index_add", "x"), indices_of(indices, "index_add", "indices")
     k = normalize_axis(axis, target.ndim, "index_add")
     write(target, put_slices(target, k, at, tensor_of(y, "index_add", "y"), "add", "index_add"))
-    return target
+    return unchanged(target)
 
 
 def index_fill(x: Tensor, axis: int, index: Tensor, value: Any) -> Tensor:

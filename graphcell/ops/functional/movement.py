@@ -8,20 +8,22 @@ from __future__ import annotations
 import itertools
 from typing import Any
 
+import numpy as np
+
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import infer_shape, int_of, int_or_ints, ints_of, normalize_axis, tensor_of, tensors_of
-from graphcell.ops.functional.common import broadcast
+from graphcell.ops.functional.common import broadcast, constant
 from graphcell.ops.movement import Bitcast, Concat, Reshape, Slice, Transpose
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "cat", "chunk", "column_stack", "concat", "dsplit", "dstack", "expand_dims",
-    "flatten", "hsplit", "hstack", "moveaxis", "movedim", "narrow", "numel", "permute", "rank", "ravel", "reshape", "row_stack", "shape",
-    "size", "slice", "split", "squeeze", "stack", "strided_slice", "swapaxes", "swapdims", "t", "tensor_split", "transpose", "unbind",
-    "unsqueeze", "unstack", "vsplit", "vstack",
+    "adjoint", "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "cat", "chunk", "column_stack", "concat", "dsplit", "dstack",
+    "dyn_shape", "expand_dims", "flatten", "hsplit", "hstack", "moveaxis", "movedim", "narrow", "numel", "permute", "rank", "ravel",
+    "reshape", "row_stack", "shape", "size", "slice", "split", "squeeze", "stack", "strided_slice", "swapaxes", "swapdims", "t",
+    "tensor_split", "transpose", "unbind", "unsqueeze", "unstack", "vsplit", "vstack",
 ]  # fmt: skip
 
 Tensors = tuple[Tensor, ...]
@@ -64,10 +66,10 @@ def joined(xs: Tensors, axis: int) -> Tensor:
 
 
 def bitcast(x: Tensor, dtype: DType) -> Tensor:
-    """The bits of `x` read as another dtype of the same size.
+    """The bits of `x` read as another dtype; where sizes differ, the last dimension gets longer or shorter.
 
     Raises:
-        TypeError: of another size, or Bool.
+        TypeError: Bool. ValueError: the last dimension does not fit.
     """
     return x if x.dtype is dtype else apply1(Bitcast(dtype), x)
 
@@ -157,6 +159,18 @@ def t(input: Tensor) -> Tensor:
     return permuted(x, tuple(reversed(range(x.ndim))))
 
 
+def adjoint(x: Tensor) -> Tensor:
+    """The last two dimensions exchanged.
+
+    Raises:
+        ValueError: less than two dimensions.
+    """
+    t = tensor_of(x, "adjoint", "x")
+    if t.ndim < 2:
+        raise ShapeError(f"adjoint: x must have two dimensions at least, but its shape is {t.shape}")
+    return swapaxes(t, -1, -2)
+
+
 def broadcast_to(input: Tensor, shape: Any) -> Tensor:
     """`input` repeated to `shape`; dimensions align at the end, and -1 keeps the extent of the input.
 
@@ -233,6 +247,11 @@ def ravel(input: Tensor) -> Tensor:
 def shape(input_x: Tensor) -> Shape:
     """The extents, as a tuple."""
     return tensor_of(input_x, "shape", "input_x").shape
+
+
+def dyn_shape(input_x: Tensor) -> Tensor:
+    """The extents, as a 1-D Tensor (Int64)."""
+    return constant(np.array(tensor_of(input_x, "dyn_shape", "input_x").shape, np.int64))
 
 
 def size(input_x: Tensor) -> int:

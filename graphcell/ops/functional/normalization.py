@@ -47,10 +47,10 @@ def batch_norm(input_x: Any, running_mean: Any, running_var: Any, weight: Any, b
     x = as_tensor(input_x, "input_x", "batch_norm")
     if x.ndim < 2 or x.shape[1] != running_mean.shape[0]:
         raise ShapeError(f"batch_norm: the input has shape {x.shape}, but there are {running_mean.shape[0]} channels")
-    y = normalize_batch(x, running_mean, running_var, training, momentum, eps)
+    y: Any = normalize_batch(x, running_mean, running_var, training, momentum, eps)
     if weight is not None:
         y = y * cast(_channels(weight, x.ndim), x.dtype)
-    return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)
+    return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)  # type: ignore[no-any-return]
 
 
 def normalize_batch(x: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:

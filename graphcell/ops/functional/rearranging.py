@@ -26,7 +26,7 @@ from graphcell.ops.movement import Pad
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "cartesian_prod", "channel_shuffle", "combinations", "diff", "flip", "fliplr", "flipud", "meshgrid", "pad", "padding",
+    "cartesian_prod", "channel_shuffle", "combinations", "diff", "flip", "fliplr", "flipud", "meshgrid", "mirror_pad", "pad", "padding",
     "pixel_shuffle", "pixel_unshuffle", "repeat_elements", "repeat_interleave", "reverse", "reverse_sequence", "roll", "rot90", "sequence_mask",
     "tile",
 ]  # fmt: skip
@@ -255,6 +255,28 @@ def _edges_circular(x: Tensor, axis: int, low: int, high: int) -> Tensor:
 
 
 _EDGES = {"reflect": _edges_reflect, "replicate": _edges_replicate, "circular": _edges_circular}
+
+
+def mirror_pad(input_x: Tensor, paddings: Any, mode: str) -> Tensor:
+    """Elements mirrored at the ends of each dimension: paddings is (rank, 2), before and after; mode 'REFLECT' leaves the edge out,
+    'SYMMETRIC' repeats it.
+
+    Raises:
+        TypeError: paddings no Tensor or nested tuple of ints. ValueError: another mode, paddings of another shape, more than there is.
+    """
+    x = tensor_of(input_x, "mirror_pad", "input_x")
+    widths = [ints_of(row, "mirror_pad", "paddings") for row in (paddings.tolist() if isinstance(paddings, Tensor) else paddings)]
+    if mode not in ("REFLECT", "SYMMETRIC") or len(widths) != x.ndim or any(len(w) != 2 for w in widths):
+        raise ArgumentValueError(f"mirror_pad: mode {mode!r} or paddings {widths} do not fit shape {x.shape}")
+    for k, (low, high) in enumerate(widths):
+        x = _edges_reflect(x, k, low, high) if mode == "REFLECT" else _edges_symmetric(x, k, low, high)
+    return x
+
+
+def _edges_symmetric(x: Tensor, axis: int, low: int, high: int) -> Tensor:
+    extent = x.shape[axis]
+    _check_edges("symmetric", x, axis, low, high, extent)
+    return joined((flipped(cut(x, axis, 0, low), (axis,)), x, flipped(cut(x, axis, extent - high, high), (axis,))), axis)
 
 
 def padding(x: Tensor, pad_dim_size: int = 8) -> Tensor:

@@ -7,19 +7,23 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
+from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import add, div, maximum, mul, pow, sub
 from graphcell.ops.functional.axes import int_of, normalize_axis, tensor_of
-from graphcell.ops.functional.common import broadcast, broadcast_shapes, cast, full_like, select
+from graphcell.ops.functional.common import broadcast, broadcast_shapes, cast, constant, full_like, select
 from graphcell.ops.functional.comparison import greater
 from graphcell.ops.functional.contraction import matmul
 from graphcell.ops.functional.movement import cut, joined, permuted, reshaped, stack
 from graphcell.ops.functional.reductions import mean_of, total
 from graphcell.ops.functional.softmax import vector_norm
+from graphcell.ops.indexing import Gather
 from graphcell.tensor import Tensor
 
-__all__ = ["cdist", "cov", "cross", "dist", "renorm", "trapz", "vander"]
+__all__ = ["cdist", "cosine_similarity", "cov", "cross", "dist", "pdist", "renorm", "trapz", "vander"]
 
 
 def _floats(x: Any, function: str, what: str) -> Tensor:
@@ -57,6 +61,34 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
         TypeError: no Tensors, p no number. ValueError: shapes that do not broadcast.
     """
     return vector_norm(sub(tensor_of(input, "dist"), tensor_of(other, "dist", "other")), p)
+
+
+def pdist(input: Tensor, p: float = 2.0) -> Tensor:
+    """The distances of order `p` of each vector from those after it: (*, n, d) gives (*, n·(n-1)/2).
+
+    Raises:
+        TypeError: no Tensor of floats, p no number. ValueError: less than two dimensions, p negative.
+    """
+    x, order = _floats(input, "pdist", "input"), _order(p, "pdist")
+    if x.ndim < 2:
+        raise ShapeError(f"pdist: the input must have two dimensions at least, but its shape is {x.shape}")
+    first, second = (constant(k) for k in np.triu_indices(x.shape[-2], 1))
+    pairs = [apply1(Gather((x.ndim - 2,)), x, k) for k in (first, second)]
+    return vector_norm(sub(*pairs), order, -1)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) -> Tensor:
+    """The cosine of the angle between vectors along `dim`; the operands broadcast. Norms below `eps` count as `eps`.
+
+    Raises:
+        TypeError: no Tensors of floats, dim no int. ValueError: shapes that do not broadcast, dim out of range.
+    """
+    x, y = _floats(x1, "cosine_similarity", "x1"), _floats(x2, "cosine_similarity", "x2")
+    shape = broadcast_shapes("cosine_similarity", x.shape, y.shape)
+    k = normalize_axis(dim, len(shape), "cosine_similarity", "dim")
+    x, y = broadcast(x, shape), broadcast(y, shape)
+    norms = [maximum(vector_norm(t, 2, k, True), eps) for t in (x, y)]
+    return total(mul(div(x, norms[0]), div(y, norms[1])), (k,))
 
 
 def renorm(input: Tensor, p: float, axis: int, maxnorm: float) -> Tensor:

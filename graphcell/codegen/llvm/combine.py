@@ -1,0 +1,59 @@
+"""How the elements of a reduction combine, and where an index leads: shared by loop nests and scatters."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from graphcell.codegen.llvm.body import BodyBuilder
+from graphcell.codegen.llvm.text import LType, Val
+from graphcell.dtype import DType
+
+
+def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
+    """Where an index leads in a dimension of `extent` elements: negative ones count from the end, all are clamped (i64)."""
+    wide = b.cast(index, LType("i64", index.type.lanes), signed=dtype.signed)
+    last = b.const(max(extent - 1, 0), wide)
+    if not dtype.signed:
+        return b.binary("umin", wide, last)
+    zero = b.const(0, wide)
+    wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
+    return b.binary("smin", b.binary("smax", wide, zero), last)
+
+
+def identity(kind: str, dtype: DType) -> bool | int | float:
+    """The neutral element of a reduction."""
+    if kind in ("add", "or"):
+        return 0
+    if kind in ("mul", "and"):
+        return 1
+    low = kind == "max"
+    if dtype.is_float:
+        return -math.inf if low else math.inf
+    if dtype.is_bool:
+        return not low
+    limits = np.iinfo(dtype.np_type)
+    return int(limits.min if low else limits.max)
+
+
+def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:
+    """One step of a reduction; NaN wins in float extrema."""
+    if kind == "add":
+        return b.or_(x, y) if dtype.is_bool else b.add(x, y)
+    if kind == "mul":
+        return b.and_(x, y) if dtype.is_bool else b.mul(x, y)
+    if kind in ("and", "or"):
+        return b.and_(x, y) if kind == "and" else b.or_(x, y)
+    if dtype.is_float:
+        return b.binary("maximum" if kind == "max" else "minimum", x, y)
+    signed = "s" if dtype.signed else "u"
+    return b.binary(f"{signed}{kind}", x, y)
+
+
+def horizontal(b: BodyBuilder, kind: str, x: Val, dtype: DType) -> Val:
+    """Combines the lanes of a vector, halving it each time."""
+    while x.type.lanes > 1:
+        half = x.type.lanes // 2
+        x = combine(b, kind, b.shuffle(x, x, range(half)), b.shuffle(x, x, range(half, 2 * half)), dtype)
+    return b.extract(x, 0)

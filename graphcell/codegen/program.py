@@ -1,0 +1,128 @@
+"""A lowered program under construction, and what comes of it.
+
+`Program` is what `lower` leaves: the LLVM text and what the runtime must know. `Lowering` collects kernels, constants and host calls
+of one program; `Calls` emits the calls of kernels, of the thread pool and of the host into its entry function.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from graphcell.codegen.kernel import LoopKernel
+from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.loops import emit_loops
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
+from graphcell.ir.op import Array, Op
+from graphcell.ir.types import TensorType
+
+
+@dataclass(frozen=True)
+class HostCall:
+    """An op that native code runs by calling back into Python."""
+
+    op: Op
+    operands: tuple[TensorType, ...]
+    results: tuple[TensorType, ...]
+    where: str = ""
+
+
+@dataclass(frozen=True)
+class Scratch:
+    """Memory that each thread has to itself while it runs a kernel: which of the kernel's buffers it is, and its size."""
+
+    position: int
+    nbytes: int
+
+
+@dataclass(frozen=True)
+class Step:
+    """One line of the printable plan of a program."""
+
+    title: str
+    kernel: str
+    blocks: int
+
+
+@dataclass
+class Program:
+    """What `lower` gives."""
+
+    text: str
+    arena_bytes: int
+    constants: list[Array]
+    host_calls: list[HostCall]
+    steps: list[Step] = field(default_factory=list)
+
+
+class Lowering:
+    """Shared state of one program: the module, kernels that exist already, constants, host calls."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.module = Module()
+        self.kernels: dict[object, str] = {}
+        self.plans: dict[object, Plan] = {}
+        self.constants: list[Array] = []
+        self.host_calls: list[HostCall] = []
+        self.steps: list[Step] = []
+        self.context_slots = 1
+
+    def loop_function(self, kernel: LoopKernel) -> str:
+        name = self.kernels.get(kernel)
+        if name is None:
+            name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
+        return name
+
+    def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
+        """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
+        name = f"{function}.shared"
+        if name not in self.module.functions:
+            b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
+            buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
+            if scratch is not None:
+                buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
+            b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
+            b.finish()
+        return name
+
+
+class Calls:
+    """How the entry function calls kernels, the thread pool and the host."""
+
+    def __init__(self, lowering: Lowering, b: FunctionBuilder, inputs: int):
+        self.lowering, self.inputs = lowering, inputs
+        self.context = Val("%context", PTR)
+        self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
+
+    def _fill(self, b: FunctionBuilder, buffers: Sequence[Val]) -> None:
+        self.lowering.context_slots = max(self.lowering.context_slots, len(buffers))
+        for k, p in enumerate(buffers):
+            b.store(p, b.gep(self.context, k, PTR))
+
+    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: Scratch | None = None) -> None:
+        if not blocks:
+            return
+        if not (shared and blocks > 1) and scratch is None:
+            b.call(function, VOID, *buffers, i64(0), i64(blocks))
+            return
+        name = self.lowering.trampoline(function, len(buffers), scratch)
+        self._fill(b, buffers)
+        if shared and blocks > 1:
+            b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
+        else:
+            b.call(name, VOID, self.context, i64(0), i64(blocks))
+
+    def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
+        number = len(self.lowering.host_calls)
+        self.lowering.host_calls.append(call)
+        self._fill(b, buffers)
+        failed = b.call_pointer(self.callback, I32, i64(number), self.context)
+        b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
+        self.lowering.steps.append(Step(f"call {call.op}", "host", 1))
+
+    def constant(self, b: FunctionBuilder, array: Array) -> Val:
+        position = self.inputs + len(self.lowering.constants)
+        self.lowering.constants.append(array)
+        return b.load(b.gep(self.table, position, PTR), PTR)
