@@ -243,10 +243,12 @@ class JitFunction:
         begin = time.perf_counter()
         try:
             traced = trace_function(self._function, args, kwargs)
+            writes_arguments = any(position < traced.leaves for _, position in traced.updates)
+            if writes_arguments and pattern:
+                traced = trace_function(self._function, args, kwargs, aliased=True)
         except Exception as error:
             raise _without_frames(error) from error.__cause__
         executable = compile_graph(traced.graph, traced.updates, name_of(self._function))
-        writes_arguments = any(position < traced.leaves for _, position in traced.updates)
         plain = _plain_signature(args, kwargs)
         seconds = time.perf_counter() - begin
         return _Entry(key, traced, executable, traced.result.builder(), plain, writes_arguments, GraphCall(traced.graph), (args, kwargs) if plain is None else (), seconds)

@@ -25,7 +25,7 @@ from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, FunctionBuilder, Val, const, i64
 from graphcell.codegen.memory import Interval, plan_arena
 from graphcell.codegen.native import native_kernels
-from graphcell.codegen.program import Calls, HostCall, Lowering, Program, Scratch, Step
+from graphcell.codegen.program import Calls, HostCall, Lowering, Program, Scratch
 from graphcell.codegen.schedule import ScheduledKernel, copy_kernel, fill_kernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
@@ -203,19 +203,20 @@ class _Frame:
         for name, size in plan.shared:
             table[name] = b.gep(own, offset, I8)
             offset += -(-size // 64) * 64
-        for stage in plan.stages:
-            buffers = [table[n] for n in stage.buffers if n != "scratch"]
-            scratch = Scratch(stage.buffers.index("scratch"), plan.scratch_bytes) if "scratch" in stage.buffers else None
-            call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops >= PARALLEL_FROM, scratch)
-        self.lowering.steps.append(Step(f"{node.op} {', '.join(str(v.type) for v in node.operands)}", str(plan), sum(s.blocks for s in plan.stages)))
+        title = f"{node.op} {', '.join(str(v.type) for v in node.operands)}"
+        with self.lowering.step(b, title, str(plan), sum(s.blocks for s in plan.stages)):
+            for stage in plan.stages:
+                buffers = [table[n] for n in stage.buffers if n != "scratch"]
+                scratch = Scratch(stage.buffers.index("scratch"), plan.scratch_bytes) if "scratch" in stage.buffers else None
+                call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops >= PARALLEL_FROM, scratch)
 
     # -- movement ----------------------------------------------------------------------------------------------------
     def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
         blocks = block_count(kernel, self.lowering.target)
         if blocks:
             name = self.lowering.loop_function(kernel)
-            call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
-            self.lowering.steps.append(Step(name, str(kernel), blocks))
+            with self.lowering.step(b, name, str(kernel), blocks):
+                call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
 
     def _copy_into(self, b: FunctionBuilder, v: Value, result: Val, strides: tuple[int, ...], offset: int, call: Calls) -> None:
         layout = self.info.layout(v)
@@ -249,8 +250,8 @@ class _Frame:
         if name is None:
             name = self.lowering.kernels[kernel] = emit_scatter(self.lowering.module, f"scatter{len(self.lowering.kernels)}", kernel, self.lowering.target)
         buffers = [self.place[result], *map(self.place_of, node.operands[1:])]
-        call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
-        self.lowering.steps.append(Step(name, str(kernel), blocks))
+        with self.lowering.step(b, name, str(kernel), blocks):
+            call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
 
     def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], size: Sequence[int]) -> Val:
         """The offset, in elements, of a block of extents `size` whose clamped start is read now."""
@@ -384,7 +385,7 @@ def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> P
             frame._copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
     b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
     b.finish(const(0, I32))
-    return Program(str(lowering.module), frame.arena_bytes, lowering.constants, lowering.host_calls, lowering.steps)
+    return Program(lowering.finish(), frame.arena_bytes, lowering.constants, lowering.host_calls, lowering.steps, lowering.profiled)
 
 
 def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:

@@ -6,7 +6,9 @@ of one program; `Calls` emits the calls of kernels, of the thread pool and of th
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 
 from graphcell.codegen.kernel import LoopKernel
@@ -16,6 +18,10 @@ from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
+
+
+PROFILE = "profile"
+"""Name of the global that holds the cycles spent in each step, in programs lowered with GRAPHCELL_PROFILE=1."""
 
 
 @dataclass(frozen=True)
@@ -54,6 +60,7 @@ class Program:
     constants: list[Array]
     host_calls: list[HostCall]
     steps: list[Step] = field(default_factory=list)
+    profiled: bool = False
 
 
 class Lowering:
@@ -68,12 +75,36 @@ class Lowering:
         self.host_calls: list[HostCall] = []
         self.steps: list[Step] = []
         self.context_slots = 1
+        self.profiled = os.environ.get("GRAPHCELL_PROFILE", "0") not in ("", "0")
 
     def loop_function(self, kernel: LoopKernel) -> str:
         name = self.kernels.get(kernel)
         if name is None:
             name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
         return name
+
+    @contextmanager
+    def step(self, b: FunctionBuilder, title: str, kernel: str, blocks: int) -> Iterator[None]:
+        """Lists a step; what is emitted inside is timed if the program is profiled."""
+        number = len(self.steps)
+        self.steps.append(Step(title, kernel, blocks))
+        if not self.profiled:
+            yield
+            return
+        start = self._cycles(b)
+        yield
+        spent = b.sub(self._cycles(b), start)
+        slot = b.gep(Val(f"@{PROFILE}", PTR), number, I64)
+        b.store(b.add(b.load(slot, I64), spent), slot)
+
+    def _cycles(self, b: FunctionBuilder) -> Val:
+        return b.intrinsic("readcyclecounter", I64)
+
+    def finish(self) -> str:
+        """The assembly of the whole program."""
+        if self.profiled:
+            self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
+        return str(self.module)
 
     def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
         """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
@@ -117,10 +148,10 @@ class Calls:
     def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
         number = len(self.lowering.host_calls)
         self.lowering.host_calls.append(call)
-        self._fill(b, buffers)
-        failed = b.call_pointer(self.callback, I32, i64(number), self.context)
+        with self.lowering.step(b, f"call {call.op}", "host", 1):
+            self._fill(b, buffers)
+            failed = b.call_pointer(self.callback, I32, i64(number), self.context)
         b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
-        self.lowering.steps.append(Step(f"call {call.op}", "host", 1))
 
     def constant(self, b: FunctionBuilder, array: Array) -> Val:
         position = self.inputs + len(self.lowering.constants)

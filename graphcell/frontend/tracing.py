@@ -102,8 +102,11 @@ class Traced:
     remarks: tuple[str, ...]
 
 
-def trace_function(fn: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None) -> Traced:
+def trace_function(fn: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None, aliased: bool = False) -> Traced:
     """Traces `fn(*args, **kwargs)`.
+
+    Args:
+        aliased: arguments that are one and the same Tensor are so in every call, so that a write to one is seen in the other.
 
     Raises:
         SourceNotFoundError: a function of the user's without source. UnsupportedSyntaxError: code that a graph cannot hold.
@@ -111,17 +114,18 @@ def trace_function(fn: Any, args: Sequence[Any], kwargs: dict[str, Any] | None =
     """
     trace = Trace(name_of(fn))
     with interpreting(trace) as interpreter:
-        leaves: list[Tensor] = []
-        named = _names(fn, args)
-        symbolic = [_symbolic(interpreter, trace, x, name, leaves) for x, name in zip(args, named, strict=True)]
-        keywords = {k: _symbolic(interpreter, trace, x, k, leaves) for k, x in (kwargs or {}).items()}
-        explicit = len(leaves)
+        arguments = _Arguments(interpreter, trace, aliased)
+        symbolic = [arguments.symbolic(x, name) for x, name in zip(args, _names(fn, args), strict=True)]
+        keywords = {k: arguments.symbolic(x, k) for k, x in (kwargs or {}).items()}
         _check_callable(fn)
         try:
             result = interpreter.call(fn, symbolic, keywords)
         except Never:
             result = None
-        return _finish(interpreter, trace, explicit, leaves, result)
+        except BaseException:
+            interpreter.logs[0].undo()
+            raise
+        return _finish(interpreter, trace, arguments.leaves, result)
 
 
 def name_of(fn: Any) -> str:
@@ -153,27 +157,36 @@ def _names(fn: Any, args: Sequence[Any]) -> list[str]:
     return [names[k] if k < len(names) else f"arg{k}" for k in range(len(args))]
 
 
-def _symbolic(interpreter: Interpreter, trace: Trace, value: Any, name: str, leaves: list[Tensor]) -> Any:
-    """`value` with plain Tensors replaced by inputs of the graph. Parameters stay themselves, and lists are copied."""
-    if isinstance(value, Tensor):
-        if type(value) is not Tensor:
+class _Arguments:
+    """Makes inputs of the graph for the plain Tensors in the arguments: `leaves`, in order."""
+
+    def __init__(self, interpreter: Interpreter, trace: Trace, aliased: bool):
+        self.interpreter, self.trace, self.aliased = interpreter, trace, aliased
+        self.leaves: list[Tensor] = []
+        self._seen: dict[int, Tensor] = {}
+
+    def symbolic(self, value: Any, name: str) -> Any:
+        """`value` with its plain Tensors replaced. Parameters stay themselves, and lists are copied."""
+        if isinstance(value, Tensor):
+            return self._leaf(value, name) if type(value) is Tensor else value
+        if is_cell(value):
+            self.interpreter.guards.met(value, name)
             return value
-        symbol = Tensor.of_value(trace.input(value.type, name))
-        leaves.append(symbol)
-        return symbol
-    if is_cell(value):
-        interpreter.guards.met(value, name)
+        if isinstance(value, (list, tuple)):
+            items = [self.symbolic(x, f"{name}.{k}") for k, x in enumerate(value)]
+            if isinstance(value, list):
+                return self.interpreter.bear(items)
+            return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        if isinstance(value, dict):
+            return self.interpreter.bear({k: self.symbolic(x, f"{name}.{k}") for k, x in value.items()})
+        if isinstance(value, CONTAINERS):
+            return self.interpreter.bear(type(value)(value))
         return value
-    if isinstance(value, (list, tuple)):
-        items = [_symbolic(interpreter, trace, x, f"{name}.{k}", leaves) for k, x in enumerate(value)]
-        if isinstance(value, list):
-            return interpreter.bear(items)
-        return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
-    if isinstance(value, dict):
-        return interpreter.bear({k: _symbolic(interpreter, trace, x, f"{name}.{k}", leaves) for k, x in value.items()})
-    if isinstance(value, CONTAINERS):
-        return interpreter.bear(type(value)(value))
-    return value
+
+    def _leaf(self, tensor: Tensor, name: str) -> Tensor:
+        symbol = Tensor.of_value(self.trace.input(tensor.type, name))
+        self.leaves.append(symbol)
+        return self._seen.setdefault(id(tensor), symbol) if self.aliased else symbol
 
 
 class _Outputs:
@@ -217,21 +230,21 @@ def _attributes(x: Any) -> Iterator[Any]:
     return iter(getattr(x, "__dict__", {}).values())
 
 
-def _finish(interpreter: Interpreter, trace: Trace, explicit: int, leaves: list[Tensor], result: Any) -> Traced:
+def _finish(interpreter: Interpreter, trace: Trace, leaves: list[Tensor], result: Any) -> Traced:
     outputs = _Outputs(trace)
     structure = outputs.structure(result, "the result")
     effects = _effects(interpreter, outputs)
-    updates = _updates(trace, leaves, explicit)
+    updates = _updates(trace, leaves)
     first = len(outputs.values)
     graph = trace.finish([*outputs.values, *(value for value, _ in updates)])
     captured = [tensor for tensor, _ in trace.captured.values()]
     interpreter.logs[0].undo()
     interpreter.guards.seal(captured)
     pairs = tuple((first + k, position) for k, (_, position) in enumerate(updates))
-    return Traced(graph, explicit, captured, pairs, structure, effects, interpreter.guards, tuple(interpreter.remarks))
+    return Traced(graph, len(leaves), captured, pairs, structure, effects, interpreter.guards, tuple(interpreter.remarks))
 
 
-def _updates(trace: Trace, leaves: list[Tensor], explicit: int) -> list[tuple[Value, int]]:
+def _updates(trace: Trace, leaves: list[Tensor]) -> list[tuple[Value, int]]:
     """(new value, input position) of the arguments and captured Tensors that were written to."""
     positions = {id(t): k for k, t in enumerate(leaves)}
     found = []
@@ -242,7 +255,7 @@ def _updates(trace: Trace, leaves: list[Tensor], explicit: int) -> list[tuple[Va
             position = None  # made while tracing
         else:
             trace.capture(tensor)
-            position = explicit + list(trace.captured).index(id(tensor))
+            position = len(leaves) + list(trace.captured).index(id(tensor))
         if position is not None and value is not trace.builder.inputs[position]:
             found.append((value, position))
     return found

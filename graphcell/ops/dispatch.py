@@ -308,7 +308,15 @@ def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 
 
 def write(target: Tensor, value: Tensor) -> None:
-    """Makes `value`, of the same dtype and shape, the newest value of `target`: in the graph under construction, or in its buffer."""
+    """Makes `value`, of the same dtype and shape, the newest value of `target`: in the graph under construction, or in its buffer.
+
+    A Parameter that a Cell's `to_float` shows in another dtype is `written_through`.
+    """
+    source = target.__dict__.get("written_through")
+    if source is not None:
+        from graphcell.ops.functional.common import cast
+
+        target, value = source, cast(value, source.dtype)
     if state.trace is not None:
         state.trace.write(target, state.trace.read(value))
         return

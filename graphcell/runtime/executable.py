@@ -20,7 +20,7 @@ import numpy as np
 from graphcell import buffer
 from graphcell.codegen.llvm import target as machine
 from graphcell.codegen.lower import lower
-from graphcell.codegen.program import HostCall, Program
+from graphcell.codegen.program import PROFILE, HostCall, Program, Step
 from graphcell.errors import ExecutionError, OutOfMemoryError
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array, evaluate
@@ -174,6 +174,18 @@ class Executable:
     def arena_bytes(self) -> int:
         """Bytes of all temporaries."""
         return self.compilation.program.arena_bytes
+
+    def profile(self) -> list[tuple[Step, int]]:
+        """The cycles spent in each step so far, most first; only for programs compiled with GRAPHCELL_PROFILE=1.
+
+        Raises:
+            RuntimeError: for any other.
+        """
+        program = self.compilation.program
+        if not program.profiled:
+            raise ExecutionError(f"{self.name} was compiled without counters", hint="set GRAPHCELL_PROFILE=1 before compiling")
+        counters = (ctypes.c_int64 * len(program.steps)).from_address(self.library.address(PROFILE))
+        return sorted(zip(program.steps, counters, strict=True), key=lambda row: -row[1])
 
     def kernels(self) -> str:
         """The steps of the program, each with its kernel."""

@@ -483,8 +483,8 @@ class _Emitter:
 def _active(
     b: FunctionBuilder, tap: Val, dilation: int, before: int, stride: int, extent: int, low: Val, high: Val
 ) -> tuple[Val, Val]:
-    """The first output in low .. high whose tap reads inside 0 .. extent, and how many there are (none: not
-    positive).
+    """The first output in low .. high whose tap reads inside 0 .. extent, and how many there
+    are.
     """
     position = affine(b, [(tap, dilation)], -before)  # of output 0
     start = b.binary("smax", b.sub(i64(stride - 1), position), i64(0))

@@ -1,0 +1,273 @@
+"""`state_dict` and `load_state_dict` of Cells, and buffers: state that is no Parameter."""
+
+from __future__ import annotations
+
+import warnings
+from collections import OrderedDict, namedtuple
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from graphcell.errors import (
+    ArgumentTypeError,
+    CheckpointMismatchError,
+    ExecutionError,
+    MissingAttributeError,
+    MissingKeyError,
+)
+from graphcell.nn.hooks import HookHandle, Table, register
+from graphcell.ops.dispatch import write
+from graphcell.ops.functional.common import cast
+from graphcell.tensor import StateEpoch, Tensor
+
+_EXTRA = "_extra_state"
+
+
+class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+    """What `load_state_dict` found missing and unexpected."""
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"_IncompatibleKeys(missing_keys={self.missing_keys!r}, unexpected_keys={self.unexpected_keys!r})"
+
+    __str__ = __repr__
+
+
+class StateDict:
+    """The part of a Cell that keeps buffers, gives out its state and takes it in."""
+
+    _parameters: OrderedDict[str, Any]
+    _buffers: OrderedDict[str, Tensor | None]
+    _cells: OrderedDict[str, Any]
+    _non_persistent: set[str]
+
+    def _state_hooks(self, kind: str) -> Table:
+        table: Table = self.__dict__.setdefault(f"_{kind}_hooks", OrderedDict())
+        return table
+
+    # -- buffers -----------------------------------------------------------------------------------------------------
+    def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
+        """Adds a Tensor that is state but no Parameter. `persistent` ones are part of `state_dict`.
+
+        Raises:
+            TypeError: if the name is no str or the value no Tensor.
+            KeyError: for an empty name, one with a dot, or one that another attribute has.
+        """
+        if not isinstance(name, str):
+            raise ArgumentTypeError(f"buffer name should be a string.But got this type: {type(name)}")
+        if "." in name:
+            raise MissingKeyError('buffer name can\'t contain "."')
+        if not name:
+            raise MissingKeyError('buffer name can\'t be empty string ""')
+        if hasattr(self, name) and name not in self._buffers:
+            raise MissingKeyError(f"attribute '{name}' already exists")
+        if tensor is not None and not isinstance(tensor, Tensor):
+            raise ArgumentTypeError(
+                f"cannot assign '{type(tensor)}' object to buffer '{name}' (mindspore Tensor or None required)"
+            )
+        StateEpoch.value += 1
+        self._buffers[name] = tensor
+        self._non_persistent.discard(name)
+        if not persistent:
+            self._non_persistent.add(name)
+
+    def named_buffers(
+        self, prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+    ) -> Iterator[tuple[str, Tensor]]:
+        """Yields (path, buffer)."""
+        seen: set[int] = set()
+        cells: Any = self
+        for path, cell in cells.cells_and_names(name_prefix=prefix) if recurse else ((prefix, cells),):
+            for name, tensor in cell._buffers.items():
+                if tensor is None or (remove_duplicate and id(tensor) in seen):
+                    continue
+                seen.add(id(tensor))
+                yield (f"{path}.{name}" if path else name), tensor
+
+    def buffers(self, recurse: bool = True) -> Iterator[Tensor]:
+        """Yields the buffers."""
+        for _, tensor in self.named_buffers(recurse=recurse):
+            yield tensor
+
+    def get_buffer(self, target: str) -> Tensor:
+        """The buffer at a dotted path.
+
+        Raises:
+            AttributeError: there is nothing of that name, or it is no buffer.
+        """
+        path, _, name = target.rpartition(".")
+        cell: Any = self.get_sub_cell(path)  # type: ignore[attr-defined]
+        if not hasattr(cell, name):
+            raise MissingAttributeError(f"{type(cell).__name__} has no attribute `{name}`")
+        if name not in cell._buffers:
+            raise MissingAttributeError(f"`{name}` is not a buffer")
+        buffer: Tensor = cell._buffers[name]
+        return buffer
+
+    # -- out ---------------------------------------------------------------------------------------------------------
+    def get_extra_state(self) -> Any:
+        """Override it to add something of your own to `state_dict`.
+
+        Raises:
+            RuntimeError: it is not overridden.
+        """
+        raise ExecutionError("Reached a code path in Cell.get_extra_state() that should never be called.")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Override it to take in what `get_extra_state` gave.
+
+        Raises:
+            RuntimeError: it is not overridden.
+        """
+        raise ExecutionError("Reached a code path in Cell.set_extra_state() that should never be called.")
+
+    def state_dict(
+        self, *args: Any, destination: Any = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """Path → Parameter, persistent buffer or extra state; the Tensors themselves, not copies.
+
+        Args:
+            args: destination, prefix and keep_vars by position; deprecated.
+            destination: the dict to add to.
+            prefix: put before all names.
+            keep_vars: accepted; Tensors hold no graph here.
+        """
+        if args:
+            warnings.warn("Positional args are being deprecated, use kwargs instead.", FutureWarning, stacklevel=2)
+            destination = args[0] if destination is None else destination
+            prefix = args[1] if len(args) > 1 and not prefix else prefix
+        state = OrderedDict() if destination is None else destination
+        for (hook,) in tuple(self._state_hooks("state_dict_pre").values()):
+            hook(self, prefix, keep_vars)
+        for name, value in self._own_state():
+            state[prefix + name] = value
+        if _overrides(self, "get_extra_state"):
+            state[prefix + _EXTRA] = self.get_extra_state()
+        for name, cell in self._cells.items():
+            if cell is not None:
+                cell.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for (hook,) in tuple(self._state_hooks("state_dict").values()):
+            hook(self, state, prefix, {})
+        return state  # type: ignore[no-any-return]
+
+    def _own_state(self) -> Iterator[tuple[str, Tensor]]:
+        for name, value in (*self._parameters.items(), *self._buffers.items()):
+            if value is not None and name not in self._non_persistent:
+                yield name, value
+
+    # -- in ----------------------------------------------------------------------------------------------------------
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+        """Copies values into Parameters and persistent buffers. Nothing is copied if a value does not fit.
+
+        Args:
+            state_dict: what `state_dict` gave.
+            strict: refuse missing and unexpected names.
+
+        Returns:
+            The named tuple (missing_keys, unexpected_keys).
+
+        Raises:
+            TypeError: state_dict is no mapping. RuntimeError: values do not fit, or with `strict` names are missing or unexpected.
+        """
+        if not isinstance(state_dict, Mapping):
+            raise ArgumentTypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
+        loading = _Loading(dict(state_dict), strict)
+        loading.visit(self, "")
+        keys = IncompatibleKeys(loading.missing, loading.unexpected())
+        for cell in reversed(loading.visited):
+            for (hook,) in tuple(cell._state_hooks("load_state_dict").values()):
+                if hook(cell, keys) is not None:
+                    raise ExecutionError(
+                        "Hooks registered with `register_load_state_dict_post_hook` are not expected to return new values"
+                    )
+        errors = list(loading.errors)
+        if strict:
+            for what, names in (("Unexpected", keys.unexpected_keys), ("Missing", keys.missing_keys)):
+                if names:
+                    listed = ", ".join(f'"{n}"' for n in names)
+                    errors.insert(0, f"{what} key(s) in state_dict: {listed}. ")
+        if errors:
+            lines = "\n\t".join(errors)
+            raise CheckpointMismatchError(f"Error(s) in loading state_dict for {type(self).__name__}:\n\t{lines}")
+        loading.copy()
+        return keys
+
+    # -- hooks -------------------------------------------------------------------------------------------------------
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Calls `hook(cell, prefix, keep_vars)` before `state_dict` collects this Cell's state."""
+        return register(self._state_hooks("state_dict_pre"), hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Calls `hook(cell, state_dict, prefix, local_metadata)` after `state_dict` has collected this Cell's state."""
+        return register(self._state_hooks("state_dict"), hook)
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Calls `hook(cell, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` first."""
+        return register(self._state_hooks("load_state_dict_pre"), hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
+        """Calls `hook(cell, incompatible_keys)` at the end; it may change the two lists, and so what `strict` refuses."""
+        return register(self._state_hooks("load_state_dict"), hook)
+
+
+def _overrides(cell: Any, method: str) -> bool:
+    return getattr(type(cell), method) is not getattr(StateDict, method)
+
+
+class _Loading:
+    """One `load_state_dict`: what fits, what is missing, what is wrong."""
+
+    def __init__(self, given: dict[str, Any], strict: bool):
+        self.given, self.strict = given, strict
+        self.missing: list[str] = []
+        self.reported: list[str] = []
+        self.errors: list[str] = []
+        self.expected: set[str] = set()
+        self.visited: list[Any] = []
+        self.pairs: list[tuple[Tensor, Tensor]] = []
+        self.extras: list[tuple[Any, Any]] = []
+
+    def visit(self, cell: Any, prefix: str) -> None:
+        self.visited.append(cell)
+        for (hook,) in tuple(cell._state_hooks("load_state_dict_pre").values()):
+            hook(cell, self.given, prefix, {}, self.strict, self.missing, self.reported, self.errors)
+        for name, target in cell._own_state():
+            self._take(prefix + name, target)
+        if _overrides(cell, "get_extra_state") or _overrides(cell, "set_extra_state"):
+            key = prefix + _EXTRA
+            self.expected.add(key)
+            if key in self.given:
+                self.extras.append((cell, self.given[key]))
+            else:
+                self.missing.append(key)
+        for name, child in cell._cells.items():
+            if child is not None:
+                self.visit(child, f"{prefix}{name}.")
+
+    def _take(self, key: str, target: Tensor) -> None:
+        self.expected.add(key)
+        if key not in self.given:
+            self.missing.append(key)
+            return
+        value = self.given[key]
+        if not isinstance(value, Tensor):
+            self.errors.append(
+                f'While copying the parameter named "{key}", expected Tensor or Tensor-like object from checkpoint '
+                f"but received {type(value)}"
+            )
+        elif value.shape != target.shape:
+            self.errors.append(
+                f"size mismatch for {key}: copying a param with shape {value.shape} from checkpoint, "
+                f"the shape in current model is {target.shape}."
+            )
+        else:
+            self.pairs.append((target, value))
+
+    def unexpected(self) -> list[str]:
+        return [*self.reported, *(k for k in self.given if k not in self.expected)]
+
+    def copy(self) -> None:
+        for target, value in self.pairs:
+            write(target, Tensor(cast(value, target.dtype)))
+        for cell, extra in self.extras:
+            cell.set_extra_state(extra)

@@ -1,0 +1,388 @@
+"""Accuracy and special values of codegen/llvm/math.py, against mpmath, numpy in double precision, and C's rules."""
+
+from __future__ import annotations
+
+import functools
+import math as standard_math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import mpmath as mp
+import numpy as np
+import pytest
+
+from graphcell.codegen.llvm import math, target
+from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
+from tests.codegen.harness import NUMPY_TYPES, build
+
+Array = np.ndarray[Any, Any]
+Reference = Callable[..., Any]
+PRECISION = 140  # bits of the reference
+ULPS = 2.0
+INF, NAN = float("inf"), float("nan")
+LANES = (0, 4, 8, 16)
+
+
+@dataclass(frozen=True)
+class Case:
+    """A function of one operand: its reference, where its values are real, and intervals that are sampled more densely."""
+
+    reference: Reference
+    dense: tuple[tuple[float, float], ...]
+    domain: tuple[float, float] = (-INF, INF)
+    points: int = 250
+
+
+def _sigmoid(x: Any) -> Any:
+    return 1 / (1 + mp.exp(-x))
+
+
+def _softplus(x: Any) -> Any:
+    return mp.log1p(mp.exp(x)) if x < 0 else x + mp.log1p(mp.exp(-x))
+
+
+def _cbrt(x: Any) -> Any:
+    return mp.cbrt(x) if x >= 0 else -mp.cbrt(-x)
+
+
+CASES = {
+    "acos": Case(mp.acos, ((-1, 1), (0.99, 1)), (-1, 1)),
+    "acosh": Case(mp.acosh, ((1, 1.1), (1, 5)), (1, INF)),
+    "asin": Case(mp.asin, ((-1, 1), (0.99, 1)), (-1, 1)),
+    "asinh": Case(mp.asinh, ((-3, 3),)),
+    "atan": Case(mp.atan, ((-3, 3), (0.9, 1.1))),
+    "atanh": Case(mp.atanh, ((-1, 1), (0.1, 0.3)), (-1, 1)),
+    "cbrt": Case(_cbrt, ((-10, 10),)),
+    "cos": Case(mp.cos, ((-10, 10), (-1e4, 1e4), (6e4, 7e4))),
+    "cosh": Case(mp.cosh, ((-3, 3), (-90, 90), (700, 711))),
+    "erf": Case(mp.erf, ((-1.2, 1.2), (-6, 6))),
+    "erfc": Case(mp.erfc, ((-1, 2), (0.7, 1.7), (1, 11), (10, 27))),
+    "erfinv": Case(mp.erfinv, ((-1, 1), (0.99, 1)), (-1, 1), 60),
+    "exp": Case(mp.exp, ((-2, 2), (-105, 90), (-746, 710))),
+    "exp2": Case(lambda x: mp.power(2, x), ((-2, 2), (-150, 129), (-1076, 1025))),
+    "expm1": Case(mp.expm1, ((-2, 2), (-40, 90), (80, 710))),
+    "log": Case(mp.log, ((0.4, 2.5), (0.99, 1.01)), (0, INF)),
+    "log10": Case(mp.log10, ((0.4, 2.5), (0.99, 1.01)), (0, INF)),
+    "log1p": Case(mp.log1p, ((-1, 3), (-0.01, 0.01)), (-1, INF)),
+    "log2": Case(lambda x: mp.log(x) / mp.log(2), ((0.4, 2.5), (0.99, 1.01)), (0, INF)),
+    "log_sigmoid": Case(lambda x: -_softplus(-x), ((-3, 3), (-20, 110))),
+    "rsqrt": Case(lambda x: 1 / mp.sqrt(x), ((0, 5),), (0, INF)),
+    "sigmoid": Case(_sigmoid, ((-0.01, 0.01), (-3, 3), (-110, 20), (-746, -600))),
+    "sin": Case(mp.sin, ((-10, 10), (-1e4, 1e4), (6e4, 7e4))),
+    "sinh": Case(mp.sinh, ((-3, 3), (-90, 90), (700, 711))),
+    "softplus": Case(_softplus, ((-3, 3), (-110, 20))),
+    "sqrt": Case(mp.sqrt, ((0, 5),), (0, INF)),
+    "tan": Case(mp.tan, ((-10, 10), (-1e4, 1e4), (6e4, 7e4))),
+    "tanh": Case(mp.tanh, ((-1.2, 1.2), (-20, 20))),
+}
+# What a function gives at 0, -0, inf, -inf; a sign of zero counts.
+AT_ENDS = {
+    "acos": (standard_math.pi / 2, standard_math.pi / 2, NAN, NAN),
+    "acosh": (NAN, NAN, INF, NAN),
+    "asin": (0.0, -0.0, NAN, NAN),
+    "asinh": (0.0, -0.0, INF, -INF),
+    "atan": (0.0, -0.0, standard_math.pi / 2, -standard_math.pi / 2),
+    "atanh": (0.0, -0.0, NAN, NAN),
+    "cbrt": (0.0, -0.0, INF, -INF),
+    "cos": (1.0, 1.0, NAN, NAN),
+    "cosh": (1.0, 1.0, INF, INF),
+    "erf": (0.0, -0.0, 1.0, -1.0),
+    "erfc": (1.0, 1.0, 0.0, 2.0),
+    "erfinv": (0.0, -0.0, NAN, NAN),
+    "exp": (1.0, 1.0, INF, 0.0),
+    "exp2": (1.0, 1.0, INF, 0.0),
+    "expm1": (0.0, -0.0, INF, -1.0),
+    "log": (-INF, -INF, INF, NAN),
+    "log10": (-INF, -INF, INF, NAN),
+    "log1p": (0.0, -0.0, INF, NAN),
+    "log2": (-INF, -INF, INF, NAN),
+    "log_sigmoid": (-standard_math.log(2), -standard_math.log(2), 0.0, -INF),
+    "rsqrt": (INF, -INF, 0.0, NAN),
+    "sigmoid": (0.5, 0.5, 1.0, 0.0),
+    "sin": (0.0, -0.0, NAN, NAN),
+    "sinh": (0.0, -0.0, INF, -INF),
+    "softplus": (standard_math.log(2), standard_math.log(2), INF, 0.0),
+    "sqrt": (0.0, -0.0, INF, NAN),
+    "tan": (0.0, -0.0, NAN, NAN),
+    "tanh": (0.0, -0.0, 1.0, -1.0),
+}
+# Other arguments where the result is exact.
+EXACT = {
+    "acos": [(1, 0), (1.5, NAN), (-2, NAN)],
+    "acosh": [(1, 0), (0.5, NAN), (-3, NAN)],
+    "asin": [(1.5, NAN), (-2, NAN)],
+    "atanh": [(1, INF), (-1, -INF), (1.5, NAN), (-2, NAN)],
+    "cbrt": [(1, 1), (-1, -1)],
+    "erfc": [(30, 0), (-30, 2)],
+    "erfinv": [(1, INF), (-1, -INF), (1.5, NAN), (-2, NAN)],
+    "exp": [(1e4, INF), (-1e4, 0)],
+    "exp2": [(k, 2.0**k) for k in (-149, -127, -126, -1, 1, 10, 127)] + [(2000, INF), (-2000, 0)],
+    "expm1": [(-100, -1), (1e4, INF)],
+    "log": [(1, 0), (-1, NAN)],
+    "log10": [(1, 0), (-1, NAN), (10, 1), (1000, 3)],
+    "log1p": [(-1, -INF), (-2, NAN)],
+    "log2": [(2.0**k, k) for k in (-149, -126, -1, 0, 1, 10, 127)] + [(-1, NAN)],
+    "rsqrt": [(4, 0.5), (-1, NAN)],
+    "sigmoid": [(1e4, 1), (-1e4, 0)],
+    "sinh": [(1e4, INF), (-1e4, -INF)],
+    "cosh": [(1e4, INF), (-1e4, INF)],
+    "softplus": [(1e4, 1e4), (-1e4, 0)],
+    "log_sigmoid": [(-1e4, -1e4)],
+    "sqrt": [(4, 2), (-1, NAN)],
+    "tanh": [(50, 1), (-50, -1)],
+    "erf": [(50, 1), (-50, -1)],
+}
+
+
+# -- points and distances ------------------------------------------------------------------------------------
+def arguments(case: Case, kind: str) -> Array:
+    """A number of either sign in every binade (every fourth of double), denormals too, and some in the dense intervals."""
+    rng = np.random.default_rng(7)
+    dtype = NUMPY_TYPES[kind]
+    low, high, step = (-149, 128, 1) if kind == "float" else (-1074, 1024, 4)
+    exponents = np.arange(low, high, step)
+    if case.points < 100:
+        exponents = exponents[::8]
+    binades = np.ldexp(rng.uniform(1, 2, (2, exponents.size)), exponents) * np.array([[1.0], [-1.0]])
+    parts = [binades.ravel(), *(rng.uniform(a, b, case.points) for a, b in case.dense)]
+    x = np.concatenate(parts).astype(dtype)
+    x = x[(x >= case.domain[0]) & (x <= case.domain[1]) & np.isfinite(x) & (np.abs(x) > 0)]
+    x = x[(x > case.domain[0]) | (case.domain[0] != -1)] if np.isfinite(case.domain[0]) else x
+    return np.resize(x, x.size + -x.size % 16)
+
+
+def ulps(got: Array, want: list[Any]) -> Array:
+    """The distance of each result from the exact value, in units of the last place of that value."""
+    info = np.finfo(got.dtype)
+    largest, tiny, digits = mp.mpf(float(info.max)), int(info.minexp) - int(info.nmant), int(info.nmant)
+    result = np.empty(got.size)
+    for k, (g, w) in enumerate(zip(got.tolist(), want, strict=True)):
+        exponent = mp.frexp(min(abs(w), largest))[1] - 1 if w else tiny
+        unit = mp.mpf(2) ** max(exponent - digits, tiny)
+        value = mp.mpf(g) if np.isfinite(g) else mp.sign(g) * 2 ** mp.mpf(int(info.maxexp))
+        w = w if abs(w) < 2 * largest else mp.sign(w) * 2 ** mp.mpf(int(info.maxexp))
+        result[k] = INF if np.isnan(g) else float(abs(value - w) / unit)
+    return result
+
+
+@functools.cache
+def exact(name: str, kind: str) -> tuple[Array, list[Any]]:
+    case = CASES[name]
+    x = arguments(case, kind)
+    with mp.workprec(PRECISION):
+        return x, [case.reference(mp.mpf(v)) for v in x.tolist()]
+
+
+def compiled(name: str, kind: str, lanes: int, operands: int = 1) -> Callable[..., Any]:
+    return build(getattr(math, name), [kind] * operands, lanes)
+
+
+def same(got: Array, want: Array) -> bool:
+    """Equal to the bit, but for the bits of a NaN."""
+    nan = np.isnan(got) & np.isnan(want)
+    return bool(np.all(nan | ((got == want) & (np.signbit(got) == np.signbit(want)))))
+
+
+# -- one operand ---------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", CASES)
+def test_accuracy_and_equal_bits_at_every_width(name: str, kind: str) -> None:
+    x, want = exact(name, kind)
+    first = compiled(name, kind, LANES[0])(x)
+    with mp.workprec(PRECISION):
+        error = ulps(first, want)
+    worst = int(np.argmax(error))
+    assert error[worst] <= ULPS, f"{name}({x[worst]!r}) = {first[worst]!r} is {error[worst]:.2f} ulp from {want[worst]}"
+    for lanes in LANES[1:]:
+        assert same(compiled(name, kind, lanes)(x), first)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat", "float", "double"])
+@pytest.mark.parametrize("name", CASES)
+def test_special_values(name: str, kind: str) -> None:
+    dtype = NUMPY_TYPES[kind]
+    pairs = [*zip((0.0, -0.0, INF, -INF), AT_ENDS[name], strict=True), (NAN, NAN), (-NAN, NAN)]
+    limit = float(np.finfo(np.float16).max) if kind == "half" else INF
+    pairs += [(x, y) for x, y in EXACT.get(name, []) if kind in ("float", "double") or 2.0**-14 <= abs(x) <= limit]
+    x, want = (np.array(column, np.float64).astype(dtype) for column in zip(*pairs, strict=True))
+    with np.errstate(over="ignore"):
+        got = compiled(name, kind, 0)(x)
+    if kind in ("half", "bfloat"):
+        x, got, want = (v.astype(np.float32) for v in (x, got, want))
+    close = np.abs(got - want) <= ULPS * np.spacing(np.abs(want)) if kind in ("float", "double") else got == want
+    exact_wanted = np.isin(np.abs(want), [0, 1, 2, INF]) | np.isnan(want) | np.isin(name, list(EXACT))
+    for k in range(x.size):
+        equal = same(got[k : k + 1], want[k : k + 1])
+        assert equal or (not exact_wanted[k] and close[k]), f"{name}({x[k]}) = {got[k]!r}, not {want[k]!r}"
+
+
+_WIDE_REFERENCES: dict[str, Callable[[Array], Array]] = {
+    "erf": np.vectorize(standard_math.erf),
+    "erfc": np.vectorize(standard_math.erfc),
+    "rsqrt": lambda x: 1 / np.sqrt(x),
+    "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
+    "softplus": lambda x: np.logaddexp(0, x),
+    "log_sigmoid": lambda x: -np.logaddexp(0, -x),
+    "acos": np.arccos,
+    "acosh": np.arccosh,
+    "asin": np.arcsin,
+    "asinh": np.arcsinh,
+    "atan": np.arctan,
+    "atanh": np.arctanh,
+}
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat"])
+@pytest.mark.parametrize("name", [n for n in CASES if n != "erfinv"])
+def test_every_half_and_every_bfloat_is_rounded_once(name: str, kind: str) -> None:
+    dtype = NUMPY_TYPES[kind]
+    x = np.arange(1 << 16, dtype=np.uint16).view(dtype)
+    got = compiled(name, kind, 16)(x).astype(np.float64)
+    function = _WIDE_REFERENCES.get(name) or getattr(np, name)
+    digits, tiny, largest = (10, -24, 65504.0) if kind == "half" else (7, -133, 3.3895313892515355e38)
+    with np.errstate(all="ignore"):
+        want = function(x.astype(np.float64))
+        unit = 2.0 ** np.maximum(np.floor(np.log2(np.minimum(np.abs(want), largest))) - digits, tiny)
+        overflow = 2 * largest - largest * (1 - 2.0 ** -(digits + 1))  # the power of two past the largest
+        value = np.where(np.isinf(got), np.sign(got) * overflow, got)
+        want = np.where(np.abs(want) > overflow, np.sign(want) * overflow, want)
+        error = np.where(want == value, 0.0, np.abs(value - want) / unit)
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    assert np.nanmax(error) <= 0.501
+
+
+def test_erfinv_of_halves() -> None:
+    x = np.linspace(-1, 1, 400).astype(np.float16)
+    got = compiled("erfinv", "half", 8)(x)
+    want = [mp.erfinv(mp.mpf(v)) for v in x.tolist()]
+    assert np.max(ulps(got, want)) <= 0.501
+
+
+@pytest.mark.parametrize("name", ["tanh", "erf", "sin", "cos", "sigmoid", "softplus", "exp", "sqrt"])
+def test_values_stay_within_their_range(name: str) -> None:
+    rng = np.random.default_rng(3)
+    x = rng.integers(0, 1 << 32, 1 << 18, dtype=np.uint32).view(np.float32)
+    near = rng.uniform(-10, 10, 1 << 18).astype(np.float32)
+    x = np.concatenate([x[np.isfinite(x)][: 1 << 17], near])
+    y = compiled(name, "float", 16)(x)
+    low, high = {"tanh": (-1, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "sigmoid": (0, 1)}.get(name, (0, INF))
+    y = y[~np.isnan(y)] if name == "sqrt" else y
+    assert np.all((y >= low) & (y <= high))
+
+
+# Arguments next to multiples of pi / 2 (J.-M. Muller, Elementary Functions, chapter 11), and around the branch.
+HARD_ANGLES = {
+    "float": [16367173.0 * 2.0**72, 1.1729558e38, 3.4028235e38, 65535.996, 65536.0, 65536.004, 710.0 * np.pi, 22.0, 355.0],
+    "double": [6381956970095103.0 * 2.0**797, 5.319372648326541e255, 1.7976931348623157e308, 2.0**28 - 2.0**-24, 2.0**28,
+               2.0**28 + 2.0**-24, 1e22, 411557987.0, 22.0, 355.0, 1e6 * np.pi],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", ["sin", "cos", "tan"])
+def test_hard_angles(name: str, kind: str) -> None:
+    dtype = NUMPY_TYPES[kind]
+    multiples = np.concatenate([np.arange(1, 150), np.arange(1, 30) * 997, 2.0 ** np.arange(5, 27)]) * (np.pi / 2)
+    x = np.concatenate([HARD_ANGLES[kind], multiples]).astype(dtype)
+    x = np.concatenate([x, -x])
+    x = np.resize(x, x.size + -x.size % 16)
+    with mp.workprec(1400):
+        want = [CASES[name].reference(mp.mpf(v)) for v in x.tolist()]
+    with mp.workprec(PRECISION):
+        assert np.max(ulps(compiled(name, kind, 8)(x), want)) <= ULPS
+
+
+# -- two operands --------------------------------------------------------------------------------------------
+ENDS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, INF, -INF, NAN, 1e-40, -1e-40, 1e38, -1e38, 16777216.0]
+
+
+def pairs_of_ends(dtype: Any) -> tuple[Array, Array]:
+    x, y = (v.ravel().astype(dtype) for v in np.meshgrid(ENDS, ENDS))
+    return x, y
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_pow_accuracy(kind: str) -> None:
+    rng = np.random.default_rng(5)
+    dtype, big, n = NUMPY_TYPES[kind], 80 if kind == "float" else 600, 400
+    x = np.concatenate([np.exp(rng.uniform(-big, big, n)), rng.uniform(0.5, 2, n), np.exp(rng.uniform(-0.01, 0.01, n)), -rng.uniform(0, 9, 48)])
+    y = np.concatenate([rng.uniform(-2, 2, n), rng.uniform(-big, big, n), rng.uniform(-90 * big, 90 * big, n), rng.integers(-9, 9, 48)])
+    x, y = x.astype(dtype), y.astype(dtype)
+    with mp.workprec(PRECISION):
+        want = [mp.power(mp.mpf(a), mp.mpf(b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
+        got = compiled("pow", kind, 16, 2)(x, y)
+        assert np.max(ulps(got, want)) <= ULPS
+    assert same(compiled("pow", kind, 0, 2)(x, y), got)
+
+
+@pytest.mark.parametrize("kind", ["half", "float", "double"])
+def test_pow_at_special_values_is_that_of_c(kind: str) -> None:
+    x, y = pairs_of_ends(NUMPY_TYPES[kind])
+    with np.errstate(all="ignore"):
+        want = np.power(x.astype(np.float64), y.astype(np.float64)).astype(x.dtype)
+        got = compiled("pow", kind, 4, 2)(x, y)
+    inexact = np.isfinite(want) & ~np.isin(np.abs(want), [0, 1])
+    assert same(got[~inexact], want[~inexact])
+    np.testing.assert_array_max_ulp(got[inexact], want[inexact], 2)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_atan2_accuracy(kind: str) -> None:
+    rng = np.random.default_rng(6)
+    y, x = (rng.standard_normal((2, 800)) * np.exp(rng.uniform(-20, 20, (2, 800)))).astype(NUMPY_TYPES[kind])
+    with mp.workprec(PRECISION):
+        want = [mp.atan2(mp.mpf(a), mp.mpf(b)) for a, b in zip(y.tolist(), x.tolist(), strict=True)]
+        got = compiled("atan2", kind, 8, 2)(y, x)
+        assert np.max(ulps(got, want)) <= ULPS
+    assert same(compiled("atan2", kind, 0, 2)(y, x), got)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_atan2_at_special_values_is_that_of_c(kind: str) -> None:
+    y, x = pairs_of_ends(NUMPY_TYPES[kind])
+    want = np.arctan2(y.astype(np.float64), x.astype(np.float64)).astype(x.dtype)
+    got = compiled("atan2", kind, 4, 2)(y, x)
+    assert np.array_equal(np.signbit(got[~np.isnan(want)]), np.signbit(want[~np.isnan(want)]))
+    assert np.array_equal(np.isnan(got), np.isnan(want))
+    zero = want == 0
+    assert np.array_equal(got[zero], want[zero])
+    np.testing.assert_array_max_ulp(got[~np.isnan(want)], want[~np.isnan(want)], 2)
+
+
+# -- widths and types ----------------------------------------------------------------------------------------
+@pytest.mark.parametrize("width", ["16", "32"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf", "sin", "sigmoid", "cbrt", "erfc"])
+def test_other_vector_registers_give_the_same_bits(name: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    for kind in ("float", "double", "bfloat"):
+        x = arguments(CASES[name], "float" if kind == "bfloat" else kind)
+        x = x.astype(NUMPY_TYPES[kind])
+        want = compiled(name, kind, 8)(x)
+        monkeypatch.setenv(target.VECTOR_BYTES_VARIABLE, width)
+        got = compiled(name, kind, 8)(x)
+        monkeypatch.delenv(target.VECTOR_BYTES_VARIABLE)
+        assert same(got.astype(np.float64), want.astype(np.float64))
+
+
+def test_integers_and_mixed_types_are_refused() -> None:
+    b = FunctionBuilder(Module(), "f", [("i", LType("i32", 4)), ("x", LType("float", 4)), ("y", LType("double", 4))])
+    i, x, y = b.args.values()
+    for emit in (math.exp, math.log, math.tanh, math.sin, math.erf, math.cbrt):
+        with pytest.raises(TypeError, match="i32"):
+            emit(b, i)
+    for emit_two in (math.pow, math.atan2, math.fmod, math.minimum):
+        with pytest.raises(TypeError, match="types differ"):
+            emit_two(b, x, y)
+
+
+def test_no_function_of_float_calls_out() -> None:
+    """Ordinary code is free of calls, but for the reduction of large angles, which lives in the module itself."""
+    for name in CASES:
+        module = Module()
+        b = FunctionBuilder(module, "f", [("x", LType("float", 8))])
+        result: Val = getattr(math, name)(b, b.args["x"])
+        assert result.type == LType("float", 8)
+        b.finish()
+        external = [d for d in module.declarations if not d.startswith("llvm.")]
+        assert external == []
+        assert set(module.functions) - {"f"} <= {"graphcell.reduce_half_pi"}
