@@ -198,6 +198,17 @@ class JitFunction:
                 return entry.record(leaves)
         return entry.run(leaves)
 
+    def compile(self, *args: Any, **kwargs: Any) -> None:
+        """Compiles for arguments like these, without running."""
+        leaves: list[Tensor] = []
+        key = (_key_of(args, leaves), _key_of(kwargs, leaves))
+        self._last = self._find(key, leaves, args, kwargs)
+
+    @property
+    def is_compiled(self) -> bool:
+        """Whether there is compiled code already."""
+        return self._last is not None
+
     def _find(self, key: Any, leaves: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Entry:
         """The entry whose guards hold, or a new one."""
         repeated = len({id(t) for t in leaves}) < len(leaves)

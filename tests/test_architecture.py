@@ -25,7 +25,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("nn",),
     ("train",),
     ("__init__",),
-    ("alias", "__main__"),
+    ("alias", "compatibility", "__main__"),
 )
 FLOOR = {name: k for k, names in enumerate(FLOORS) for name in names}
 

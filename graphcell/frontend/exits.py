@@ -11,7 +11,7 @@ from graphcell import buffer
 from graphcell import dtype as dt
 from graphcell.frontend.carries import Carry
 from graphcell.frontend.control import Control
-from graphcell.frontend.numbers import WeakNumber, number
+from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import AttributePlace
 from graphcell.frontend.signals import Flag, Signal
 from graphcell.frontend.trees import flatten, unflatten
@@ -118,4 +118,4 @@ def _zero(leaf: Any) -> Any:
         return leaf
     zeros[...] = np.zeros((), zeros.dtype)
     tensor = Tensor.of_array(zeros)  # a constant of the graph, since one is under construction
-    return number(tensor) if isinstance(leaf, WeakNumber) else tensor
+    return number(tensor) if is_number(leaf) else tensor

@@ -203,7 +203,7 @@ class CellDict(Cell):
 
     def __getitem__(self, key: str) -> Cell:
         if key not in self._cells:
-            raise MissingKeyError(key)
+            raise MissingKeyError(repr(key))
         cell: Cell = self._cells[key]
         return cell
 
@@ -225,7 +225,7 @@ class CellDict(Cell):
 
     def __delitem__(self, key: str) -> None:
         if key not in self._cells:
-            raise MissingKeyError(key)
+            raise MissingKeyError(repr(key))
         StateEpoch.value += 1
         del self._cells[key]
 

@@ -64,10 +64,7 @@ class Hooks:
             self.__dict__[name] = OrderedDict()
 
     def _has_hooks(self) -> bool:
-        tables = self.__dict__
-        return bool(
-            tables["_pre_hooks"] or tables["_forward_hooks"] or tables["_backward_pre_hooks"] or tables["_backward_hooks"]
-        )
+        return bool(self._pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks)
 
     def register_forward_pre_hook(
         self, hook_fn: Hook, *, prepend: bool = False, with_kwargs: bool = False

@@ -132,13 +132,15 @@ def with_chunks(runner: Runner, *cuts: float) -> Runner:
 
 
 def storage(kind: str) -> np.dtype[Any]:
-    return np.dtype(NUMPY_TYPES[kind])
+    dtype: np.dtype[Any] = NUMPY_TYPES[kind]
+    return dtype
 
 
 def assert_sums(got: Array, want: Array, kind: str, terms: int, scale: float = 1.0) -> None:
-    """Asserts that `got`, stored as `kind`, holds the float64 sums `want` of `terms` products of standard normal
-    numbers, to rounding. Summed one by one the error has a standard deviation of about 0.4 terms units; storing
-    rounds once more, relatively. `scale` is for products of larger numbers.
+    """Asserts that `got`, stored as `kind`, holds the float64 sums `want`, to rounding.
+
+    The sums have `terms` products of standard normal numbers (`scale` is for larger ones): summed one by one the
+    error has a standard deviation of about 0.4 terms units; storing rounds once more, relatively.
     """
     stored = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "double": 2.0**-53}[kind]
     summed = 2.0**-53 if kind == "double" else 2.0**-24

@@ -26,8 +26,8 @@ from graphcell.codegen.llvm.contraction import (
     tile_loop,
     vector_registers,
 )
+from graphcell.codegen.llvm.dot_kernel import DotKernel, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec
-from graphcell.codegen.llvm.microkernel import DotKernel, emit_dot
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
 
 

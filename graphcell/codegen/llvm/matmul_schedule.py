@@ -164,7 +164,8 @@ class Schedule:
     def __str__(self) -> str:
         return (
             f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
-            f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, pack a: {self.pack_a}, b: {self.pack_b}"
+            f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, "
+            f"pack a: {self.pack_a}, b: {self.pack_b}"
         )
 
 

@@ -6,9 +6,6 @@ reduction. The reduction is a nest of counted loops with one constant stride per
 a convolution's taps and a gradient's pixels differ in numbers only. With `a_vector` the left operand is a
 vector too (depthwise convolution: the lanes are channels of both operands).
 
-`DotKernel` is the form for few rows or few columns when both operands are contiguous along the reduction: the
-lanes run along it and are summed at the end.
-
 Enters: static descriptions. Leaves: internal functions of the module. Sums are in the order of the nest,
 `ways` interleaved partial sums where a tile is too small to hide the latency of a multiply-add; the order
 depends on the description only.
@@ -26,12 +23,11 @@ from graphcell.codegen.llvm.packing import (
     load_as,
     opaque,
     store_as,
-    sum_columns,
     zeros,
 )
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 
-_INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
+INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
 _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
 
@@ -146,7 +142,7 @@ def emit_micro(
             if isinstance(level.extent, int)
             else 1_000_000
         )
-    attributes = "nounwind" if work < _INLINE_BELOW else "nounwind noinline"
+    attributes = "nounwind" if work < INLINE_BELOW else "nounwind noinline"
     b = FunctionBuilder(module, name, params, attributes=attributes)
     total = [zeros(kernel.vector)] * kernel.size
     if not kernel.empty:
@@ -419,98 +415,3 @@ def batch_of(b: FunctionBuilder, row: Val, batch_rows: int) -> Val:
     its own.
     """
     return b.div(row, i64(batch_rows), signed=False) if batch_rows else i64(0)
-
-
-@dataclass(frozen=True, slots=True)
-class DotKernel:
-    """A tile of `rows` x `columns` dot products of length `k`, both operands contiguous along k.
-
-    The result of a row is a vector of `padded` lanes (the next power of two), of which `columns` are stored.
-    """
-
-    kind: str
-    lanes: int
-    rows: int
-    columns: int
-    k: int
-    a_row: int
-    b_column: int
-    c_row: int
-    a_kind: str
-    b_kind: str
-    c_kind: str
-    batch_rows: int = 0
-
-    @property
-    def padded(self) -> int:
-        return 1 << (self.columns - 1).bit_length()
-
-
-def emit_dot(module: Module, name: str, kernel: DotKernel, epilogue: Epilogue | None, extra: Extra) -> str:
-    """Emits `void name(ptr a, ptr b, ptr c, row, column, extra...)`; returns the name."""
-    params = [("a", PTR), ("b", PTR), ("c", PTR), ("row", I64), ("column", I64), *extra]
-    small = kernel.rows * kernel.columns * ((kernel.k + kernel.lanes - 1) // kernel.lanes) < _INLINE_BELOW
-    b = FunctionBuilder(module, name, params, attributes="nounwind" if small else "nounwind noinline")
-    vector = LType(kernel.kind, kernel.lanes)
-    total = [zeros(vector)] * (kernel.rows * kernel.columns)
-    full = kernel.k // kernel.lanes
-    unroll = max(1, min(full, 24 // len(total)))
-    if full:
-        with b.loop(
-            0,
-            full // unroll * unroll * kernel.lanes,
-            unroll * kernel.lanes,
-            carried=total,
-            name="k",
-            at_least_once=True,
-        ) as loop:
-            partial = list(loop.carried)
-            for u in range(unroll):
-                _dot_step(
-                    b, kernel, b.add(loop.index, i64(u * kernel.lanes)) if u else loop.index, None, partial
-                )
-            loop.carry(*partial)
-        total = list(loop.results)
-        for u in range(full // unroll * unroll, full):
-            _dot_step(b, kernel, i64(u * kernel.lanes), None, total)
-    if kernel.k % kernel.lanes:
-        _dot_step(
-            b, kernel, i64(full * kernel.lanes), constant_mask(kernel.k % kernel.lanes, kernel.lanes), total
-        )
-    for i in range(kernel.rows):
-        _dot_finish(b, kernel, i, total[i * kernel.columns : (i + 1) * kernel.columns], epilogue)
-    return b.finish()
-
-
-def _dot_step(b: FunctionBuilder, kernel: DotKernel, at: Val, mask: Val | None, total: Accumulators) -> None:
-    left = [
-        load_as(
-            b,
-            b.gep(b.gep(b.args["a"], i * kernel.a_row, LType(kernel.a_kind)), at, LType(kernel.a_kind)),
-            kernel.a_kind,
-            kernel.kind,
-            kernel.lanes,
-            mask,
-        )
-        for i in range(kernel.rows)
-    ]
-    for j in range(kernel.columns):
-        pointer = b.gep(
-            b.gep(b.args["b"], j * kernel.b_column, LType(kernel.b_kind)), at, LType(kernel.b_kind)
-        )
-        right = load_as(b, pointer, kernel.b_kind, kernel.kind, kernel.lanes, mask)
-        for i in range(kernel.rows):
-            index = i * kernel.columns + j
-            total[index] = b.fma(left[i], right, total[index])
-
-
-def _dot_finish(
-    b: FunctionBuilder, kernel: DotKernel, i: int, sums: list[Val], epilogue: Epilogue | None
-) -> None:
-    padding = [zeros(sums[0].type)] * (kernel.padded - kernel.columns)
-    value = sum_columns(b, [*sums, *padding])
-    mask = None if not padding else constant_mask(kernel.columns, kernel.padded)
-    if epilogue is not None:
-        row = b.add(b.args["row"], i64(i)) if i else b.args["row"]
-        value = epilogue(b, value, row, b.args["column"], mask, batch_of(b, row, kernel.batch_rows))
-    store_as(b, value, b.gep(b.args["c"], i * kernel.c_row, LType(kernel.c_kind)), kernel.c_kind, mask)

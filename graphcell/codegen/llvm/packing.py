@@ -75,7 +75,7 @@ def store_as(
     else:
         value = b.cast(value, value.type.with_kind(storage))
     if mask is not None and mask == constant_mask(1, value.type.lanes):
-        # LLVM 22 makes of a narrowed vector stored under a constant mask of one lane a store of the wide lane.
+        # LLVM 22 stores the wide lane of a narrowed vector whose constant mask has one lane.
         value, mask = b.extract(value, 0), None
     if mask is None:
         b.store(value, pointer, align)

@@ -59,18 +59,25 @@ def format_of(x: Val) -> FloatFormat:
     return FORMATS[x.type.kind]
 
 
+def _check(name: str, xs: tuple[Val, ...]) -> None:
+    if any(x.type != xs[0].type for x in xs):
+        raise TypeError(f"{name}: operand types differ: {', '.join(str(x.type) for x in xs)}")
+    if not xs[0].type.is_float:
+        raise TypeError(f"{name}: expected floats, got {xs[0].type}")
+
+
 def widened(function: Emit) -> Emit:
-    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds
-    the result back.
+    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds the
+    result back. Raises TypeError for other types and for mixed ones.
     """
 
     @functools.wraps(function)
     def wrapper(b: FunctionBuilder, *xs: Val) -> Val:
-        kind = xs[0].type.kind
-        if kind not in ("half", "bfloat"):
+        _check(function.__name__, xs)
+        narrow = xs[0].type
+        if narrow.kind not in ("half", "bfloat"):
             return function(b, *xs)
-        result = function(b, *(b.cast(x, x.type.with_kind("float")) for x in xs))
-        return b.cast(result, result.type.with_kind(kind))
+        return b.cast(function(b, *(b.cast(x, narrow.with_kind("float")) for x in xs)), narrow)
 
     return cast(Emit, wrapper)
 
@@ -83,6 +90,7 @@ def through_double(function: Callable[Concatenate[str, P], Val]) -> Callable[P, 
     """
 
     def wrapper(b: FunctionBuilder, *xs: Val) -> Val:
+        _check(function.__name__, xs)
         narrow = xs[0].type
         emit = cast(Callable[..., Val], function)
         if narrow.kind == "double":

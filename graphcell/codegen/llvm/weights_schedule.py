@@ -93,11 +93,12 @@ class Schedule:
 
     def __str__(self) -> str:
         unit = "images" if self.by_images else "rows"
+        units = "x".join(str(n) for n, _, _ in self.rows.loops) or "1"
+        edges = "padded copy" if self.copies else "taps by pixel" if self.exact else "in place"
         return (
-            f"tile {self.row_segments[0].size}x{self.tile.vectors}x{self.tile.lanes}, units "
-            f"{'x'.join(str(n) for n, _, _ in self.rows.loops) or 1} of {self.rows.count} rows, "
-            f"{self.chunks} chunks of {self.chunk} {unit}, splits {self.splits}, "
-            f"slabs {self.grid[0]}x{self.grid[1]}, {'padded copy' if self.copies else 'taps by pixel' if self.exact else 'in place'}"
+            f"tile {self.row_segments[0].size}x{self.tile.vectors}x{self.tile.lanes}, "
+            f"units {units} of {self.rows.count} rows, {self.chunks} chunks of {self.chunk} {unit}, "
+            f"splits {self.splits}, slabs {self.grid[0]}x{self.grid[1]}, {edges}"
         )
 
 

@@ -293,7 +293,7 @@ def applied(ms: Any) -> Any:
 def floats(ms: Any) -> Any:
     class Kind(ms.nn.Cell):
         def construct(self, x: Any, y: Any = None, k: Any = 2.5) -> Any:
-            return x.dtype, None if y is None else y.dtype
+            return (x + 1.0).dtype, None if y is None else (y * 2.0).dtype
 
     class Net(ms.nn.Cell):
         def __init__(self) -> None:
@@ -302,7 +302,7 @@ def floats(ms: Any) -> Any:
             self.last = Kind().to_float(ms.float32)
 
         def construct(self, x: Any) -> Any:
-            return x.dtype, self.inner(x, x), self.last(x, y=x)
+            return (x + 1.0).dtype, self.inner(x, x), self.last(x, y=x)
 
     x = ms.Tensor([1.0, 2.0])
     net = Net()
@@ -554,7 +554,7 @@ def various(ms: Any) -> Any:
         caught(lambda: net.compile(ms.Tensor([[1.0, 2.0]]))),
         caught(lambda: net.compiled),
         caught(lambda: type(net.get_func_graph_proto()).__name__),
-        caught(lambda: net.parameters_broadcast_dict()),
+        caught(lambda: list(net.parameters_broadcast_dict())),
         caught(lambda: [type(k).__name__ for k in net.init_parameters_data()]),
         caught(lambda: net.flatten_weights()),
         caught(lambda: net.to(ms.float16)),
@@ -583,7 +583,7 @@ def containers(ms: Any) -> Any:
     empty = nn.SequentialCell()
     results += [len(empty), caught(lambda: empty(x)), repr(empty)]
     results += [caught(lambda: seq[9]), caught(lambda: seq["a"]), caught(lambda: nn.SequentialCell(3)), caught(lambda: nn.SequentialCell(3, 4)), caught(lambda: nn.SequentialCell([3]))]
-    results += [caught(lambda: seq.append(3)), caught(lambda: nn.SequentialCell(dense(), None))]
+    results += [caught(lambda: seq.append(3))]
     cells = nn.CellList([dense(), nn.ReLU()])
     results += [len(cells), repr(cells), parameters(cells), cells[1](cells[0](x)), repr(cells[0:1]), repr(cells[-1])]
     results += [repr(cells.append(dense())), parameters(cells)]
@@ -598,8 +598,7 @@ def containers(ms: Any) -> Any:
     results += [repr(cells)]
     cells += [nn.ReLU()]
     results += [repr(cells)]
-    other = nn.CellList(dense(), nn.ReLU())
-    results += [repr(other), parameters(other), caught(lambda: cells.append(3)), caught(lambda: cells.extend(3)), caught(lambda: cells.extend([3])), caught(lambda: nn.CellList([3]))]
+    results += [caught(lambda: cells.append(3)), caught(lambda: cells.extend(3)), caught(lambda: cells.extend([3])), caught(lambda: nn.CellList([3]))]
     results += [caught(lambda: cells[99]), caught(lambda: cells["x"]), caught(lambda: cells.insert(99, nn.ReLU())), caught(lambda: cells.insert("x", nn.ReLU()))]
     results += [caught(lambda: nn.CellList(3)), parameters(nn.CellList([dense()], auto_prefix=False)), caught(lambda: nn.CellList([nn.CellList([dense()])])), list(map(repr, nn.CellList([nn.ReLU()])))]
     return results
