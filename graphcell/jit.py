@@ -91,7 +91,7 @@ def _compiled(function: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One compiled graph. `plain`: shape and numpy dtype of each argument, if all are Tensors and given by position."""
+    """One compiled graph. `plain`: shape and numpy dtype of each argument, if the quick way of calling it may be taken."""
 
     key: Any
     traced: Traced
@@ -102,6 +102,15 @@ class _Entry:
     call: GraphCall
     kept: tuple[Any, ...]
     seconds: float
+    captured: list[Tensor]
+
+    def still_holds(self) -> bool:
+        """True if what the function read from outside is as it was."""
+        guards = self.traced.guards
+        try:
+            return guards.holds() or not guards.failure(self.captured)
+        except (AttributeError, KeyError, ValueError):
+            return not guards.failure(self.captured)
 
     def run(self, leaves: Sequence[Tensor]) -> Any:
         """Runs the executable on the Tensors in the arguments."""
@@ -169,18 +178,18 @@ class JitFunction:
     # -- calling -----------------------------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         entry = self._last
-        if entry is not None and not kwargs and state.trace is None and not state.tapes:
+        if entry is not None and entry.plain is not None and not kwargs and state.trace is None and not state.tapes:
             plain = entry.plain
-            if plain is not None and len(plain) == len(args):
+            if len(plain) == len(args):
                 for x, (shape, dtype) in zip(args, plain):
                     if type(x) is not Tensor:
                         break
                     data = x._data
-                    if data is None or data.shape != shape or data.dtype is not dtype:
+                    if data is None or data.dtype is not dtype or data.shape != shape:
                         break
                 else:
-                    if not entry.writes_arguments and not entry.traced.guards.failure(entry.traced.captured):
-                        return entry.run(args)
+                    if entry.still_holds():
+                        return entry.build(entry.executable([*args, *entry.captured]))
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -260,9 +269,10 @@ class JitFunction:
         except Exception as error:
             raise _without_frames(error) from error.__cause__
         executable = compile_graph(traced.graph, traced.updates, name_of(self._function))
-        plain = _plain_signature(args, kwargs)
-        seconds = time.perf_counter() - begin
-        return _Entry(key, traced, executable, traced.result.builder(), plain, writes_arguments, GraphCall(traced.graph), (args, kwargs) if plain is None else (), seconds)
+        plain = None if traced.effects or writes_arguments else _plain_signature(args, kwargs)
+        kept = () if plain is not None else (args, kwargs)
+        build, seconds = traced.result.builder(), time.perf_counter() - begin
+        return _Entry(key, traced, executable, build, plain, writes_arguments, GraphCall(traced.graph), kept, seconds, traced.captured)
 
     # -- looking inside ----------------------------------------------------------------------------------------------
     def _shown(self) -> _Entry:

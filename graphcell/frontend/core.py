@@ -94,7 +94,7 @@ class Core:
             value = frame.global_value(name)
             if isinstance(value, Unbound):
                 raise frame.unbound_error(name, value)
-            if name in frame.globals and not self.is_changed(GlobalPlace(frame.globals, name)):
+            if not frame.library and name in frame.globals and not self.is_changed(GlobalPlace(frame.globals, name)):
                 self.guards.global_read(frame.globals, name, value)
             return value
         base = frame.base

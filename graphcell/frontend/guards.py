@@ -1,7 +1,7 @@
 """What a compiled function read from outside while it was traced, and whether that still is so.
 
-Enters: globals, closure variables, attributes and Cells, as the interpreter meets them. Leaves: `Guards.failure`, the name of the first
-thing that changed. Constants are compared by value, objects by identity, lists and dicts by what they hold. A Tensor that was replaced
+Enters: globals, closure variables, attributes and Cells, as the interpreter meets them. Leaves: `Guards.holds`, a quick check that may
+say no too often, and `Guards.failure`, the name of the first thing that changed. Constants are compared by value, objects by identity, lists and dicts by what they hold. A Tensor that was replaced
 by another of the same type is no failure: the compiled graph takes it as an input. Attributes of Cells are looked at only when
 `StateEpoch` says that some Cell changed.
 """
@@ -10,10 +10,10 @@ from __future__ import annotations
 
 import argparse
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from operator import is_, itemgetter
+from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -69,10 +69,10 @@ class Guards:
         self._cells: dict[int, tuple[Any, dict[str, Any]]] = {}
         self._blind = False
         self._epoch = -1
-        self._tables: list[tuple[dict[str, Any], itemgetter[Any], tuple[str, ...], tuple[Any, ...]]] = []
         self._always: list[_Read] = []
         self._with_cells: list[_Read] = []
         self._tensors: list[tuple[_Read, TensorType, int]] = []
+        self.holds: Callable[[], bool] = lambda: False
 
     # -- collecting --------------------------------------------------------------------------------------------------
     def global_read(self, table: dict[str, Any], name: str, value: Any) -> None:
@@ -129,42 +129,58 @@ class Guards:
     def seal(self, captured: Sequence[Tensor]) -> None:
         """Ends collecting. `captured`: the Tensors that became inputs of the graph."""
         places = {id(t): k for k, t in enumerate(captured)}
-        by_table: dict[int, tuple[dict[str, Any], list[_Read]]] = {}
         for read in self._reads.values():
             if type(read.value) is Tensor:
                 self._tensors.append((read, read.value.type, places.get(id(read.value), -1)))
-            elif type(read.owner) is dict:
-                by_table.setdefault(id(read.owner), (read.owner, []))[1].append(read)
             elif is_cell(read.owner):
                 self._with_cells.append(read)
             else:
                 self._always.append(read)
-        for table, reads in by_table.values():
-            names = tuple(r.name for r in reads)
-            self._tables.append((table, itemgetter(*names), names, tuple(r.value for r in reads)))
         self._reads.clear()
         self._epoch = StateEpoch.value
+        self.holds = self._quick_check()
+
+    def _quick_check(self) -> Callable[[], bool]:
+        """One expression that compares everything by identity; where it is false, `failure` takes a closer look."""
+        names: dict[str, Any] = {"guards": self, "epoch": StateEpoch, "holds": _holds}
+        terms = ["guards._epoch == epoch.value"]
+        for k, read in enumerate([*self._always, *(read for read, _, _ in self._tensors)]):
+            names[f"o{k}"], names[f"r{k}"] = read.owner, read
+            if isinstance(read.owner, CellType):
+                now = f"o{k}.cell_contents"
+            elif type(read.owner) is dict:
+                now = f"o{k}[{read.name!r}]"
+            else:
+                now = f"o{k}.{read.name}" if read.name.isidentifier() else f"getattr(o{k}, {read.name!r})"
+            terms.append(f"{now} is r{k}.value")
+        for k, (container, contents, _) in enumerate(self._contents.values()):
+            names[f"c{k}"], names[f"h{k}"] = container, contents
+            terms.append(f"holds(c{k}, h{k})")
+        check: Callable[[], bool] = eval(f"lambda: {' and '.join(terms)}", names)
+        return check
 
     def failure(self, captured: list[Tensor]) -> str:
         """What changed since the trace, or "". Puts Tensors that were replaced into `captured`."""
-        for table, get, names, values in self._tables:
-            reason = _check_table(table, get, names, values)
-            if reason:
-                return reason
+        try:
+            if self.holds():
+                return ""
+        except (AttributeError, KeyError, ValueError):  # something is not there any more
+            pass
         for read in self._always:
-            if not _same(read.now(), read.value):
+            now = read.now()
+            if not _same(now, read.value):
                 return read.what()
+            read.value = now
         for container, contents, name in self._contents.values():
             if not _holds(container, contents):
                 return f"the contents of '{name}'"
-        if self._tensors:
-            reason = self._check_tensors(captured)
-            if reason:
-                return reason
-        return "" if self._epoch == StateEpoch.value else self._check_cells()
+        reason = self._check_tensors(captured)
+        return reason or self._check_cells()
 
     def _check_cells(self) -> str:
         epoch = StateEpoch.value
+        if epoch == self._epoch:
+            return ""
         for read in self._with_cells:
             if not _same(read.now(), read.value):
                 return read.what()
@@ -181,10 +197,9 @@ class Guards:
             now = read.now()
             if type(now) is not Tensor or (now is not read.value and now.type != type_before):
                 return read.what()
-            if place >= 0:
-                if changed.setdefault(place, now) is not now:
-                    return read.what()
-                read.value = now
+            if place >= 0 and changed.setdefault(place, now) is not now:
+                return read.what()
+            read.value = now
         for place, tensor in changed.items():
             captured[place] = tensor
         return ""
@@ -197,21 +212,6 @@ def _variables(owner: Any) -> dict[str, Any]:
 
 def _same(now: Any, before: Any) -> bool:
     return now is before or same_constant(now, before) or (isinstance(before, tuple) and _holds(now, before))
-
-
-def _check_table(table: dict[str, Any], get: itemgetter[Any], names: tuple[str, ...], values: tuple[Any, ...]) -> str:
-    try:
-        now = get(table)
-    except KeyError as e:
-        return f"the global variable {e}"
-    if len(names) == 1:
-        now = (now,)
-    if all(map(is_, now, values)):
-        return ""
-    for name, x, y in zip(names, now, values, strict=True):
-        if not _same(x, y):
-            return f"the global variable '{name}'"
-    return ""
 
 
 def _copy(container: Any) -> Any:

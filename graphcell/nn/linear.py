@@ -1,4 +1,4 @@
-"""Dense layers, embedding, dropout and shape Cells."""
+"""Dense layers, embedding, dropout and Cells that only change the shape."""
 
 from __future__ import annotations
 
@@ -11,30 +11,44 @@ from graphcell.common.initializer import HeUniform, Uniform, initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.activation import get_activation
 from graphcell.nn.cell import Cell
+from graphcell.nn.checks import check_bool, check_float, check_int, check_number, is_int, positive_int
 from graphcell.parameter import Parameter
+from graphcell.tensor import Tensor
 
 
-def positive_int(owner: str, name: str, value: Any) -> int:
-    """`value` if it is an int above 0.
+class _Affine(Cell):
+    """What dense layers have: weight (out, in) and bias (out,)."""
 
-    Raises:
-        TypeError: no int. ValueError: below 1.
-    """
-    if not isinstance(value, int) or isinstance(value, bool):
-        raise ArgumentTypeError(f"For '{owner}', the type of '{name}' must be int, but got {type(value).__name__}.")
-    if value < 1:
-        raise ArgumentValueError(f"For '{owner}', the '{name}' must be an int larger than 0, but got {value}.")
-    return value
+    def _make_parameters(
+        self, extents: tuple[int, int], weight_init: Any, bias_init: Any, has_bias: bool, dtype: Any
+    ) -> None:
+        owner = type(self).__name__
+        fan_out, fan_in = extents
+        _check_init(owner, "weight", weight_init, extents)
+        weight_init = HeUniform(math.sqrt(5)) if weight_init is None else weight_init
+        self.weight = Parameter(initializer(weight_init, extents, dtype), name="weight")
+        self.bias = None
+        if has_bias:
+            _check_init(owner, "bias", bias_init, (fan_out,))
+            bias_init = Uniform(1 / math.sqrt(fan_in)) if bias_init is None else bias_init
+            self.bias = Parameter(initializer(bias_init, (fan_out,), dtype), name="bias")
+
+    def _product(self, x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"{type(self).__name__}: the input must be a Tensor, but is {type(x).__name__}")
+        if self.bias is None:
+            return ops.dense(x, self.weight)
+        return ops.dense(x, self.weight, self.bias)
 
 
-def check_bool(owner: str, name: str, value: Any) -> bool:
-    """`value` if it is a bool; raises TypeError."""
-    if not isinstance(value, bool):
-        raise ArgumentTypeError(f"For '{owner}', the type of '{name}' must be bool, but got {type(value).__name__}.")
-    return value
+def _check_init(owner: str, name: str, init: Any, shape: tuple[int, ...]) -> None:
+    if isinstance(init, Tensor) and init.shape != shape:
+        raise ShapeError(
+            f"For '{owner}', {name} init shape error. The shape of '{name}_init' must be {shape}, but got {init.shape}."
+        )
 
 
-class Dense(Cell):
+class Dense(_Affine):
     """y = activation(x @ weight.T + bias).
 
     Args:
@@ -42,41 +56,63 @@ class Dense(Cell):
         weight_init, bias_init: Tensor, initializer, its name, or a number. Default: weight HeUniform(sqrt(5)), bias uniform on
             ±1 / sqrt(in_channels).
         has_bias: default True.
-        activation: a name such as 'relu', a Cell, or a function.
+        activation: a name such as 'relu', a Cell, a primitive, or a function.
         dtype: of the Parameters.
 
     Inputs: x (*, in_channels). Outputs: (*, out_channels).
 
     Raises:
-        TypeError, ValueError: settings that do not fit.
+        TypeError, ValueError: settings that do not fit. KeyError: an unknown name of an activation.
     """
 
-    def __init__(self, in_channels: int, out_channels: int, weight_init: Any = None, bias_init: Any = None, has_bias: bool = True, activation: Any = None,
-                 dtype: Any = dt.float32):
+    def __init__(
+        self, in_channels: int, out_channels: int, weight_init: Any = None, bias_init: Any = None, has_bias: bool = True,
+        activation: Any = None, dtype: Any = dt.float32,
+    ):  # fmt: skip
         super().__init__()
         self.in_channels = positive_int("Dense", "in_channels", in_channels)
         self.out_channels = positive_int("Dense", "out_channels", out_channels)
         self.has_bias = check_bool("Dense", "has_bias", has_bias)
-        shape = (out_channels, in_channels)
-        if hasattr(weight_init, "shape") and tuple(weight_init.shape) != shape:
-            raise ShapeError(f"For 'Dense', weight init shape error: the shape of 'weight_init' must be {shape}, but got {tuple(weight_init.shape)}.")
-        self.weight = Parameter(initializer(HeUniform(math.sqrt(5)) if weight_init is None else weight_init, shape, dtype), name="weight")
-        self.bias = None
-        if has_bias:
-            if hasattr(bias_init, "shape") and tuple(bias_init.shape) != (out_channels,):
-                raise ShapeError(f"For 'Dense', bias init shape error: the shape of 'bias_init' must be {(out_channels,)}, but got {tuple(bias_init.shape)}.")
-            init = Uniform(1 / math.sqrt(in_channels)) if bias_init is None else bias_init
-            self.bias = Parameter(initializer(init, (out_channels,), dtype), name="bias")
-        self.activation = get_activation(activation)
+        self._make_parameters((out_channels, in_channels), weight_init, bias_init, has_bias, dtype)
+        if activation is not None and not isinstance(activation, str) and not callable(activation):
+            raise ArgumentTypeError(
+                f"For 'Dense', the 'activation' must be str or Cell or Primitive, but got {type(activation).__name__}."
+            )
+        self.activation = get_activation(activation) if isinstance(activation, str) else activation
         self.activation_flag = self.activation is not None
 
     def construct(self, x: Any) -> Any:
-        y = ops.dense(x, self.weight, self.bias)
+        y = self._product(x)
         return self.activation(y) if self.activation_flag else y
 
     def extend_repr(self) -> str:
-        text = f"input_channels={self.in_channels}, output_channels={self.out_channels}, has_bias={self.has_bias}"
-        return f"{text}, activation={self.activation}" if self.activation_flag else text
+        parts = [f"input_channels={self.in_channels}", f"output_channels={self.out_channels}"]
+        if self.has_bias:
+            parts.append(f"has_bias={self.has_bias}")
+        if self.activation_flag:
+            parts.append(f"activation={self.activation}")
+        return ", ".join(parts)
+
+
+class Linear(_Affine):
+    """y = x @ weight.T + bias; Dense under another name. `dtype` None gives float32."""
+
+    def __init__(
+        self, in_features: int, out_features: int, bias: bool = True, weight_init: Any = None, bias_init: Any = None,
+        dtype: Any = None,
+    ):  # fmt: skip
+        super().__init__()
+        self.in_features = positive_int("Linear", "in_features", in_features)
+        self.out_features = positive_int("Linear", "out_features", out_features)
+        self.has_bias = check_bool("Linear", "bias", bias)
+        self._make_parameters((out_features, in_features), weight_init, bias_init, bias, dtype or dt.float32)
+
+    def construct(self, x: Any) -> Any:
+        return self._product(x)
+
+    def extend_repr(self) -> str:
+        text = f"input_features={self.in_features}, output_features={self.out_features}"
+        return f"{text}, has_bias={self.has_bias}" if self.has_bias else text
 
 
 class Embedding(Cell):
@@ -89,32 +125,54 @@ class Embedding(Cell):
         padding_idx: this row starts as zeros.
 
     Inputs: x, integers of any shape. Outputs: (*x.shape, embedding_size).
+
+    Raises:
+        TypeError, ValueError: settings that do not fit.
     """
 
-    def __init__(self, vocab_size: int, embedding_size: int, use_one_hot: bool = False, embedding_table: Any = "normal", dtype: Any = dt.float32,
-                 padding_idx: int | None = None):
+    def __init__(
+        self, vocab_size: int, embedding_size: int, use_one_hot: bool = False, embedding_table: Any = "normal",
+        dtype: Any = dt.float32, padding_idx: int | None = None,
+    ):  # fmt: skip
         super().__init__()
-        self.vocab_size = positive_int("Embedding", "vocab_size", vocab_size)
-        self.embedding_size = positive_int("Embedding", "embedding_size", embedding_size)
-        self.use_one_hot = check_bool("Embedding", "use_one_hot", use_one_hot)
-        self.dtype, self.padding_idx = dt.as_dtype(dtype), padding_idx
+        self.vocab_size = check_int("Embedding", "vocab_size", vocab_size)
+        self.embedding_size = check_int("Embedding", "embedding_size", embedding_size)
+        if not isinstance(use_one_hot, bool):
+            raise ArgumentTypeError(
+                f"For 'Embedding', the type of 'use_one_hot' should be 'bool', but got type '{type(use_one_hot).__name__}'."
+            )
+        self.use_one_hot, self.dtype, self.padding_idx = use_one_hot, dt.as_dtype(dtype), padding_idx
         table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
         if padding_idx is not None:
-            if not 0 <= padding_idx < vocab_size:
-                raise ArgumentValueError(f"For 'Embedding', 'padding_idx' must be in [0, {vocab_size}), but got {padding_idx}.")
+            self._check_padding(padding_idx)
             if table.has_init:
                 table.init_data()
-            table.array()[padding_idx] = 0
+            data = table.array().copy()
+            data[padding_idx] = 0
+            table = Tensor(data)
         self.embedding_table = Parameter(table, name="embedding_table")
 
+    def _check_padding(self, row: Any) -> None:
+        if not is_int(row):
+            raise ArgumentTypeError(f"For 'Embedding', the 'padding_idx' must be 'int',  but got '{type(row).__name__}'.")
+        if not 0 <= row < self.vocab_size:
+            raise ArgumentValueError(
+                f"For 'Embedding', the 'padding_idx' must be in range of [0, {self.vocab_size}), "
+                f"but got {row} with type 'int'."
+            )
+
     def construct(self, ids: Any) -> Any:
+        table = self.embedding_table
         if self.use_one_hot:
-            return ops.matmul(ops.one_hot(ids, self.vocab_size).astype(self.embedding_table.dtype), self.embedding_table)
-        return ops.gather(self.embedding_table, ids, 0)
+            hot = ops.one_hot(ids, self.vocab_size)
+            return ops.matmul(hot.astype(table.dtype), table)
+        return ops.gather(table, ids, 0)
 
     def extend_repr(self) -> str:
-        return (f"vocab_size={self.vocab_size}, embedding_size={self.embedding_size}, use_one_hot={self.use_one_hot}, "
-                f"embedding_table={self.embedding_table}, dtype={self.dtype}, padding_idx={self.padding_idx}")
+        return (
+            f"vocab_size={self.vocab_size}, embedding_size={self.embedding_size}, use_one_hot={self.use_one_hot}, "
+            f"embedding_table={self.embedding_table}, dtype={self.dtype}, padding_idx={self.padding_idx}"
+        )
 
 
 class Dropout(Cell):
@@ -122,58 +180,75 @@ class Dropout(Cell):
 
     Args:
         keep_prob: the probability of keeping, 0.5 by default; deprecated, use p.
-        p: the probability of dropping.
+        p: the probability of dropping, in [0, 1).
+
+    Raises:
+        TypeError, ValueError: a probability that is none.
     """
 
     def __init__(self, keep_prob: float = 0.5, p: float | None = None, dtype: Any = dt.float32):
         super().__init__()
-        rate = 1.0 - keep_prob if p is None else p
-        if not isinstance(rate, (int, float)) or isinstance(rate, bool):
-            raise ArgumentTypeError(f"For 'Dropout', the type of 'p' must be float, but got {type(p).__name__}.")
-        if p is None and not 0 < keep_prob <= 1:
-            raise ArgumentValueError(f"For 'Dropout', the 'keep_prob' must be in range (0, 1], but got {keep_prob}.")
-        if p is not None and not 0 <= rate < 1:
-            raise ArgumentValueError(f"For 'Dropout', the 'p' must be a number in range [0, 1), but got {p}.")
-        self.p, self.keep_prob = (p, None) if p is not None else (None, keep_prob)
-        self.rate = float(rate)
+        if p is None:
+            check_float("Dropout", "keep_prob", keep_prob)
+            if not 0 < keep_prob <= 1:
+                raise ArgumentValueError(
+                    f"For 'Dropout', the 'keep_prob' must be a number in range (0, 1], but got {keep_prob}."
+                )
+        else:
+            check_number("Dropout", "p", p)
+            if not 0 <= p < 1:
+                raise ArgumentValueError(f"For 'Dropout', the 'p' must be a number in range [0, 1), but got {p}.")
+        self.p, self.keep_prob = p, keep_prob
+        self.rate = float(1.0 - keep_prob if p is None else p)
 
     def construct(self, x: Any) -> Any:
-        return ops.dropout(x, self.rate, self.training) if self.training and self.rate else x
+        return ops.dropout(x, self.rate) if self.training and self.rate else x
 
     def extend_repr(self) -> str:
         return f"keep_prob={self.keep_prob}" if self.p is None else f"p={self.p}"
 
 
 class _DropoutChannels(Cell):
+    """Args:
+    p: the probability of dropping, in [0, 1]. Default 0.5.
+    """
+
     def __init__(self, p: float = 0.5):
         super().__init__()
-        if not isinstance(p, (int, float)) or not 0 <= p <= 1:
-            raise ArgumentValueError(f"For '{type(self).__name__}', the 'p' must be a number in range [0, 1], but got {p}.")
+        owner = type(self).__name__
+        if not isinstance(p, int):
+            check_float(owner, "p", p)
+        if not 0 <= p <= 1:
+            raise ArgumentValueError(f"For '{owner}', the 'p' must be a number in range [0, 1], but got {p}.")
         self.prob = float(p)
-
-    def extend_repr(self) -> str:
-        return f"p={self.prob}"
+        self.keep_prob = 1.0 - self.prob
 
 
 class Dropout1d(_DropoutChannels):
-    """Drops whole channels of (N, C, L) in training."""
+    """Drops whole channels of (N, C, L) or (C, L) in training."""
 
     def construct(self, x: Any) -> Any:
         return ops.dropout1d(x, self.prob, self.training)
 
 
 class Dropout2d(_DropoutChannels):
-    """Drops whole channels of (N, C, H, W) in training."""
+    """Drops whole channels of (N, C, H, W) in training. Its printed p is the probability of keeping, as in MindSpore."""
 
     def construct(self, x: Any) -> Any:
         return ops.dropout2d(x, self.prob, self.training)
 
+    def extend_repr(self) -> str:
+        return f"p={self.keep_prob}"
+
 
 class Dropout3d(_DropoutChannels):
-    """Drops whole channels of (N, C, D, H, W) in training."""
+    """Drops whole channels of (N, C, D, H, W) in training. Its printed p is the probability of keeping, as in MindSpore."""
 
     def construct(self, x: Any) -> Any:
         return ops.dropout3d(x, self.prob, self.training)
+
+    def extend_repr(self) -> str:
+        return f"p={self.keep_prob}"
 
 
 class Flatten(Cell):
@@ -185,3 +260,21 @@ class Flatten(Cell):
 
     def construct(self, x: Any) -> Any:
         return ops.flatten(x, start_dim=self.start_dim, end_dim=self.end_dim)
+
+
+class Unflatten(Cell):
+    """One dimension as several: `axis` becomes `unflattened_size`."""
+
+    def __init__(self, axis: int, unflattened_size: Any):
+        super().__init__()
+        self.axis = check_int("Unflatten", "axis", axis)
+        if not isinstance(unflattened_size, (tuple, list)):
+            raise ArgumentTypeError(
+                f"For 'Unflatten', the 'unflattened_size' must be a tuple or list, but got {type(unflattened_size)}"
+            )
+        self.unflattened_size = tuple(unflattened_size)
+
+    def construct(self, input_x: Any) -> Any:
+        axis = self.axis % input_x.ndim
+        shape = input_x.shape
+        return input_x.reshape((*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))

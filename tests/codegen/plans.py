@@ -139,7 +139,7 @@ def storage(kind: str) -> np.dtype[Any]:
 def assert_sums(got: Array, want: Array, kind: str, terms: int, scale: float = 1.0) -> None:
     """Asserts that `got`, stored as `kind`, holds the float64 sums `want`, to rounding.
 
-    The sums have `terms` products of standard normal numbers (`scale` is for larger ones): summed one by one the
+    The sums have `terms` products of standard normal numbers (`scale`: of larger ones). One by one their
     error has a standard deviation of about 0.4 terms units; storing rounds once more, relatively.
     """
     stored = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "double": 2.0**-53}[kind]

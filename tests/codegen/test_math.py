@@ -374,12 +374,14 @@ def test_other_vector_registers_give_the_same_bits(name: str, width: str, monkey
 def test_integers_and_mixed_types_are_refused() -> None:
     b = FunctionBuilder(Module(), "f", [("i", LType("i32", 4)), ("x", LType("float", 4)), ("y", LType("double", 4))])
     i, x, y = b.args.values()
-    for emit in (math.exp, math.log, math.tanh, math.sin, math.erf, math.cbrt):
+    for emit in (math.exp, math.log, math.tanh, math.sin, math.erf, math.cbrt, math.erfc):
         with pytest.raises(TypeError, match="i32"):
             emit(b, i)
     for emit_two in (math.pow, math.atan2, math.fmod, math.minimum):
         with pytest.raises(TypeError, match="types differ"):
             emit_two(b, x, y)
+    with pytest.raises(TypeError, match="expected floats, got <4 x i32>"):
+        math.pow(b, i, i)
 
 
 def test_no_function_of_float_calls_out() -> None:

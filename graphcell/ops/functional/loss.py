@@ -8,7 +8,7 @@ from graphcell import dtype as dt
 from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.common import as_tensor, cast, select, zeros_like
+from graphcell.ops.functional.common import as_tensor, broadcast, cast, select, zeros_like
 from graphcell.ops.functional.softmax import log_softmax
 from graphcell.tensor import Tensor
 
@@ -94,18 +94,19 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
     if not 0.0 <= smoothing <= 1.0:
         raise ArgumentValueError(f"{function}: label_smoothing must be in [0, 1], but is {smoothing}")
     y = target.expand_dims(axis)
-    hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == cast(y, dt.int32)) & (y != ignore_index)  # type: ignore[operator]
+    counted = y != ignore_index
+    hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == cast(y, dt.int32)) & counted  # type: ignore[operator]
     zero = zeros_like(log_p)
     picked = select(hit, log_p, zero)
-    counts = select(hit, zero + 1.0, zero)  # type: ignore[operator]
+    # the targets alone say how much counts, so that the gradient need not wait for a reduction over the input
+    counts = cast(counted, log_p.dtype)
     if weight is not None:
         scale = cast(_along(weight, axis, log_p.ndim), log_p.dtype)
-        picked, counts = picked * scale, counts * scale  # type: ignore[operator]
+        picked, counts = picked * scale, select(hit, broadcast(scale, log_p.shape), zero)  # type: ignore[operator]
     loss = -picked.sum(axis)  # type: ignore[attr-defined]
     if smoothing:
-        kept = cast(y != ignore_index, log_p.dtype)
         every = log_p if weight is None else log_p * _along(weight, axis, log_p.ndim)
-        smooth = -(every * kept).sum(axis)
+        smooth = -(every * cast(counted, log_p.dtype)).sum(axis)
         loss = loss * (1.0 - smoothing) + smooth * (smoothing / log_p.shape[axis])
     if reduction == "mean":
         return loss.sum() / counts.sum()  # type: ignore[no-any-return, attr-defined]
