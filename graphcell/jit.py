@@ -103,14 +103,12 @@ class _Entry:
     kept: tuple[Any, ...]
     seconds: float
     captured: list[Tensor]
+    holds: Callable[[], bool]
+    is_single: bool
 
     def still_holds(self) -> bool:
         """True if what the function read from outside is as it was."""
-        guards = self.traced.guards
-        try:
-            return guards.holds() or not guards.failure(self.captured)
-        except (AttributeError, KeyError, ValueError):
-            return not guards.failure(self.captured)
+        return not self.traced.guards.failure(self.captured)
 
     def run(self, leaves: Sequence[Tensor]) -> Any:
         """Runs the executable on the Tensors in the arguments."""
@@ -188,8 +186,13 @@ class JitFunction:
                     if data is None or data.dtype is not dtype or data.shape != shape:
                         break
                 else:
-                    if entry.still_holds():
-                        return entry.build(entry.executable([*args, *entry.captured]))
+                    try:
+                        holds = entry.holds() or entry.still_holds()
+                    except (AttributeError, KeyError, ValueError):
+                        holds = entry.still_holds()
+                    if holds:
+                        outputs = entry.executable([*args, *entry.captured])
+                        return outputs[0] if entry.is_single else entry.build(outputs)
         return self._call(args, kwargs)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -272,7 +275,8 @@ class JitFunction:
         plain = None if traced.effects or writes_arguments else _plain_signature(args, kwargs)
         kept = () if plain is not None else (args, kwargs)
         build, seconds = traced.result.builder(), time.perf_counter() - begin
-        return _Entry(key, traced, executable, build, plain, writes_arguments, GraphCall(traced.graph), kept, seconds, traced.captured)
+        return _Entry(key, traced, executable, build, plain, writes_arguments, GraphCall(traced.graph), kept, seconds,
+                      traced.captured, traced.guards.holds, traced.result.is_single)
 
     # -- looking inside ----------------------------------------------------------------------------------------------
     def _shown(self) -> _Entry:

@@ -11,26 +11,18 @@ from dataclasses import dataclass, field
 
 import networkx as nx
 
-from graphcell.codegen.axes import Axis, Dims, Trail, flatten, fresh_dims, leaf_set, volume
+from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, volume
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
+from graphcell.codegen.operands import Operand, Path, chain, read_operands
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
-from graphcell.ops.movement import BroadcastTo, Reshape
 
 MAX_NODES = 160
 MAX_OPERANDS = 40
 CHEAP_NODES = 6
 """A producer of a smaller domain that has at most so many ops, all of them fast, may be computed again in each row."""
-
-
-@dataclass
-class Operand:
-    """How a node of a group reads one operand: the root that holds or computes it, and the root's axes."""
-
-    root: Value
-    axes: Dims
 
 
 @dataclass(eq=False)
@@ -65,32 +57,34 @@ class Analysis:
         for node in graph.nodes:
             for v in dict.fromkeys(node.operands):
                 self.users.setdefault(v, []).append(node)
-        self._layouts: dict[Value, Layout] = {}
+        self._layouts: dict[Value, Layout | None] = {}
 
     def layout(self, v: Value) -> Layout:
         """Where the elements of a memory value or a strided view lie."""
-        found = self._layouts.get(v)
-        if found is None:
-            node = self.made_by.get(v)
-            if node is None or not isinstance(node.op, View):
-                found = own_layout(v)
-            else:
-                view = view_layout(node, self.layout(node.operands[0]))
-                assert view is not None, "legalize copies operands of reshapes that no strides express"
-                found = view
-            self._layouts[v] = found
+        found = self.strided(v)
+        assert found is not None, "legalize copies what no strides express and is not read along the axes of its root"
         return found
 
-    def chain(self, v: Value) -> tuple[Value, list[Node]]:
-        """The root that v is a reshape or broadcast of, and these, root first."""
-        steps: list[Node] = []
-        node = self.made_by.get(v)
-        while node is not None and isinstance(node.op, (Reshape, BroadcastTo)):
-            steps.append(node)
-            v = node.operands[0]
+    def strided(self, v: Value) -> Layout | None:
+        """Where the elements of v lie; None for a reshape that no strides can express."""
+        if v not in self._layouts:
             node = self.made_by.get(v)
-        steps.reverse()
-        return v, steps
+            if node is None or not isinstance(node.op, View):
+                self._layouts[v] = own_layout(v)
+            else:
+                inner = self.strided(node.operands[0])
+                self._layouts[v] = None if inner is None else view_layout(node, inner)
+        return self._layouts[v]
+
+    def is_fill(self, v: Value) -> bool:
+        """True for what lies in no memory: fills and ramps."""
+        maker = self.made_by.get(v)
+        return maker is not None and isinstance(maker.op, (Full, Iota))
+
+    def path(self, v: Value) -> Path:
+        """How v comes from the root that it is read from."""
+        root, steps = chain(self.made_by, v)
+        return Path(v, root, tuple(steps), not self.is_fill(root) and self.strided(v) is not None)
 
     def readers(self, v: Value) -> list[Node]:
         """Nodes that read v, directly or through views."""
@@ -166,54 +160,20 @@ class Fusion:
 
     # -- one node ----------------------------------------------------------------------------------------------------
     def _describe(self, group: Group, node: Node) -> None:
-        dims = [self._operand_dims(group, node, k, v) for k, v in enumerate(node.operands)]
-        for k in range(1, len(dims)):
-            mark = self.trail.mark()
-            if self.trail.unify(dims[k], dims[0]) and not _repeats(dims[0]):
-                continue
-            self.trail.undo(mark)  # the same memory read in two ways
-            dims[k] = self._operand_dims(group, node, k, node.operands[k], again=True)
-            if not self.trail.unify(dims[k], dims[0]) or _repeats(dims[0]):
-                raise AssertionError("fresh axes always unify")
-        result = dims[0]
+        read = read_operands(self.trail, [self.info.path(v) for v in node.operands])
+        assert not isinstance(read, int), "legalize copies operands that do not go together"
+        operands, dims = read
+        for k, operand in enumerate(operands):
+            group.operands[node, k] = operand
+            group.roots.setdefault(operand.root, operand.axes)
+        result = dims
         if isinstance(node.op, Reduction):
-            group.reduced = [a for k in node.op.axis for a in dims[0][k]]
-            kept = [() if k in node.op.axis else d for k, d in enumerate(dims[0])]
+            group.reduced = [a for k in node.op.axis for a in dims[k]]
+            kept = [() if k in node.op.axis else d for k, d in enumerate(dims)]
             result = tuple(d for k, d in enumerate(kept) if node.op.keep_dims or k not in node.op.axis)
         group.slow = isinstance(node.op, Elementwise) and not node.op.fast
         group.values[node.results[0]] = result
-        group.domain = list(leaf_set(flatten(dims[0])))
-
-    def _operand_dims(self, group: Group, node: Node, k: int, v: Value, again: bool = False) -> Dims:
-        root, steps = self.info.chain(v)
-        axes = group.roots.get(root) if not again else None
-        dims = self._walk(axes, steps) if axes is not None else None
-        if dims is None:
-            axes = fresh_dims(root.type.shape)
-            dims = self._walk(axes, steps)
-            if dims is None:  # a reshape that fits no axes: read it as memory of its own shape
-                root, axes = v, fresh_dims(v.type.shape)
-                dims = axes
-        assert axes is not None
-        group.roots.setdefault(root, axes)
-        group.operands[node, k] = Operand(root, axes)
-        return dims
-
-    def _walk(self, axes: Dims, steps: list[Node]) -> Dims | None:
-        dims: Dims | None = axes
-        for step in steps:
-            assert dims is not None
-            shape = step.results[0].type.shape
-            if isinstance(step.op, Reshape):
-                dims = self.trail.regroup(dims, shape)
-            else:
-                old = step.operands[0].type.shape
-                lead = len(shape) - len(old)
-                spread = fresh_dims(shape)
-                dims = spread[:lead] + tuple(spread[lead + j] if d == 1 else dims[j] for j, d in enumerate(old))
-            if dims is None:
-                return None
-        return dims
+        group.domain = list(leaf_set(flatten(dims)))
 
     # -- two groups --------------------------------------------------------------------------------------------------
     def _try_merge(self, p: Group, g: Group) -> Group:
@@ -351,11 +311,6 @@ class Fusion:
                 if ancestors != d.ancestors:
                     d.ancestors = ancestors
                     stack.append(d)
-
-
-def _repeats(dims: Dims) -> bool:
-    axes = [a for d in dims for a in leaf_set(d)]
-    return len(set(axes)) != len(axes)
 
 
 def fuse(graph: Graph) -> tuple[list[Group], Analysis]:

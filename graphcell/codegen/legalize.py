@@ -1,8 +1,9 @@
 """Brings a graph into the form that kernels can be made of.
 
 Enters: an optimised Graph. Leaves: an equal Graph in which every operand of an op that is not a loop (matmul, convolution, calls,
-regions) and every output is a whole buffer of its own: views and fills that stand there are copied by explicit `copy` nodes; long
-reductions to few elements are split in two, so that they can be shared by threads and add by blocks.
+regions) and every output is a whole buffer of its own: views and fills that stand there are copied by explicit `copy` nodes; so are
+operands of loop ops that no strides express and that cannot be read along the axes of the others. Values without elements become
+fills. Long reductions to few elements are split in two, so that they can be shared by threads and add by blocks.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
 from graphcell.codegen.layout import Layout, own_layout, view_layout
+from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import TensorType
@@ -89,36 +91,53 @@ class _Legalizer:
             self.made_by[v] = node
 
     def visit(self, node: Node) -> None:
+        if (is_loop_op(node.op) or isinstance(node.op, View)) and node.results[0].type.size == 0:
+            result = node.results[0].type
+            self.table[node.results[0]] = self.emit(Full(number_of(0, result.dtype), result.shape, result.dtype), (), node)
+            return
         if isinstance(node.op, Reduction):
             self.visit_reduction(node)
             return
         if isinstance(node.op, View):
-            self.visit_view(node)
+            self.table[node.results[0]] = self.view(node.op, self.table[node.operands[0]], node)
             return
         regions = tuple(legalize(g) for g in node.op.regions)
         op = node.op.with_regions(regions) if regions else node.op
-        if not is_loop_op(op):
+        if is_loop_op(op):
+            self.fit_operands(node)
+        else:
             for v in node.operands:
                 if not _reads_views(op, v.type) or self.layout(self.table[v]) is None:
                     self.table[v] = self.whole(self.table[v])
         self.append(copy_node(node, self.table, op))
 
-    def visit_view(self, node: Node) -> None:
-        operand = self.table[node.operands[0]]
-        maker = self.made_by.get(operand)
-        result = node.results[0].type
+    def fit_operands(self, node: Node) -> None:
+        """Copies operands that cannot be read in one loop nest with the others."""
+        while any(self.layout(self.table[v]) is None for v in node.operands):
+            read = read_operands(Trail(), [self.path(self.table[v]) for v in node.operands])
+            if not isinstance(read, int):
+                return
+            v = node.operands[read]
+            self.table[v] = self.whole(self.table[v])
+
+    def path(self, v: Value) -> Path:
+        root, steps = chain(self.made_by, v)
+        return Path(v, root, tuple(steps), self.layout(v) is not None)
+
+    def view(self, op: Op, x: Value, like: Node) -> Value:
+        """A view of x, or of a copy of it where it could not be read otherwise."""
+        maker = self.made_by.get(x)
+        (result,) = infer_types(op, (x.type,))
         if maker is not None and isinstance(maker.op, Full):
-            self.table[node.results[0]] = self.emit(Full(maker.op.value, result.shape, result.dtype), (), node)
-            return
-        layout = self.layout(operand)
-        if isinstance(node.op, Reshape):
-            trial = Node(node.op, (operand,), node.results, node.span)
-            strided = layout is not None and view_layout(trial, layout) is not None
-            if not strided and Trail().regroup(fresh_dims(operand.type.shape), result.shape) is None:
-                self.table[node.operands[0]] = self.whole(operand)
-        elif layout is None and not isinstance(node.op, BroadcastTo):
-            self.table[node.operands[0]] = self.whole(operand)
-        self.append(copy_node(node, self.table))
+            return self.emit(Full(maker.op.value, result.shape, result.dtype), (), like)
+        layout = self.layout(x)
+        trial = Node(op, (x,), (Value(result),), like.span)
+        if layout is None or view_layout(trial, layout) is None:
+            root, steps = chain(self.made_by, x)
+            readable = isinstance(op, (Reshape, BroadcastTo)) and walk(Trail(), fresh_dims(root.type.shape), [*steps, trial]) is not None
+            if not readable:
+                x = self.whole(x)
+        return self.emit(op, (x,), like)
 
     def visit_reduction(self, node: Node) -> None:
         op, x = node.op, self.table[node.operands[0]]
@@ -128,18 +147,18 @@ class _Legalizer:
             self.table[node.results[0]] = self.emit(_empty_reduction(op, result), (), node)
             return
         if all(x.type.shape[a] == 1 for a in op.axis):
-            self.table[node.results[0]] = self.emit(Reshape(result.shape), (x,), node)
+            self.table[node.results[0]] = self.view(Reshape(result.shape), x, node)
             return
         split = _split_axes(op, x.type)
         if split is None:
             self.append(copy_node(node, self.table))
             return
         shape, first, second = split
-        part = x if shape == x.type.shape else self.emit(Reshape(shape), (x,), node)
+        part = x if shape == x.type.shape else self.view(Reshape(shape), x, node)
         part = self.emit(type(op)(first, False), (part,), node)  # type: ignore[call-arg]
         part = self.emit(type(op)(second, False), (part,), node)  # type: ignore[call-arg]
         want = node.results[0].type.shape
-        self.table[node.results[0]] = part if part.type.shape == want else self.emit(Reshape(want), (part,), node)
+        self.table[node.results[0]] = part if part.type.shape == want else self.view(Reshape(want), part, node)
 
     def layout(self, v: Value) -> Layout | None:
         """Where v lies if it is memory or a view of memory; None for fills and ramps and what looks at them."""

@@ -66,7 +66,7 @@ class Guards:
     def __init__(self) -> None:
         self._reads: dict[tuple[int, str], _Read] = {}
         self._contents: dict[int, tuple[Any, Any, str]] = {}
-        self._cells: dict[int, tuple[Any, dict[str, Any]]] = {}
+        self._cells: dict[int, tuple[Any, list[tuple[str, Any, Any]]]] = {}
         self._blind = False
         self._epoch = -1
         self._always: list[_Read] = []
@@ -144,7 +144,7 @@ class Guards:
         """One expression that compares everything by identity; where it is false, `failure` takes a closer look."""
         names: dict[str, Any] = {"guards": self, "epoch": StateEpoch, "holds": _holds}
         terms = ["guards._epoch == epoch.value"]
-        for k, read in enumerate([*self._always, *(read for read, _, _ in self._tensors)]):
+        for k, read in enumerate([*self._always, *(read for read, _, _ in self._tensors if not is_cell(read.owner))]):
             names[f"o{k}"], names[f"r{k}"] = read.owner, read
             if isinstance(read.owner, CellType):
                 now = f"o{k}.cell_contents"
@@ -185,9 +185,10 @@ class Guards:
             if not _same(read.now(), read.value):
                 return read.what()
         for cell, before in self._cells.values():
-            now = _cell_state(cell)
-            if now.keys() != before.keys() or not all(_holds(now[k], before[k]) for k in now):
-                return f"the hooks or flags of {type(cell).__name__}"
+            now = cell.__dict__
+            for name, value, contents in before:
+                if now.get(name) is not value or (contents is not None and not _holds(value, contents)):
+                    return f"{type(cell).__name__}.{name}"
         self._epoch = epoch
         return ""
 
@@ -225,20 +226,20 @@ def _holds(container: Any, contents: Any) -> bool:
     if isinstance(contents, dict):
         if not isinstance(container, dict) or len(container) != len(contents):
             return False
+        if all(map(is_, container, contents)) and all(map(is_, container.values(), contents.values())):
+            return True
         return all(map(same_constant, container, contents)) and all(map(_same, container.values(), contents.values()))
     if isinstance(contents, (list, tuple)):
         if not isinstance(container, (list, tuple)) or len(container) != len(contents):
             return False
         return all(map(is_, container, contents)) or all(map(_same, container, contents))
-    if isinstance(contents, set):
-        return isinstance(container, set) and container == contents
-    return _same(container, contents)
+    return isinstance(container, set) and bool(container == contents)
 
 
-def _cell_state(cell: Any) -> dict[str, Any]:
-    """What `Cell.__call__` reads itself: hooks, flags, the dtype of `to_float`, the Cells inside."""
-    state = {}
+def _cell_state(cell: Any) -> list[tuple[str, Any, Any]]:
+    """What `Cell.__call__` reads itself: hooks, flags, the dtype of `to_float`, the Cells inside. (name, value, copy of what it holds)"""
+    state = []
     for name, value in _variables(cell).items():
         if name in ("_cells", "_flags", "_to_float", "_parameters") or "hook" in name:
-            state[name] = _copy(value) if isinstance(value, (dict, list, set)) else value
+            state.append((name, value, _copy(value) if isinstance(value, _CONTAINERS) else None))
     return state

@@ -47,6 +47,11 @@ class Structure:
         """The value, given the graph's outputs."""
         return unflatten(self.tree, iter([_leaf(x, outputs) for x in self.leaves]))
 
+    @property
+    def is_single(self) -> bool:
+        """True for the first output, a Tensor, alone."""
+        return self.tree.kind is None and self.leaves == (Output(0, False),)
+
     def builder(self) -> Callable[[Sequence[Tensor]], Any]:
         """`build`, specialised for the common cases."""
         plain = all(isinstance(x, Output) and not x.is_number for x in self.leaves)

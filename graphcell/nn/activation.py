@@ -8,8 +8,9 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.common.initializer import initializer
-from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError, ShapeError
 from graphcell.nn.cell import Cell
+from graphcell.nn.checks import check_bool, is_int, positive_int
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -17,8 +18,8 @@ from graphcell.tensor import Tensor
 class ReLU(Cell):
     """max(x, 0)."""
 
-    def construct(self, x: Any) -> Any:
-        return ops.relu(x)
+    def construct(self, input: Any) -> Any:
+        return ops.relu(input)
 
 
 class ReLU6(Cell):
@@ -39,6 +40,29 @@ class LeakyReLU(Cell):
         return ops.leaky_relu(x, self.alpha)
 
 
+class RReLU(Cell):
+    """x where x >= 0, else a * x, with a fresh a uniform on [lower, upper) for each element in training, their mean otherwise."""
+
+    def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3):
+        super().__init__()
+        for name, value in (("lower", lower), ("upper", upper)):
+            if not isinstance(value, (int, float)) or isinstance(value, bool):
+                raise ArgumentTypeError(
+                    f"For 'RReLU', the type of '{name}' must be float or int, but got {type(value).__name__}."
+                )
+        if lower > upper:
+            raise ArgumentValueError(
+                f"For 'RReLU', the value of 'upper' must be greater than 'lower', but got {upper} and {lower}."
+            )
+        self.lower, self.upper = float(lower), float(upper)
+
+    def construct(self, x: Any) -> Any:
+        if not self.training or self.lower == self.upper:
+            return ops.leaky_relu(x, (self.lower + self.upper) / 2)
+        slope = ops.rand(*x.shape, dtype=x.dtype) * (self.upper - self.lower) + self.lower  # type: ignore[operator]
+        return ops.select(x > 0, x, x * slope)
+
+
 class ELU(Cell):
     """x where x > 0, else alpha * (e**x - 1)."""
 
@@ -50,24 +74,47 @@ class ELU(Cell):
         return ops.elu(x, self.alpha)
 
 
+class CELU(Cell):
+    """max(0, x) + min(0, alpha * (e**(x / alpha) - 1))."""
+
+    def __init__(self, alpha: float = 1.0):
+        super().__init__()
+        self.alpha = alpha
+
+    def construct(self, x: Any) -> Any:
+        return ops.celu(x, self.alpha)
+
+
+class SeLU(Cell):
+    """Scaled exponential linear unit."""
+
+    def construct(self, input_x: Any) -> Any:
+        return ops.selu(input_x)
+
+
 class GELU(Cell):
     """Gaussian error linear unit; `approximate` (the default) uses the tanh formula."""
 
     def __init__(self, approximate: bool = True):
         super().__init__()
-        if not isinstance(approximate, bool):
-            raise ArgumentTypeError(f"For 'GELU', the type of 'approximate' must be bool, but got {type(approximate).__name__}.")
-        self.approximate = approximate
+        self.approximate = check_bool("GELU", "approximate", approximate)
 
     def construct(self, x: Any) -> Any:
         return ops.gelu(x, approximate="tanh" if self.approximate else "none")
 
 
+class FastGelu(Cell):
+    """x * sigmoid(1.702 x), an approximation of GELU."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.fast_gelu(x)
+
+
 class Sigmoid(Cell):
     """1 / (1 + e**-x)."""
 
-    def construct(self, input_x: Any) -> Any:
-        return ops.sigmoid(input_x)
+    def construct(self, x: Any) -> Any:
+        return ops.sigmoid(x)
 
 
 class LogSigmoid(Cell):
@@ -84,6 +131,13 @@ class Tanh(Cell):
         return ops.tanh(x)
 
 
+class Tanhshrink(Cell):
+    """x - tanh(x)."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.tanhshrink(x)
+
+
 class SiLU(Cell):
     """x * sigmoid(x)."""
 
@@ -98,22 +152,77 @@ class Mish(Cell):
         return ops.mish(input_x)
 
 
+class GLU(Cell):
+    """Half of x along `axis`, times the sigmoid of the other half."""
+
+    def __init__(self, axis: int = -1):
+        super().__init__()
+        self.dim = axis
+
+    def construct(self, x: Any) -> Any:
+        return ops.glu(x, self.dim)
+
+
 class HSwish(Cell):
     """x * relu6(x + 3) / 6."""
 
-    def construct(self, input_x: Any) -> Any:
-        return ops.hardswish(input_x)
+    def construct(self, input: Any) -> Any:
+        return ops.hardswish(input)
 
 
 class HSigmoid(Cell):
     """relu6(x + 3) / 6."""
 
+    def construct(self, input: Any) -> Any:
+        return ops.hardsigmoid(input)
+
+
+class Hardtanh(Cell):
+    """x cut off below `min_val` and above `max_val`."""
+
+    def __init__(self, min_val: float = -1.0, max_val: float = 1.0):
+        super().__init__()
+        self.min_val, self.max_val = min_val, max_val
+
+    def construct(self, x: Any) -> Any:
+        return ops.hardtanh(x, self.min_val, self.max_val)
+
+
+class HShrink(Cell):
+    """x where |x| > lambd, else 0."""
+
+    def __init__(self, lambd: float = 0.5):
+        super().__init__()
+        self.lambd = lambd
+
+    def construct(self, input: Any) -> Any:
+        return ops.hardshrink(input, self.lambd)
+
+
+class SoftShrink(Cell):
+    """x moved towards 0 by lambd, and 0 where |x| <= lambd."""
+
+    def __init__(self, lambd: float = 0.5):
+        super().__init__()
+        self.lambd = lambd
+
+    def construct(self, input: Any) -> Any:
+        return ops.softshrink(input, self.lambd)
+
+
+class Threshold(Cell):
+    """x where x > threshold, else `value`."""
+
+    def __init__(self, threshold: float, value: float):
+        super().__init__()
+        self.threshold, self.value = threshold, value
+
     def construct(self, input_x: Any) -> Any:
-        return ops.hardsigmoid(input_x)
+        return ops.threshold(input_x, self.threshold, self.value)
 
 
 class Softplus(Cell):
-    """log(1 + e**x)."""
+    """log(1 + e**x). MindSpore has it as a function only."""
 
     def construct(self, x: Any) -> Any:
         return ops.softplus(x)
@@ -127,17 +236,22 @@ class Softsign(Cell):
 
 
 class Softmax(Cell):
-    """Softmax along `axis`, by default the last."""
+    """Softmax along `axis` (an int, or a tuple of one), by default the last.
 
-    def __init__(self, axis: int | tuple[int, ...] = -1):
+    Raises:
+        TypeError: axis is neither.
+    """
+
+    def __init__(self, axis: Any = -1):
         super().__init__()
+        if not is_int(axis) and not (isinstance(axis, tuple) and all(map(is_int, axis))):
+            raise ArgumentTypeError(
+                f"For 'Softmax', the type of 'axis' should be one of '[int, tuple of int]', but got {type(axis)}."
+            )
         self.axis = axis
 
-    def construct(self, x: Any) -> Any:
-        return ops.softmax(x, self.axis)  # type: ignore[arg-type]
-
-    def extend_repr(self) -> str:
-        return f"axis={self.axis}"
+    def construct(self, input: Any) -> Any:
+        return ops.softmax(input, self.axis)
 
 
 class LogSoftmax(Cell):
@@ -151,47 +265,87 @@ class LogSoftmax(Cell):
         return ops.log_softmax(x, self.axis)
 
 
+class Softmin(Cell):
+    """Softmax of -x along `axis`, by default the last."""
+
+    def __init__(self, axis: int = -1):
+        super().__init__()
+        self.axis = axis
+
+    def construct(self, x: Any) -> Any:
+        return ops.softmin(x, self.axis)
+
+
+class Softmax2d(Cell):
+    """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
+
+    def construct(self, x: Any) -> Any:
+        if x.ndim not in (3, 4):
+            raise ShapeError(f"For 'Softmax2d', the dimension of 'x' must be 3 or 4, but got {x.ndim}.")
+        return ops.softmax(x, -3)
+
+
 class PReLU(Cell):
-    """x where x >= 0, else w * x with trained w: one, or one a channel."""
+    """x where x >= 0, else w * x with trained w: one, or one a channel.
+
+    Args:
+        channel: 1, or the channels of the input.
+        w: the first value: a number, a list of `channel` floats, or a Tensor.
+
+    Raises:
+        TypeError, ValueError: settings that do not fit.
+    """
 
     def __init__(self, channel: int = 1, w: Any = 0.25):
         super().__init__()
-        if channel < 1:
-            raise ArgumentValueError(f"For 'PReLU', 'channel' must be positive, but got {channel}.")
-        if isinstance(w, Tensor):
-            init: Any = w
+        positive_int("PReLU", "channel", channel)
+        if not isinstance(w, (int, float, list, Tensor)) or isinstance(w, bool):
+            raise ArgumentTypeError(
+                f"For 'PReLU', the 'w' only supported float, list and tensor, but got {type(w).__name__}."
+            )
+        if isinstance(w, (int, float)):
+            start: Any = initializer(float(w), (channel,), dt.float32)
         else:
-            init = initializer(float(w), (channel,), dt.float32)
-        self.w = Parameter(init, name="a")
+            start = w if isinstance(w, Tensor) else Tensor(w, dt.float32)
+            if start.shape != (channel,):
+                raise ShapeError(
+                    "For 'PReLU', the dimension of 'w' must be 1, and the elements number should be equal to the "
+                    f"'channel', but got 'w' shape {start.shape}, the 'channel' {channel}."
+                )
+        self.w = Parameter(start, name="a")
 
     def construct(self, x: Any) -> Any:
         return ops.prelu(x, self.w)
 
 
 class Identity(Cell):
-    """x as it is."""
+    """The input as it is. Any constructor arguments are ignored."""
 
-    def construct(self, x: Any) -> Any:
-        return x
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__()
 
-
-_ACTIVATIONS: dict[str, Callable[[], Cell]] = {
-    "softmax": Softmax, "logsoftmax": LogSoftmax, "relu": ReLU, "relu6": ReLU6, "tanh": Tanh, "gelu": GELU, "elu": ELU, "sigmoid": Sigmoid,
-    "prelu": PReLU, "leakyrelu": LeakyReLU, "hswish": HSwish, "hsigmoid": HSigmoid, "logsigmoid": LogSigmoid, "softsign": Softsign,
-    "silu": SiLU, "mish": Mish, "softplus": Softplus,
-}
+    def construct(self, input: Any) -> Any:
+        return input
 
 
-def get_activation(name: Any) -> Any:
-    """The activation of a name ('relu', …); None for None; a Cell or function as it is.
+_ACTIVATIONS: dict[str, Callable[..., Cell]] = {
+    "softmin": Softmin, "softmax": Softmax, "softmax2d": Softmax2d, "logsoftmax": LogSoftmax, "relu": ReLU, "relu6": ReLU6,
+    "rrelu": RReLU, "silu": SiLU, "tanh": Tanh, "tanhshrink": Tanhshrink, "hardtanh": Hardtanh, "gelu": GELU,
+    "fast_gelu": FastGelu, "elu": ELU, "sigmoid": Sigmoid, "softsign": Softsign, "prelu": PReLU, "leakyrelu": LeakyReLU,
+    "hswish": HSwish, "hsigmoid": HSigmoid, "logsigmoid": LogSigmoid, "softshrink": SoftShrink, "hshrink": HShrink,
+    "threshold": Threshold, "mish": Mish,
+}  # fmt: skip
+
+
+def get_activation(name: Any, prim_name: str | None = None) -> Cell | None:
+    """The activation Cell of a name ('relu', …); None for None.
 
     Raises:
         KeyError: for an unknown name.
     """
-    if name is None or callable(name):
-        return name
-    if isinstance(name, str) and name.lower() in _ACTIVATIONS:
-        return _ACTIVATIONS[name.lower()]()
-    from graphcell.errors import MissingKeyError
-
-    raise MissingKeyError(f"For 'get_activation', the activation must be one of {sorted(_ACTIVATIONS)}, but got {name!r}.")
+    if name is None:
+        return None
+    if name not in _ACTIVATIONS:
+        owner = f"For '{prim_name}', the" if prim_name else "The"
+        raise MissingKeyError(f"{owner} 'name' must be in {list(_ACTIVATIONS)}, but got {name}.")
+    return _ACTIVATIONS[name]()

@@ -1,4 +1,4 @@
-"""Convolution layers."""
+"""Convolution layers, and transposed ones."""
 
 from __future__ import annotations
 
@@ -8,50 +8,93 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.common.initializer import HeUniform, Uniform, initializer
-from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.linear import check_bool, positive_int
-from graphcell.ops.functional.convolution import choose_padding, conv_transpose, each_dimension, explicit_padding, same_padding
+from graphcell.nn.checks import check_bool, check_choice, check_int, int_or_tuple, is_int, positive_int
+from graphcell.ops.functional.convolution import conv_transpose, explicit_padding, same_padding
 from graphcell.parameter import Parameter
+
+_MODES = ("same", "valid", "pad")
 
 
 class _Conv(Cell):
-    """What all convolution layers have: settings, weight, bias."""
+    """What all convolution layers have: settings, weight (out, in / group, *kernel), bias (out,).
+
+    `rank` is the number of spatial dimensions of the weight.
+    """
 
     rank = 2
-    formats = ("NCHW",)
+    transposed = False
+    formats: tuple[str, ...] = ("NCHW",)
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, pad_mode: str, padding: Any, dilation: Any, group: int, has_bias: bool,
-                 weight_init: Any, bias_init: Any, data_format: str, dtype: Any, transposed: bool = False):
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, pad_mode: str, padding: Any, dilation: Any,
+        group: int, has_bias: bool, weight_init: Any, bias_init: Any, data_format: str, dtype: Any,
+    ):  # fmt: skip
         super().__init__()
         owner = type(self).__name__
         self.in_channels = positive_int(owner, "in_channels", in_channels)
         self.out_channels = positive_int(owner, "out_channels", out_channels)
-        self.kernel_size = each_dimension(kernel_size, self.rank, f"For '{owner}'", "kernel_size")
-        self.stride = each_dimension(stride, self.rank, f"For '{owner}'", "stride")
-        self.dilation = each_dimension(dilation, self.rank, f"For '{owner}'", "dilation")
+        self.kernel_size = int_or_tuple(owner, "kernel_size", kernel_size, self.rank)
+        self.stride = int_or_tuple(owner, "stride", stride, self.rank)
+        self.dilation = int_or_tuple(owner, "dilation", dilation, self.rank)
         self.group = positive_int(owner, "group", group)
         self.has_bias = check_bool(owner, "has_bias", has_bias)
         if in_channels % group or out_channels % group:
-            raise ArgumentValueError(f"For '{owner}', the attr 'in_channels' and 'out_channels' must be divisible by attr 'group', but got {in_channels}, {out_channels} and {group}.")
-        if data_format not in self.formats:
-            raise ArgumentValueError(f"For '{owner}', the 'data_format' must be in {self.formats}, but got {data_format!r}.")
-        self.pad_mode, self.padding, self.data_format = pad_mode, padding, data_format
-        choose_padding(pad_mode, padding, (1,) * self.rank, self.kernel_size, self.stride, self.dilation, f"For '{owner}'")
-        first, second = (in_channels, out_channels) if transposed else (out_channels, in_channels)
+            raise ArgumentValueError(
+                "The argument 'group' should be divisible by 'in_channels' and 'out_channels', but got "
+                f"group:{group}, in_channels:{in_channels}, out_channels:{out_channels}."
+            )
+        self.data_format = check_choice(owner, "format", data_format, self.formats)
+        self.pad_mode = check_choice(owner, "pad_mode", pad_mode, _MODES)
+        self.padding = padding
+        self._check_padding(owner)
+        first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
         shape = (first, second // group, *self.kernel_size)
-        fan_in = second // group * math.prod(self.kernel_size)
         self.weight_init = HeUniform(math.sqrt(5)) if weight_init is None else weight_init
         self.weight = Parameter(initializer(self.weight_init, shape, dtype), name="weight")
-        self.bias_init, self.bias = None, None
+        self.bias_init, self.bias = bias_init, None
         if has_bias:
-            self.bias_init = Uniform(1 / math.sqrt(fan_in)) if bias_init is None else bias_init
+            reach = second // group * math.prod(self.kernel_size)
+            self.bias_init = Uniform(1 / math.sqrt(reach)) if bias_init is None else bias_init
             self.bias = Parameter(initializer(self.bias_init, (out_channels,), dtype), name="bias")
 
+    def _check_padding(self, owner: str) -> None:
+        padding = self.padding
+        items = (padding,) if is_int(padding) else padding
+        if not isinstance(items, tuple) or not all(map(is_int, items)):
+            raise ArgumentTypeError(
+                f"For '{owner}', the type of 'padding' must be int or tuple(int), but got {type(padding).__name__}."
+            )
+        if len(items) not in (1, 2 * self.rank):
+            raise ArgumentValueError(
+                f"For '{owner}', the 'pad size' must be int and must = {2 * self.rank}, but got '{len(items)}' with type 'int'."
+            )
+        if min(items) < 0:
+            raise ArgumentValueError(
+                f"For '{owner}', the 'padding' must be int and must >= 0, but got '{min(items)}' with type 'int'."
+            )
+        if self.pad_mode != "pad" and any(items):
+            raise ArgumentValueError(
+                f"For '{owner}', the 'pad' must be zero when 'pad_mode' is not 'pad', but got 'pad': {padding} and "
+                f"'pad_mode': {self.pad_mode}."
+            )
+
+    def _input(self, x: Any, rank: int) -> Any:
+        """The input, of `rank` spatial dimensions."""
+        if x.ndim != rank + 2:
+            raise ShapeError(
+                f"For '{type(self).__name__}', the input must have {rank + 2} dimensions, but has shape {x.shape}."
+            )
+        return x
+
     def extend_repr(self) -> str:
-        return (f"input_channels={self.in_channels}, output_channels={self.out_channels}, kernel_size={self.kernel_size}, stride={self.stride}, "
-                f"pad_mode={self.pad_mode}, padding={self.padding}, dilation={self.dilation}, group={self.group}, has_bias={self.has_bias}, "
-                f"weight_init={self.weight_init}, bias_init={self.bias_init}, format={self.data_format}")
+        return (
+            f"input_channels={self.in_channels}, output_channels={self.out_channels}, kernel_size={self.kernel_size}, "
+            f"stride={self.stride}, pad_mode={self.pad_mode}, padding={self.padding}, dilation={self.dilation}, "
+            f"group={self.group}, has_bias={self.has_bias}, weight_init={self.weight_init}, bias_init={self.bias_init}, "
+            f"format={self.data_format}"
+        )
 
 
 class Conv2d(_Conv):
@@ -60,91 +103,201 @@ class Conv2d(_Conv):
     Args:
         in_channels, out_channels: channels of input and output.
         kernel_size, stride, dilation: an int, or two (height, width).
-        pad_mode: 'same' (default), 'valid' or 'pad'.
+        pad_mode: 'same' (default): the output has ceil(extent / stride); 'valid': no padding; 'pad': as `padding` says.
         padding: with 'pad': an int, or four (top, bottom, left, right).
         group: groups of channels.
         has_bias: default False.
         weight_init, bias_init: Tensor, initializer, its name, or a number. Default: weight HeUniform(sqrt(5)), bias uniform on
             ±1 / sqrt(in_channels / group * kernel elements).
+        data_format: 'NCHW', or 'NHWC' for input and output (N, H, W, C).
 
-    Inputs: x (N, C, H, W). Outputs: (N, K, H', W').
+    Inputs: x (N, C, H, W), float. Outputs: (N, K, H', W').
 
     Raises:
         TypeError, ValueError: settings or shapes that do not fit.
     """
 
-    rank = 2
     formats = ("NCHW", "NHWC")
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0, dilation: Any = 1,
-                 group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None, data_format: str = "NCHW", dtype: Any = dt.float32):
-        super().__init__(in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init, bias_init, data_format, dtype)
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0,
+        dilation: Any = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None,
+        data_format: str = "NCHW", dtype: Any = dt.float32,
+    ):  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
+            bias_init, data_format, dtype,
+        )  # fmt: skip
 
     def construct(self, x: Any) -> Any:
+        self._input(x, 2)
         last = self.data_format == "NHWC"
         if last:
             x = x.transpose(0, 3, 1, 2)
-        y = ops.conv2d(x, self.weight, self.bias, self.stride, self.pad_mode, self.padding, self.dilation, self.group)
-        return y.transpose(0, 2, 3, 1) if last else y  # type: ignore[attr-defined]
+        y: Any = ops.conv2d(
+            x, self.weight, self.bias, self.stride, self.pad_mode, self.padding, self.dilation, self.group
+        )
+        return y.transpose(0, 2, 3, 1) if last else y
 
 
-class Conv1d(_Conv):
-    """1-D convolution layer: x (N, C, L) to (N, K, L'). Settings as in Conv2d, each an int."""
+class _Flat(_Conv):
+    """A convolution over one dimension, as one over pictures of one row: settings are ints, kept as pairs."""
 
-    rank = 1
-    formats = ("NCL", "NCW", "NCHW")
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: int, stride: int = 1, pad_mode: str = "same", padding: int = 0,
+        dilation: int = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None,
+        dtype: Any = dt.float32,
+    ):  # fmt: skip
+        owner = type(self).__name__
+        settings = (("kernel_size", kernel_size), ("stride", stride), ("padding", padding), ("dilation", dilation))
+        for name, value in settings:
+            check_int(owner, name, value)
+        super().__init__(
+            in_channels, out_channels, (1, kernel_size), (1, stride), pad_mode, (0, 0, padding, padding), (1, dilation), group,
+            has_bias, weight_init, bias_init, "NCHW", dtype,
+        )  # fmt: skip
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0, dilation: Any = 1,
-                 group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None, dtype: Any = dt.float32):
-        super().__init__(in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init, bias_init, "NCL", dtype)
+
+class Conv1d(_Flat):
+    """1-D convolution layer: x (N, C, L) to (N, K, L').
+
+    Settings as in Conv2d, each an int. The weight has shape (K, C / group, 1, kernel_size).
+    """
 
     def construct(self, x: Any) -> Any:
-        return ops.conv1d(x, self.weight, self.bias, self.stride, self.pad_mode, self.padding, self.dilation, self.group)
+        x = self._input(x, 1).expand_dims(2)
+        y = ops.conv2d(
+            x, self.weight, self.bias, self.stride, self.pad_mode, self.padding, self.dilation, self.group
+        )
+        return ops.squeeze(y, 2)
 
 
 class Conv3d(_Conv):
-    """3-D convolution layer: x (N, C, D, H, W) to (N, K, D', H', W'). Settings as in Conv2d, an int or three."""
+    """3-D convolution layer: x (N, C, D, H, W) to (N, K, D', H', W').
+
+    Settings as in Conv2d; sizes are an int or three, `padding` an int or six.
+    """
 
     rank = 3
     formats = ("NCDHW",)
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0, dilation: Any = 1,
-                 group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None, data_format: str = "NCDHW", dtype: Any = dt.float32):
-        super().__init__(in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init, bias_init, data_format, dtype)
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0,
+        dilation: Any = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None,
+        data_format: str = "NCDHW", dtype: Any = dt.float32,
+    ):  # fmt: skip
+        _three("Conv3d", kernel_size=kernel_size, stride=stride, dilation=dilation)
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
+            bias_init, data_format, dtype,
+        )  # fmt: skip
 
     def construct(self, x: Any) -> Any:
-        return ops.conv3d(x, self.weight, self.bias, self.stride, self.pad_mode, self.padding, self.dilation, self.group)
+        self._input(x, 3)
+        return ops.conv3d(
+            x, self.weight, self.bias, self.stride, self.pad_mode, self.padding, self.dilation, self.group
+        )
 
 
-class Conv2dTranspose(_Conv):
-    """The transpose of a 2-D convolution: x (N, C, H, W) to (N, K, H', W'); weight (C, K / group, *kernel).
+def _three(owner: str, **settings: Any) -> None:
+    for name, value in settings.items():
+        if isinstance(value, tuple) and len(value) != 3:
+            raise ArgumentValueError(
+                f"For '{owner}', the parameter '{name}' must be an positive integer or a tuple of three positive "
+                f"integer, but got {value}"
+            )
 
-    Settings as in Conv2d. H' is H * stride with 'same'; H * stride + max(reach - stride, 0) with 'valid', where the kernel reaches over
-    (kernel - 1) * dilation + 1; (H - 1) * stride - top - bottom + reach + output_padding with 'pad'.
+
+class _ConvTranspose(_Conv):
+    """The transpose of a convolution; the weight is (in, out / group, *kernel).
+
+    An extent d becomes d * stride with 'same', d * stride + max(reach - stride, 0) with 'valid', where the kernel reaches over
+    (kernel - 1) * dilation + 1, and (d - 1) * stride - before - after + reach + output_padding with 'pad'.
     """
 
-    rank = 2
+    transposed = True
+    output_padding: tuple[int, ...] = (0, 0)
 
-    def __init__(self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0, output_padding: Any = 0,
-                 dilation: Any = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None, dtype: Any = dt.float32):
-        super().__init__(in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init, bias_init, "NCHW", dtype, True)
-        self.output_padding = each_dimension(output_padding, 2, "For 'Conv2dTranspose'", "output_padding", 0)
-        if any(self.output_padding) and pad_mode != "pad":
-            raise ArgumentValueError("For 'Conv2dTranspose', 'output_padding' must be zero when 'pad_mode' is not 'pad'.")
-
-    def construct(self, x: Any) -> Any:
-        if x.ndim != 4:
-            raise ArgumentTypeError(f"For 'Conv2dTranspose', the input must have 4 dimensions, but has shape {x.shape}.")
+    def _transpose(self, x: Any) -> Any:
         spatial = x.shape[2:]
         reach = tuple((k - 1) * d + 1 for k, d in zip(self.kernel_size, self.dilation))
+        pads: tuple[tuple[int, int], ...] = ((0, 0),) * len(spatial)
         if self.pad_mode == "same":
             out = tuple(d * s for d, s in zip(spatial, self.stride))
             pads = same_padding(out, self.kernel_size, self.stride, self.dilation)
         elif self.pad_mode == "valid":
             out = tuple(d * s + max(r - s, 0) for d, s, r in zip(spatial, self.stride, reach))
-            pads = ((0, 0), (0, 0))
         else:
-            pads = explicit_padding(self.padding, 2, "Conv2dTranspose")
-            out = tuple((d - 1) * s - a - b + r + e for d, s, (a, b), r, e in zip(spatial, self.stride, pads, reach, self.output_padding))
-        y = conv_transpose(x, self.weight, out, self.stride, pads, self.dilation, self.group)
-        return y if self.bias is None else y + self.bias.reshape((1, -1, 1, 1))  # type: ignore[operator]
+            pads = explicit_padding(self.padding, len(spatial), type(self).__name__)
+            geometry = zip(spatial, self.stride, pads, reach, self.output_padding)
+            out = tuple((d - 1) * s - a - b + r + e for d, s, (a, b), r, e in geometry)
+        y: Any = conv_transpose(x, self.weight, out, self.stride, pads, self.dilation, self.group)
+        return y if self.bias is None else y + self.bias.reshape((1, -1, *(1,) * len(spatial)))
+
+
+class Conv2dTranspose(_ConvTranspose):
+    """Transposed 2-D convolution layer: x (N, C, H, W) to (N, K, H', W').
+
+    Settings as in Conv2d.
+
+    Args:
+        output_padding: more rows and columns at the end with pad_mode 'pad'; less than the stride or the dilation.
+    """
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0,
+        output_padding: Any = 0, dilation: Any = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None,
+        bias_init: Any = None, dtype: Any = dt.float32,
+    ):  # fmt: skip
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
+            bias_init, "NCHW", dtype,
+        )  # fmt: skip
+        self.output_padding = _output_padding(self, output_padding)
+
+    def construct(self, x: Any) -> Any:
+        return self._transpose(self._input(x, 2))
+
+
+class Conv1dTranspose(_Flat, _ConvTranspose):
+    """Transposed 1-D convolution layer: x (N, C, L) to (N, K, L'). The weight has shape (C, K / group, 1, kernel_size)."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.squeeze(self._transpose(self._input(x, 1).expand_dims(2)), 2)
+
+
+class Conv3dTranspose(_ConvTranspose):
+    """Transposed 3-D convolution layer: x (N, C, D, H, W) to (N, K, D', H', W')."""
+
+    rank = 3
+    formats = ("NCDHW",)
+
+    def __init__(
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0,
+        dilation: Any = 1, group: int = 1, output_padding: Any = 0, has_bias: bool = False, weight_init: Any = None,
+        bias_init: Any = None, data_format: str = "NCDHW", dtype: Any = dt.float32,
+    ):  # fmt: skip
+        _three("Conv3dTranspose", kernel_size=kernel_size, stride=stride, dilation=dilation)
+        super().__init__(
+            in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
+            bias_init, data_format, dtype,
+        )  # fmt: skip
+        self.output_padding = _output_padding(self, output_padding)
+
+    def construct(self, x: Any) -> Any:
+        return self._transpose(self._input(x, 3))
+
+
+def _output_padding(layer: _ConvTranspose, given: Any) -> tuple[int, ...]:
+    owner = type(layer).__name__
+    sizes = int_or_tuple(owner, "output_padding", given, layer.rank, 0)
+    if any(sizes) and layer.pad_mode != "pad":
+        raise ArgumentValueError(
+            f"For '{owner}', the 'output_padding' must be zero when 'pad_mode' is not 'pad', but got {given} and "
+            f"'{layer.pad_mode}'."
+        )
+    if any(e >= max(s, d) for e, s, d in zip(sizes, layer.stride, layer.dilation)) and any(sizes):
+        raise ArgumentValueError(
+            f"For '{owner}', the 'output_padding' must be less than the stride or the dilation, but got {given}."
+        )
+    return sizes

@@ -21,12 +21,13 @@ from graphcell import buffer
 from graphcell.codegen.llvm import target as machine
 from graphcell.codegen.lower import lower
 from graphcell.codegen.program import PROFILE, HostCall, Program, Step
+from graphcell.context import config
 from graphcell.errors import ExecutionError, OutOfMemoryError
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array, evaluate
 from graphcell.passes.pipeline import PassRecord, run_pipeline
 from graphcell.runtime.cache import make_key, open_cache
-from graphcell.runtime.threads import pool
+from graphcell.runtime.threads import default_size, pool
 from graphcell.tensor import StorageEpoch, Tensor
 
 _RUN = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
@@ -44,6 +45,18 @@ class Compilation:
     program: Program
     seconds: dict[str, float] = field(default_factory=dict)
     from_cache: bool = False
+
+
+class _Threads:
+    """The number of threads that `set_context(runtime_num_threads=…)` asked for when it was last looked at (0: not set)."""
+
+    applied = 0
+
+    @classmethod
+    def apply(cls) -> None:
+        """Gives the pool the size that the configuration asks for; the environment's GRAPHCELL_NUM_THREADS goes before."""
+        cls.applied = config.runtime_num_threads
+        pool().resize(default_size(config.runtime_num_threads))
 
 
 class _Output:
@@ -148,6 +161,8 @@ class Executable:
         Raises:
             MemoryError: the temporaries or outputs do not fit into memory.
         """
+        if config.runtime_num_threads != _Threads.applied:
+            _Threads.apply()
         try:
             space = self._spare.pop()
         except IndexError:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -34,7 +35,8 @@ class Elementwise:
     library: Library
     outputs: tuple[str, ...]
 
-    def __call__(self, *inputs: NDArray) -> NDArray | tuple[NDArray, ...]:
+    def __call__(self, *inputs: NDArray[Any]) -> Any:
+        """One array for each result: alone, or as a tuple."""
         arrays = [np.ascontiguousarray(x) for x in inputs]
         results = [np.empty(arrays[0].shape, NUMPY_TYPES[kind]) for kind in self.outputs]
         pointers = [x.ctypes.data for x in (*arrays, *results)]

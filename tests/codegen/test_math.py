@@ -1,4 +1,6 @@
-"""Accuracy and special values of codegen/llvm/math.py, against mpmath, numpy in double precision, and C's rules."""
+"""Accuracy and special values of codegen/llvm/math.py, against mpmath, numpy in double precision, and C's
+rules.
+"""
 
 from __future__ import annotations
 
@@ -26,7 +28,9 @@ LANES = (0, 4, 8, 16)
 
 @dataclass(frozen=True)
 class Case:
-    """A function of one operand: its reference, where its values are real, and intervals that are sampled more densely."""
+    """A function of one operand: its reference, where its values are real, and intervals that are sampled
+    more densely.
+    """
 
     reference: Reference
     dense: tuple[tuple[float, float], ...]
@@ -141,7 +145,9 @@ EXACT = {
 
 # -- points and distances ------------------------------------------------------------------------------------
 def arguments(case: Case, kind: str) -> Array:
-    """A number of either sign in every binade (every fourth of double), denormals too, and some in the dense intervals."""
+    """A number of either sign in every binade (every fourth of double), denormals too, and some in the dense
+    intervals.
+    """
     rng = np.random.default_rng(7)
     dtype = NUMPY_TYPES[kind]
     low, high, step = (-149, 128, 1) if kind == "float" else (-1074, 1024, 4)
@@ -203,7 +209,9 @@ def test_accuracy_and_equal_bits_at_every_width(name: str, kind: str) -> None:
     with mp.workprec(PRECISION):
         error = ulps(first, want)
     worst = int(np.argmax(error))
-    assert error[worst] <= ULPS, f"{name}({x[worst]!r}) = {first[worst]!r} is {error[worst]:.2f} ulp from {want[worst]}"
+    assert error[worst] <= ULPS, (
+        f"{name}({x[worst]!r}) = {first[worst]!r} is {error[worst]:.2f} ulp from {want[worst]}"
+    )
     for lanes in LANES[1:]:
         assert same(compiled(name, kind, lanes)(x), first)
 
@@ -214,12 +222,16 @@ def test_special_values(name: str, kind: str) -> None:
     dtype = NUMPY_TYPES[kind]
     pairs = [*zip((0.0, -0.0, INF, -INF), AT_ENDS[name], strict=True), (NAN, NAN), (-NAN, NAN)]
     limit = float(np.finfo(np.float16).max) if kind == "half" else INF
-    pairs += [(x, y) for x, y in EXACT.get(name, []) if kind in ("float", "double") or 2.0**-14 <= abs(x) <= limit]
+    pairs += [
+        (x, y) for x, y in EXACT.get(name, []) if kind in ("float", "double") or 2.0**-14 <= abs(x) <= limit
+    ]
     x, want = (np.array(column, np.float64).astype(dtype) for column in zip(*pairs, strict=True))
     got = compiled(name, kind, 0)(x)
     if kind in ("half", "bfloat"):
         x, got, want = (v.astype(np.float32) for v in (x, got, want))
-    close = np.abs(got - want) <= ULPS * np.spacing(np.abs(want)) if kind in ("float", "double") else got == want
+    close = (
+        np.abs(got - want) <= ULPS * np.spacing(np.abs(want)) if kind in ("float", "double") else got == want
+    )
     exact_wanted = np.isin(np.abs(want), [0, 1, 2, INF]) | np.isnan(want) | np.isin(name, list(EXACT))
     for k in range(x.size):
         equal = same(got[k : k + 1], want[k : k + 1])
@@ -274,16 +286,19 @@ def test_values_stay_within_their_range(name: str) -> None:
     near = rng.uniform(-10, 10, 1 << 18).astype(np.float32)
     x = np.concatenate([x[np.isfinite(x)][: 1 << 17], near])
     y = compiled(name, "float", 16)(x)
-    low, high = {"tanh": (-1, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "sigmoid": (0, 1)}.get(name, (0, INF))
+    low, high = {"tanh": (-1, 1), "erf": (-1, 1), "sin": (-1, 1), "cos": (-1, 1), "sigmoid": (0, 1)}.get(
+        name, (0, INF)
+    )
     y = y[~np.isnan(y)] if name == "sqrt" else y
     assert np.all((y >= low) & (y <= high))
 
 
-# Arguments next to multiples of pi / 2 (J.-M. Muller, Elementary Functions, chapter 11), and around the branch.
+# Arguments next to multiples of pi / 2 (J.-M. Muller, Elementary Functions, chapter 11), and around the
+# branch.
 HARD_ANGLES = {
-    "float": [16367173.0 * 2.0**72, 1.1729558e38, 3.4028235e38, 65535.996, 65536.0, 65536.004, 710.0 * np.pi, 22.0, 355.0],
-    "double": [6381956970095103.0 * 2.0**797, 5.319372648326541e255, 1.7976931348623157e308, 2.0**28 - 2.0**-24, 2.0**28,
-               2.0**28 + 2.0**-24, 1e22, 411557987.0, 22.0, 355.0, 1e6 * np.pi],
+    "float": [16367173.0 * 2.0**72, 1.1729558e38, 3.4028235e38, 65535.996, 65536.0, 65536.004, 22.0, 355.0],
+    "double": [6381956970095103.0 * 2.0**797, 5.319372648326541e255, 1.7976931348623157e308, 1e22, 411557987.0,
+               2.0**28 - 2.0**-24, 2.0**28, 2.0**28 + 2.0**-24, 22.0, 355.0, 1e6 * np.pi],
 }  # fmt: skip
 
 
@@ -291,7 +306,9 @@ HARD_ANGLES = {
 @pytest.mark.parametrize("name", ["sin", "cos", "tan"])
 def test_hard_angles(name: str, kind: str) -> None:
     dtype = NUMPY_TYPES[kind]
-    multiples = np.concatenate([np.arange(1, 150), np.arange(1, 30) * 997, 2.0 ** np.arange(5, 27)]) * (np.pi / 2)
+    multiples = np.concatenate([np.arange(1, 150), np.arange(1, 30) * 997, 2.0 ** np.arange(5, 27)]) * (
+        np.pi / 2
+    )
     x = np.concatenate([HARD_ANGLES[kind], multiples]).astype(dtype)
     x = np.concatenate([x, -x])
     x = np.resize(x, x.size + -x.size % 16)
@@ -302,7 +319,10 @@ def test_hard_angles(name: str, kind: str) -> None:
 
 
 # -- two operands --------------------------------------------------------------------------------------------
-ENDS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, INF, -INF, NAN, 1e-40, -1e-40, 1e38, -1e38, 16777216.0]
+ENDS = [
+    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 2.0, -2.0, 3.0, -3.0, 2.5, -2.5, INF, -INF, NAN, 1e-40, -1e-40, 1e38,
+    -1e38, 16777216.0,
+]  # fmt: skip
 
 
 def pairs_of_ends(dtype: Any) -> tuple[Array, Array]:
@@ -314,8 +334,22 @@ def pairs_of_ends(dtype: Any) -> tuple[Array, Array]:
 def test_pow_accuracy(kind: str) -> None:
     rng = np.random.default_rng(5)
     dtype, big, n = NUMPY_TYPES[kind], 80 if kind == "float" else 600, 400
-    x = np.concatenate([np.exp(rng.uniform(-big, big, n)), rng.uniform(0.5, 2, n), np.exp(rng.uniform(-0.01, 0.01, n)), -rng.uniform(0, 9, 48)])
-    y = np.concatenate([rng.uniform(-2, 2, n), rng.uniform(-big, big, n), rng.uniform(-90 * big, 90 * big, n), rng.integers(-9, 9, 48)])
+    x = np.concatenate(
+        [
+            np.exp(rng.uniform(-big, big, n)),
+            rng.uniform(0.5, 2, n),
+            np.exp(rng.uniform(-0.01, 0.01, n)),
+            -rng.uniform(0, 9, 48),
+        ]
+    )
+    y = np.concatenate(
+        [
+            rng.uniform(-2, 2, n),
+            rng.uniform(-big, big, n),
+            rng.uniform(-90 * big, 90 * big, n),
+            rng.integers(-9, 9, 48),
+        ]
+    )
     x, y = x.astype(dtype), y.astype(dtype)
     with mp.workprec(PRECISION):
         want = [mp.power(mp.mpf(a), mp.mpf(b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
@@ -360,7 +394,9 @@ def test_atan2_at_special_values_is_that_of_c(kind: str) -> None:
 # -- widths and types ----------------------------------------------------------------------------------------
 @pytest.mark.parametrize("width", ["16", "32"])
 @pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf", "sin", "sigmoid", "cbrt", "erfc"])
-def test_other_vector_registers_give_the_same_bits(name: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_other_vector_registers_give_the_same_bits(
+    name: str, width: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     for kind in ("float", "double", "bfloat"):
         x = arguments(CASES[name], "float" if kind == "bfloat" else kind)
         x = x.astype(NUMPY_TYPES[kind])
@@ -372,7 +408,9 @@ def test_other_vector_registers_give_the_same_bits(name: str, width: str, monkey
 
 
 def test_integers_and_mixed_types_are_refused() -> None:
-    b = FunctionBuilder(Module(), "f", [("i", LType("i32", 4)), ("x", LType("float", 4)), ("y", LType("double", 4))])
+    b = FunctionBuilder(
+        Module(), "f", [("i", LType("i32", 4)), ("x", LType("float", 4)), ("y", LType("double", 4))]
+    )
     i, x, y = b.args.values()
     for emit in (math.exp, math.log, math.tanh, math.sin, math.erf, math.cbrt, math.erfc):
         with pytest.raises(TypeError, match="i32"):
@@ -385,7 +423,9 @@ def test_integers_and_mixed_types_are_refused() -> None:
 
 
 def test_no_function_of_float_calls_out() -> None:
-    """Ordinary code is free of calls, but for the reduction of large angles, which lives in the module itself."""
+    """Ordinary code is free of calls, but for the reduction of large angles, which lives in the module
+    itself.
+    """
     for name in CASES:
         module = Module()
         b = FunctionBuilder(module, "f", [("x", LType("float", 8))])

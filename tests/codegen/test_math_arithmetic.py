@@ -16,7 +16,10 @@ Array = np.ndarray[Any, Any]
 FLOATS = ("half", "float", "double")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 INF, NAN = float("inf"), float("nan")
-ENDS = [0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 5.5, -6.0, INF, -INF, NAN, 1e-40, -1e-40, 1e38, -1e38, 3e-5]
+ENDS = [
+    0.0, -0.0, 1.0, -1.0, 0.5, -0.5, 1.5, 2.5, -2.5, 3.0, -3.0, 5.5, -6.0, INF, -INF, NAN, 1e-40, -1e-40,
+    1e38, -1e38, 3e-5,
+]  # fmt: skip
 
 
 @pytest.fixture(autouse=True)
@@ -36,7 +39,9 @@ def pad(*arrays: Array) -> tuple[Array, ...]:
 
 
 def float_pairs(kind: str) -> tuple[Array, ...]:
-    """Special values with each other, numbers of all sizes, and whole numbers (whose quotients are whole at times)."""
+    """Special values with each other, numbers of all sizes, and whole numbers (whose quotients are whole at
+    times).
+    """
     rng = np.random.default_rng(2)
     x, y = (v.ravel() for v in np.meshgrid(ENDS, ENDS))
     sizes = rng.standard_normal((2, 2000)) * 10.0 ** rng.uniform(-5, 5, (2, 2000))
@@ -90,7 +95,11 @@ def test_extrema_pass_nan_on(name: str, kind: str, lanes: int) -> None:
 def test_rounding_and_tests(name: str, kind: str, lanes: int) -> None:
     rng = np.random.default_rng(1)
     halves = np.arange(-20, 21) / 2
-    (x,) = pad(np.concatenate([ENDS, halves, rng.uniform(-9, 9, 500), rng.uniform(-1e7, 1e7, 500)]).astype(NUMPY_TYPES[kind]))
+    (x,) = pad(
+        np.concatenate([ENDS, halves, rng.uniform(-9, 9, 500), rng.uniform(-1e7, 1e7, 500)]).astype(
+            NUMPY_TYPES[kind]
+        )
+    )
     got = build(getattr(math, name), [kind], lanes)(x)
     want = getattr(np, name)(x)
     assert np.array_equal(got, want) if want.dtype == bool else same(got, want)

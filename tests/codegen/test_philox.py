@@ -41,7 +41,10 @@ def test_known_answers(lanes: int) -> None:
             if place in (0, 1, 2, 5, 15, 16, 47):
                 got = run(*mixed)
                 assert tuple(int(w.view(np.uint32)[place]) for w in got) == want
-                assert all(np.array_equal(np.delete(a, place), np.delete(g, place)) for a, g in zip(alone, got, strict=True))
+                assert all(
+                    np.array_equal(np.delete(a, place), np.delete(g, place))
+                    for a, g in zip(alone, got, strict=True)
+                )
 
 
 def generate(lanes: int, emit: Any) -> Any:
@@ -63,7 +66,9 @@ def test_uniform_takes_the_upper_bits() -> None:
     assert np.array_equal(double, both.astype(np.float64) * 2.0**-53)
 
 
-@pytest.mark.parametrize(("word", "want"), [(0, 0.0), (0xFFFFFFFF, 1 - 2.0**-24), (0x100, 2.0**-24), (0x80000000, 0.5)])
+@pytest.mark.parametrize(
+    ("word", "want"), [(0, 0.0), (0xFFFFFFFF, 1 - 2.0**-24), (0x100, 2.0**-24), (0x80000000, 0.5)]
+)
 def test_uniform_ends(word: int, want: float) -> None:
     assert build(math.uniform_f32, ["i32"], 0)(words([word]))[0] == want
 
@@ -100,7 +105,9 @@ def test_normal_is_finite_at_the_ends() -> None:
 
 
 def test_distributions() -> None:
-    """Kolmogorov-Smirnov distances and correlations of 65536 numbers; the bounds are five times the usual spread."""
+    """Kolmogorov-Smirnov distances and correlations of 65536 numbers; the bounds are five times the usual
+    spread.
+    """
     z0, z1 = generate(16, lambda b, *w: math.normal_f32(b, w[0], w[1]))
     u = np.sort(generate(16, lambda b, *w: math.uniform_f32(b, w[2])).astype(np.float64))
     grid = (np.arange(COUNT) + 0.5) / COUNT

@@ -10,6 +10,7 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell.codegen.memory import Interval, plan_arena
+from graphcell.context import set_context
 from graphcell.errors import OutOfMemoryError
 from graphcell.ir.graph import Builder
 from graphcell.ir.op import Array, Op
@@ -18,6 +19,7 @@ from graphcell.ops.arithmetic import Add, Mul
 from graphcell.ops.creation import Full
 from graphcell.ops.movement import Transpose
 from graphcell.runtime.executable import Executable, compile_graph
+from graphcell.runtime.threads import pool
 from graphcell.tensor import Tensor
 
 
@@ -131,6 +133,18 @@ def test_calls_from_several_threads() -> None:
     assert not failures
 
 
+def test_set_context_sets_the_number_of_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GRAPHCELL_NUM_THREADS", raising=False)
+    run, state = updating()
+    before = pool().threads
+    try:
+        set_context(runtime_num_threads=3)
+        run([Tensor(np.ones(40, np.float32)), state])
+        assert pool().threads == 3
+    finally:
+        pool().resize(before)
+
+
 def test_too_much_memory_is_an_error_that_says_so() -> None:
     b = Builder("huge")
     (x,) = b.append(Full(1.0, (1 << 46,), dt.float32), ())
@@ -148,7 +162,7 @@ def test_arena_intervals_that_live_together_do_not_overlap() -> None:
             items.append(Interval(int(rng.integers(1, 5000)), first, first + int(rng.integers(0, 8))))
         total = plan_arena(items)
         for k, a in enumerate(items):
-            assert 0 <= a.offset and a.offset % 64 == 0 and a.offset + a.size <= total
+            assert a.offset >= 0 and a.offset % 64 == 0 and a.offset + a.size <= total
             for other in items[:k]:
                 if a.first <= other.last and other.first <= a.last:
                     assert a.offset + a.size <= other.offset or other.offset + other.size <= a.offset
