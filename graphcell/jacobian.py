@@ -170,7 +170,7 @@ def _rows_of_outputs(
                 [g if j == k else None if c is None else full_like(c, 0) for j, c in enumerate(cotangents)]
             )
 
-        parts = map_rows(row, basis(s.type))
+        parts = map_rows(row, basis(s.ir_type))
         found.append([_reshape(p, (*s.shape, *x.shape)) for p, x in zip(parts, wrt, strict=True)])
     return found
 
@@ -185,7 +185,7 @@ def _columns_of_inputs(
         def column(t: Tensor, k: int = k) -> Sequence[Tensor]:
             return push([t if j == k else full_like(y, 0) for j, y in enumerate(wrt)])
 
-        columns.append([_move_first_last(part, x.shape) for part in map_rows(column, basis(x.type))])
+        columns.append([_move_first_last(part, x.shape) for part in map_rows(column, basis(x.ir_type))])
     return [list(row) for row in zip(*columns, strict=True)]
 
 
@@ -219,7 +219,7 @@ def map_rows(function: Rows, rows: Tensor) -> list[Tensor]:
 def _map_rows_in_graph(outer: Trace, function: Rows, rows: Tensor) -> list[Tensor]:
     body = Trace("row", outer)
     body.input(TensorType(dt.int64, ()), "index")
-    row = body.input(rows.type.with_shape(rows.shape[1:]), "row")
+    row = body.input(rows.ir_type.with_shape(rows.shape[1:]), "row")
     with body.active():
         values = [body.read(t) for t in function(Tensor.of_value(row))]
     graph = body.finish(values)

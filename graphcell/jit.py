@@ -328,6 +328,7 @@ class JitFunction:
         lines += [f"  {p.name:<18}{p.seconds * 1e3:9.2f} ms  {p.nodes_before:5d} -> {p.nodes_after} nodes" for p in compilation.passes]
         lines += [f"  {name:<18}{seconds * 1e3:9.2f} ms" for name, seconds in compilation.seconds.items()]
         lines += [f"writes {traced.graph.inputs[position].name}" for _, position in traced.updates]
+        lines += [f"calls back into Python for {c.op.name}{f' ({c.where})' if c.where else ''}" for c in compilation.program.host_calls]
         lines += list(traced.remarks)
         return "\n".join(lines)
 
@@ -350,7 +351,7 @@ def _key_of(x: Any, leaves: list[Tensor]) -> Any:
     kind = type(x)
     if kind is Tensor:
         leaves.append(x)
-        return x.type
+        return x.ir_type
     if kind in (bool, int, str, bytes, type(None)):
         return (kind, x)
     if kind in (float, complex):

@@ -80,7 +80,7 @@ def differentiable(tensor: Tensor, wrt: Sequence[Tensor]) -> bool:
 
 def ones(tensors: Sequence[Tensor], wrt: Sequence[Tensor]) -> list[Tensor | None]:
     """The default cotangents."""
-    return [ones_of_type(t.type) if differentiable(t, wrt) else None for t in tensors]
+    return [ones_of_type(t.ir_type) if differentiable(t, wrt) else None for t in tensors]
 
 
 # -- gradients at once ---------------------------------------------------------------------------------------------------
@@ -141,7 +141,7 @@ def _traced_linearize(
         + [results[k] for k in split.outputs]
         + list(results[len(traced.graph.outputs) :])
     )
-    types = [leaves[k].type for k in at]
+    types = [leaves[k].ir_type for k in at]
     places = [traced.places[id(t)] for t in wrt]
 
     def pullback(cotangents: Cotangents) -> list[Tensor]:
@@ -172,7 +172,7 @@ def _record(
 
 
 def _fill(gradients: Sequence[Tensor | None], wrt: Sequence[Tensor]) -> list[Tensor]:
-    return [zeros_of_type(t.type) if g is None else g for g, t in zip(gradients, wrt, strict=True)]
+    return [zeros_of_type(t.ir_type) if g is None else g for g, t in zip(gradients, wrt, strict=True)]
 
 
 @contextmanager

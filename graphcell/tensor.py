@@ -228,7 +228,7 @@ class Tensor:
         return self.address()
 
     @property
-    def type(self) -> TensorType:
+    def ir_type(self) -> TensorType:
         """The IR type: dtype and shape."""
         if self._value is not None:
             return (state.trace.newest(self) if state.trace is not None else self._value).type
@@ -241,12 +241,12 @@ class Tensor:
     @property
     def dtype(self) -> DType:
         """Element type."""
-        return self.type.dtype if self._data is None else dt.from_numpy(self._data.dtype)
+        return self.ir_type.dtype if self._data is None else dt.from_numpy(self._data.dtype)
 
     @property
     def shape(self) -> tuple[int, ...]:
         """Extents, outermost first."""
-        return self.type.shape if self._data is None else self._data.shape
+        return self.ir_type.shape if self._data is None else self._data.shape
 
     @property
     def ndim(self) -> int:
@@ -256,7 +256,7 @@ class Tensor:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return self.type.size
+        return self.ir_type.size
 
     @property
     def itemsize(self) -> int:
@@ -266,7 +266,7 @@ class Tensor:
     @property
     def nbytes(self) -> int:
         """Bytes of all elements."""
-        return self.type.nbytes
+        return self.ir_type.nbytes
 
     @property
     def strides(self) -> tuple[int, ...]:

@@ -44,7 +44,7 @@ def in_graph(fn: Function, *args: Any) -> Any:
     what the function writes into Parameters is written."""
     builder = Trace("outer")
     plain = list({id(t): t for t in tensors_in(args) if type(t) is Tensor}.values())
-    symbols = {id(t): Tensor.of_value(builder.input(t.type)) for t in plain}
+    symbols = {id(t): Tensor.of_value(builder.input(t.ir_type)) for t in plain}
     with interpreting(builder) as interpreter:
         result = interpreter.call(fn, replace_tensors(args, iter([symbols.get(id(t), t) for t in tensors_in(args)])), {})
         values = [builder.read(t) for t in tensors_in(result)]
@@ -146,7 +146,7 @@ def _check_level(
 
     gradient = gradient_of(fn, positions)
     eager = [t.asnumpy() for t in gradient(*map(Tensor, operands))]
-    graph = trace(gradient, *(Tensor(a).type for a in operands))
+    graph = trace(gradient, *(Tensor(a).ir_type for a in operands))
     for k, got, traced in zip(positions, eager, run(graph, *operands), strict=True):
         assert got.shape == operands[k].shape and got.dtype == operands[k].dtype, (
             f"order {level}: gradient of argument {k} is {got.dtype}{got.shape}"
@@ -182,7 +182,7 @@ def _taped_gradient(fn: Function, tensors: Sequence[Tensor], positions: Sequence
 def _traced_gradient(fn: Function, tensors: Sequence[Tensor], positions: Sequence[int]) -> tuple[Tensor, ...]:
     outer = state.trace
     assert outer is not None
-    graph = trace(fn, *(t.type for t in tensors))
+    graph = trace(fn, *(t.ir_type for t in tensors))
     seeds = [
         Tensor(weights_of(t.shape, k).astype(t.dtype.np_type))
         for k, t in enumerate(graph.output_types)

@@ -147,7 +147,7 @@ def test_neither_runs_more_than_once() -> None:
 
 def test_in_a_graph_it_is_one_op_until_differentiated() -> None:
     builder = Trace("outer")
-    x = builder.input(X.type)
+    x = builder.input(X.ir_type)
     with builder.active():
         square(Tensor.of_value(x))
     assert [n.op.name for n in builder.builder.nodes] == ["custom_gradient"]

@@ -182,7 +182,7 @@ def test_the_pullback_may_be_called_again(run: Callable[..., Any]) -> None:
 
 
 def test_a_jacobian_is_one_loop_in_a_graph() -> None:
-    graph = trace(lambda x: jacrev(lambda x: apply1(Tanh(), x))(x), Tensor(np.zeros(50)).type)
+    graph = trace(lambda x: jacrev(lambda x: apply1(Tanh(), x))(x), Tensor(np.zeros(50)).ir_type)
     assert sum(node.op.name == "for" for node in graph.nodes) == 1 and len(graph.nodes) < 20
 
 

@@ -184,7 +184,7 @@ def _fits() -> dict[str, Fit]:
             lambda f: abs(f**3 / mp.log1p(f)),
             {
                 "float": (low_fraction, high_fraction, 7),
-                "wide": (low_fraction, high_fraction, 12),
+                "wide": (low_fraction, high_fraction, 10),
                 "double": (low_fraction, high_fraction, 18),
             },
         ),

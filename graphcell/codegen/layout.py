@@ -66,21 +66,21 @@ def view_layout(node: Node, of: Layout) -> Layout | None:
 
 def reshaped_strides(old: Sequence[int], strides: Sequence[int], new: Sequence[int]) -> tuple[int, ...] | None:
     """Strides of the same elements under the shape `new`, if there are any."""
-    source = [(d, s) for d, s in zip(old, strides, strict=True) if d != 1]
+    source: list[tuple[int, int]] = []
+    for d, s in zip(old, strides, strict=True):
+        if d == 1:
+            continue
+        if source and source[-1][1] == s * d:  # continues the next slower dimension
+            d *= source.pop()[0]
+        source.append((d, s))
     result: list[int] = []
     for d in reversed(new):
         if d == 1:
             result.append(0)
             continue
-        if not source:
+        if not source or source[-1][0] % d:
             return None
         extent, stride = source.pop()
-        while extent < d:  # merge with the next slower dimension where it continues this one
-            if not source or source[-1][1] != stride * extent:
-                return None
-            extent *= source.pop()[0]
-        if extent % d:
-            return None
         result.append(stride)
         if extent > d:
             source.append((extent // d, stride * d))

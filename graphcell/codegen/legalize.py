@@ -21,7 +21,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
-from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape
+from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, UpdateSlice
 
 SPLIT_REDUCTION_FROM = 1 << 14
 """Elements of a full reduction from which it is done in two steps."""
@@ -211,4 +211,4 @@ def legalize(graph: Graph) -> Graph:
 
 def _reads_views(op: Op, operand: TensorType) -> bool:
     """True for ops whose kernels read operands through any strides."""
-    return isinstance(op, (Concat, Pad)) or (isinstance(op, MatMul) and operand.dtype.is_float)
+    return isinstance(op, (Concat, Pad, UpdateSlice)) or (isinstance(op, MatMul) and operand.dtype.is_float)

@@ -20,6 +20,7 @@ from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.loops import block_count, cost
+from graphcell.codegen.llvm.scan import emit_scan, scan_kernel
 from graphcell.codegen.llvm.scatter import emit_scatter
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, FunctionBuilder, Val, const, i64
@@ -32,7 +33,8 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements
-from graphcell.ops.movement import Concat, Pad
+from graphcell.ops.movement import Bitcast, Concat, Pad, UpdateSlice
+from graphcell.ops.scan import Cumulative
 
 PARALLEL_FROM = 60_000
 """Rough scalar instructions from which a kernel is shared by threads."""
@@ -169,6 +171,12 @@ class _Frame:
             self._emit_concat(b, node, op, call)
         elif isinstance(op, Pad):
             self._emit_pad(b, node, op, call)
+        elif isinstance(op, UpdateSlice):
+            self._emit_update(b, node, op, call)
+        elif isinstance(op, Bitcast):
+            self._copy(b, self.place[node.results[0]], self.place_of(node.operands[0]), node.results[0].type)
+        elif isinstance(op, Cumulative):
+            self._emit_scan(b, node, op, call)
         elif isinstance(op, (Gather, GatherElements)):
             kernel = gather_kernel(op, tuple(v.type for v in node.operands), node.results[0].type)
             self._run_loops(b, kernel, [self.place_of(v) for v in (*node.operands, *node.results)], call)
@@ -238,6 +246,26 @@ class _Frame:
         offset = sum(a * s for a, s in zip(op.low, strides, strict=True))
         inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
         self._copy_into(b, x, self.place[result], inside, offset, call)
+
+    def _emit_update(self, b: FunctionBuilder, node: Node, op: UpdateSlice, call: Calls) -> None:
+        (x, update), (result,) = node.operands, node.results
+        strides = row_major(result.type.shape)
+        if update.type.size < result.type.size:
+            self._copy_into(b, x, self.place[result], strides, 0, call)
+        offset = sum(a * s for a, s in zip(op.start, strides, strict=True))
+        self._copy_into(b, update, self.place[result], tuple(s * t for s, t in zip(op.step, strides, strict=True)), offset, call)
+
+    def _emit_scan(self, b: FunctionBuilder, node: Node, op: Cumulative, call: Calls) -> None:
+        (x,), (result,) = node.operands, node.results
+        kernel = scan_kernel(op.kind, x.type.dtype, x.type.shape, op.axis, op.reverse)
+        blocks = kernel.blocks(self.lowering.target)
+        if not blocks:
+            return
+        name = self.lowering.kernels.get(kernel)
+        if name is None:
+            name = self.lowering.kernels[kernel] = emit_scan(self.lowering.module, f"scan{len(self.lowering.kernels)}", kernel, self.lowering.target)
+        with self.lowering.step(b, name, str(kernel), blocks):
+            call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points >= PARALLEL_FROM)
 
     def _emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
         (result,) = node.results

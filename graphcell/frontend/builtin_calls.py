@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, UnsupportedSyntaxError
-from graphcell.frontend.numbers import WeakNumber, number
+from graphcell.frontend.counted import SymbolicRange
+from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import AttributePlace
 from graphcell.frontend.text import Text, formatted, holds_symbols
 from graphcell.frontend.trees import NUMBERS
@@ -28,7 +29,7 @@ Handler = Callable[["Calls", Sequence[Any], dict[str, Any]], Any]
 
 def reads_frame(function: Any, args: Sequence[Any]) -> bool:
     """True for locals() and globals()."""
-    return function in (builtins.locals, builtins.globals) and not args if isinstance(function, type(print)) else False
+    return (function is builtins.locals or function is builtins.globals) and not args
 
 
 # -- print ---------------------------------------------------------------------------------------------------------------
@@ -37,7 +38,7 @@ def print_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     with `sep` or `end` given, in Python's form."""
     unknown = set(kwargs) - {"sep", "end", "flush"}
     if unknown:
-        raise UnsupportedSyntaxError(f"print(..., {min(unknown)}=...) cannot be compiled.", hint="print to standard output, or outside of the compiled function")
+        raise UnsupportedSyntaxError(f"print(..., {min(unknown)}=...) cannot be compiled.", hint="print to standard output, or elsewhere")
     if kwargs.keys() & {"sep", "end"}:
         sep, end = kwargs.get("sep"), kwargs.get("end")
         text = formatted(lambda values: (" " if sep is None else sep).join(map(str, values)) + ("\n" if end is None else end), list(args))
@@ -112,6 +113,23 @@ def isinstance_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> bo
     return isinstance(*args, **kwargs)
 
 
+def range_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """range: with Tensors for its ends, a range that only a `for` can use."""
+    if not any(isinstance(a, Tensor) and not calls.is_constant(a) for a in args):
+        return range(*args, **kwargs)
+    start, stop, step = (0, args[0], 1) if len(args) == 1 else (*args, 1)[:3]
+    if type(step) is not int or step == 0:
+        raise ArgumentTypeError("range() with Tensors takes a plain int, not 0, for its step")
+    ends = []
+    for end in (start, stop):
+        if isinstance(end, Tensor):
+            if end.size != 1 or not end.dtype.is_integer:
+                raise ArgumentTypeError(f"range() takes integers, but got a Tensor of {end.dtype} and shape {end.shape}")
+            end = number(cast(end.reshape(()), dt.int64))
+        ends.append(end)
+    return SymbolicRange(ends[0], ends[1], step)
+
+
 # -- attributes ----------------------------------------------------------------------------------------------------------
 def getattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """getattr."""
@@ -166,11 +184,12 @@ def _extremum(plain: Any, op: Any, reduction: type) -> Handler:
 def _larger(calls: Calls, plain: Any, op: Any, x: Any, y: Any) -> Any:
     if type(x) in NUMBERS and type(y) in NUMBERS:
         return plain(x, y)
-    operands = [v.as_tensor() if isinstance(v, WeakNumber) else v for v in (x, y)]
-    for v in operands:
+    first, second = (v.as_tensor() if isinstance(v, WeakNumber) else v for v in (x, y))
+    for v in (first, second):
         if isinstance(v, Tensor) and v.size != 1:
             raise ArgumentTypeError(f"{plain.__name__}() compares Tensors of one element, but one has shape {v.shape}")
-    return binary(op, *operands)
+    result = binary(op, first, second)
+    return number(result) if is_number(x) and is_number(y) else result
 
 
 def sum_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
@@ -210,6 +229,7 @@ BUILTINS: dict[Any, Handler] = {
     bool: _converter(bool, dt.bool_),
     str: str_,
     isinstance: isinstance_,
+    range: range_,
     getattr: getattr_,
     hasattr: hasattr_,
     setattr: setattr_,

@@ -31,8 +31,11 @@ from graphcell.tensor import Tensor
 
 _IMMUTABLE = (str, bytes, tuple, int, float, complex, bool, range, frozenset, slice, type(None), type)
 _PURE_MODULES = frozenset(
-    "math cmath operator _operator functools _functools itertools copy collections builtins typing dataclasses enum types re".split()
-)
+    {
+        "math", "cmath", "operator", "_operator", "functools", "_functools", "itertools", "copy", "collections", "builtins", "typing", "dataclasses",
+        "enum", "types", "re",
+    }
+)  # fmt: skip
 """Modules of Python whose functions change nothing outside: they may run in a trial that is undone."""
 _TAKES_FUNCTIONS = frozenset({"functools", "_functools", "itertools", "builtins"})
 
@@ -156,7 +159,7 @@ class Calls(Loops):
         traced = getattr(type(function), "__traced__", None)
         if traced is not None:
             return self.call(function.__traced__, args, kwargs)
-        method = getattr(type(function), "__call__", None)
+        method = getattr(type(function), "__call__", None)  # noqa: B004  (the method itself is wanted)
         if isinstance(method, FunctionType):
             return self._call_function(method, (function, *args), kwargs, function)
         wrapped = getattr(function, "__wrapped__", None)

@@ -138,7 +138,7 @@ class Carry:
             carried.entered = carried.conflict or unflatten(carried.tree, iter(leaves))
             self.interpreter.assign(carried.place, carried.entered)
         for tensor in self.storages.values():
-            value = trace.input(tensor.type, str(getattr(tensor, "name", "")))
+            value = trace.input(tensor.ir_type, str(getattr(tensor, "name", "")))
             inputs.append(value)
             trace.write(tensor, value)
         return inputs

@@ -52,8 +52,8 @@ class Control(Statements):
             if isinstance(flag, Tensor):
                 left = flag if left is False else logical_or(left, flag)
         assert isinstance(left, Tensor)
-        only = sum(flag is not False for flag in signal.flags) == 1
-        ended = Signal(*(flag is not False for flag in signal.flags), signal.value) if only else signal
+        broken, continued, returned = (flag is not False for flag in signal.flags)
+        ended = Signal(broken, continued, returned, signal.value) if broken + continued + returned == 1 else signal
         return Done(self.branch(left, lambda: ended, lambda: self.run(rest, frame)))
 
     # -- regions -----------------------------------------------------------------------------------------------------
@@ -189,9 +189,9 @@ def _end_value(arm: Arm, key: Hashable, place: Place, old: Any) -> Any:
 
 
 def _signal(plans: Sequence[Plan | None], results: Sequence[Tensor]) -> Signal | None:
-    broken, continued, returned, value = (None if plan is None else plan.value(results) for plan in plans)
-    signal = Signal(broken, continued, returned, value)
-    return None if signal.is_known and not any(signal.flags) and value is None else signal
+    broken, continued, returned, value = (False if plan is None else plan.value(results) for plan in plans)
+    signal = Signal(broken, continued, returned, None if plans[3] is None else value)
+    return None if signal.is_known and not any(signal.flags) and signal.value is None else signal
 
 
 def _name(value: Any, name: str) -> None:

@@ -56,13 +56,23 @@ class Items:
         return self.elements(0)
 
 
+@dataclass(frozen=True)
+class SymbolicRange:
+    """A range whose ends are known only while the graph runs; its step is a plain number."""
+
+    start: Any
+    stop: Any
+    step: int
+
+
 def items_of(interpreter: Loops, node: ast.expr, frame: Frame) -> Any:
     """What a loop iterates over: Items, or any Python iterable."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         function = interpreter.load(node.func.id, frame)
         if function in (builtins.enumerate, builtins.zip, builtins.reversed) and not any(isinstance(a, ast.Starred) for a in node.args):
-            parts = [items_of(interpreter, a, frame) for a in node.args[:1]] if function is builtins.enumerate else [items_of(interpreter, a, frame) for a in node.args]
-            extra = [interpreter.evaluate(a, frame) for a in node.args[1:]] if function is builtins.enumerate else []
+            count = 1 if function is builtins.enumerate else len(node.args)
+            parts = [items_of(interpreter, a, frame) for a in node.args[:count]]
+            extra = [interpreter.evaluate(a, frame) for a in node.args[count:]]
             frame.node = node
             return _combined(interpreter, function, parts, extra)
     value = interpreter.evaluate(node, frame)
@@ -233,7 +243,7 @@ class CountedLoop:
         key = (value, scale, offset)
         row = self.scans.get(key)
         if row is None:
-            row = self.scans[key] = self.trace.input(tensor.type.with_shape(tensor.shape[1:]), f"{value.name}.row" if value.name else "")
+            row = self.scans[key] = self.trace.input(tensor.ir_type.with_shape(tensor.shape[1:]), f"{value.name}.row" if value.name else "")
         return Tensor.of_value(row)
 
     def _appended(self, log: Log) -> list[_Appended]:

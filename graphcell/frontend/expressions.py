@@ -12,6 +12,7 @@ from graphcell.errors import ConcretizationError, GraphcellError, UnsupportedSyn
 from graphcell.frontend import numbers
 from graphcell.frontend.core import Core
 from graphcell.frontend.frame import Frame
+from graphcell.frontend.libraries import is_library_file
 from graphcell.frontend.numbers import WeakNumber
 from graphcell.frontend.signals import Signal
 from graphcell.frontend.source import source_of_nested
@@ -96,9 +97,11 @@ class Expressions(Core):
         value = self.evaluate(node.value, frame)
         form = "" if node.format_spec is None else self.evaluate(node.format_spec, frame)
         frame.node = node
-        convert: dict[int, Callable[[Any], Any]] = {115: str, 114: repr, 97: ascii}
-        change = convert.get(node.conversion, lambda x: x if not holds_symbols(value) else str(x))
-        return formatted(lambda x: format(change(x), form), value)
+        as_text: dict[int, Callable[[Any], str]] = {115: str, 114: repr, 97: ascii}
+        convert = as_text.get(node.conversion)
+        if convert is None:
+            convert = str if holds_symbols(value) else None
+        return formatted(lambda x: format(x if convert is None else convert(x), form), value)
 
     def visit_NamedExpr(self, node: ast.NamedExpr, frame: Frame) -> Any:
         value = self.evaluate(node.value, frame)
@@ -129,11 +132,19 @@ class Expressions(Core):
             return container[plain_index(index)]
         if isinstance(container, (list, tuple)) and isinstance(index, Tensor) and not self.is_constant(index):
             return self._item_of_sequence(container, index)
-        return container[index]
+        method = self.users_method(container, "__getitem__")
+        return container[index] if method is None else self.call(method, (container, index), {})
+
+    def users_method(self, owner: Any, name: str) -> FunctionType | None:
+        """A special method that the user's class of `owner` defines, which is interpreted."""
+        method = getattr(type(owner), name, None)
+        if type(method) is FunctionType and not is_library_file(method.__code__.co_filename) and self.is_interpreted(method, owner):
+            return method
+        return None
 
     def _item_of_sequence(self, items: Sequence[Any], index: Tensor) -> Any:
         """A list or tuple of Tensors of one type, at a place known only while the graph runs."""
-        if items and all(isinstance(x, Tensor) and x.type == items[0].type for x in items):
+        if items and all(isinstance(x, Tensor) and x.ir_type == items[0].ir_type for x in items):
             from graphcell.ops.functional.movement import stack
 
             return stack(list(items))[index]
@@ -158,6 +169,11 @@ class Expressions(Core):
             return numbers.apply_numbers(function, x, y)
         if symbol == "%" and isinstance(x, str) and holds_symbols(y):
             return formatted(lambda values: x % values, y)
+        method = self.users_method(x, f"__{function.__name__.rstrip('_')}__")
+        if method is not None:
+            result = self.call(method, (x, y), {})
+            if result is not NotImplemented:
+                return result
         result = function(x, y)
         return self.bear(result) if type(result) is list and result is not x else result
 

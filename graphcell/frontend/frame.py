@@ -102,7 +102,7 @@ class Frame:
         cell = frame.cells.get(name)
         if cell is not None:
             return CellPlace(cell, name)
-        if frame.parent is not None or name in frame.source.local_names:
+        if frame.parent is not None or name in frame.source.local_names or name.startswith("."):
             return NamePlace(frame, name)
         return GlobalPlace(frame.globals, name)
 

@@ -1,9 +1,9 @@
 """What a compiled function read from outside while it was traced, and whether that still is so.
 
 Enters: globals, closure variables, attributes and Cells, as the interpreter meets them. Leaves: `Guards.holds`, a quick check that may
-say no too often, and `Guards.failure`, the name of the first thing that changed. Constants are compared by value, objects by identity, lists and dicts by what they hold. A Tensor that was replaced
-by another of the same type is no failure: the compiled graph takes it as an input. Attributes of Cells are looked at only when
-`StateEpoch` says that some Cell changed.
+say no too often, and `Guards.failure`, the name of the first thing that changed. Constants are compared by value, objects by identity,
+lists, dicts and arrays by what they hold. A Tensor that was replaced by another of the same type is no failure: the compiled graph takes
+it as an input. Attributes of Cells are looked at only when `StateEpoch` says that some Cell changed.
 """
 
 from __future__ import annotations
@@ -17,6 +17,8 @@ from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
 
+import numpy as np
+
 from graphcell.dtype import DType
 from graphcell.frontend.libraries import is_library_file, is_library_name
 from graphcell.frontend.trees import same_constant
@@ -26,7 +28,7 @@ from graphcell.tensor import StateEpoch, Tensor
 _MISSING = object()
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
 _NEVER = (super, Tensor, DType, str, bytes, bool, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type(None), FunctionType, MethodType)
-_CONTAINERS = (list, dict, set)
+_CONTAINERS = (list, dict, set, np.ndarray)
 
 
 def is_cell(x: Any) -> bool:
@@ -113,8 +115,9 @@ class Guards:
                 self._cells[id(value)] = (value, _cell_state(value))
         elif isinstance(value, _CONTAINERS) and id(value) not in self._contents and not self._blind:
             self._contents[id(value)] = (value, _copy(value), name)
-            for item in value.values() if isinstance(value, dict) else value:
-                self.met(item, name)
+            if not isinstance(value, np.ndarray):
+                for item in value.values() if isinstance(value, dict) else value:
+                    self.met(item, name)
 
     @contextmanager
     def without_contents(self) -> Iterator[None]:
@@ -131,7 +134,7 @@ class Guards:
         places = {id(t): k for k, t in enumerate(captured)}
         for read in self._reads.values():
             if type(read.value) is Tensor:
-                self._tensors.append((read, read.value.type, places.get(id(read.value), -1)))
+                self._tensors.append((read, read.value.ir_type, places.get(id(read.value), -1)))
             elif is_cell(read.owner):
                 self._with_cells.append(read)
             else:
@@ -196,7 +199,7 @@ class Guards:
         changed: dict[int, Tensor] = {}
         for read, type_before, place in self._tensors:
             now = read.now()
-            if type(now) is not Tensor or (now is not read.value and now.type != type_before):
+            if type(now) is not Tensor or (now is not read.value and now.ir_type != type_before):
                 return read.what()
             if place >= 0 and changed.setdefault(place, now) is not now:
                 return read.what()
@@ -218,6 +221,8 @@ def _same(now: Any, before: Any) -> bool:
 def _copy(container: Any) -> Any:
     if isinstance(container, dict):
         return dict(container)
+    if isinstance(container, np.ndarray):
+        return container.copy()
     return list(container) if isinstance(container, (list, tuple)) else set(container)
 
 
@@ -233,6 +238,8 @@ def _holds(container: Any, contents: Any) -> bool:
         if not isinstance(container, (list, tuple)) or len(container) != len(contents):
             return False
         return all(map(is_, container, contents)) or all(map(_same, container, contents))
+    if isinstance(contents, np.ndarray):
+        return same_constant(container, contents)
     return isinstance(container, set) and bool(container == contents)
 
 

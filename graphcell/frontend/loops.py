@@ -14,7 +14,7 @@ from graphcell import dtype as dt
 from graphcell.errors import BranchTypeError, GraphcellError, UnsupportedSyntaxError
 from graphcell.frontend.carries import Carry, unset_by_loop
 from graphcell.frontend.control import Control, region
-from graphcell.frontend.counted import CountedLoop, Items, items_of
+from graphcell.frontend.counted import CountedLoop, Items, SymbolicRange, items_of
 from graphcell.frontend.exits import Exits, exit_of
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.places import Log, Never, Speculation, Unstable
@@ -74,11 +74,26 @@ class Loops(Control):
     def run_block_For(self, node: ast.For, frame: Frame, rest: Chain) -> Chain | Done:
         items = items_of(self, node.iter, frame)
         frame.node = node
+        if isinstance(items, SymbolicRange):
+            return self._over_symbolic_range(node, items, frame, rest)
         if isinstance(items, Items) and items.count >= WORTH:
             signal = self._counted(node, items, frame)
         else:
             signal = self._unrolled(node, iter(items), frame)
         return self.after(signal, rest, frame)
+
+    def _over_symbolic_range(self, node: ast.For, items: SymbolicRange, frame: Frame, rest: Chain) -> Chain | Done:
+        """`for i in range(n)` with n known only while the graph runs: as a `while` that counts."""
+        counter, stop = f".index{node.lineno}.{node.col_offset}", f".stop{node.lineno}.{node.col_offset}"
+        self.store(counter, items.start, frame)
+        self.store(stop, items.stop, frame)
+        names = [ast.Name(counter, ast.Load()), ast.Name(stop, ast.Load())]
+        test = ast.Compare(names[0], [ast.Lt() if items.step > 0 else ast.Gt()], [names[1]])
+        take = ast.Assign([node.target], ast.Name(counter, ast.Load()))
+        count = ast.AugAssign(ast.Name(counter, ast.Store()), ast.Add(), ast.Constant(items.step))
+        head = [ast.fix_missing_locations(ast.copy_location(statement, node.iter)) for statement in (take, count)]
+        loop = ast.While(ast.copy_location(test, node.iter), [*head, *node.body], node.orelse)
+        return self.run_block_While(ast.fix_missing_locations(ast.copy_location(loop, node)), frame, rest)
 
     def _counted(self, node: ast.For, items: Items, frame: Frame) -> Signal | None:
         """One op if that is possible (perhaps after a first iteration that settles types), else unrolled."""

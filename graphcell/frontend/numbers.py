@@ -53,7 +53,7 @@ class WeakNumber:
     __iter__ = __len__ = __getitem__ = __call__ = __and__ = __or__ = __xor__ = _refuse
 
     def __repr__(self) -> str:
-        return f"<number in a loop: {self.tensor.type}>"
+        return f"<number in a loop: {self.tensor.ir_type}>"
 
 
 def binary(symbol: str, function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:

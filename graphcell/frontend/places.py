@@ -48,6 +48,7 @@ class Place(Protocol):
 class Scope(Protocol):
     """What holds local names (a Frame)."""
 
+    level: int
     locals: dict[str, Any]
     spans: dict[str, Any]
 

@@ -167,12 +167,12 @@ def _parse_block(lines: list[str], code: CodeType) -> ast.Module:
     except SyntaxError as e:
         raise SourceNotFoundError(f"the source of {code.co_name} in {code.co_filename} could not be parsed: {e.msg}") from e
     indent = len(block[0]) - len(block[0].lstrip()) if block else 0
+    lines_before = code.co_firstlineno - 1
+    shifts = (("lineno", lines_before), ("end_lineno", lines_before), ("col_offset", indent), ("end_col_offset", indent))
     for node in ast.walk(tree):
-        if hasattr(node, "lineno"):
-            node.lineno += code.co_firstlineno - 1
-            node.col_offset += indent
-            node.end_lineno += code.co_firstlineno - 1
-            node.end_col_offset += indent
+        for attribute, shift in shifts:
+            if hasattr(node, attribute):
+                setattr(node, attribute, getattr(node, attribute) + shift)
     return tree
 
 

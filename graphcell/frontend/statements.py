@@ -63,6 +63,10 @@ class Statements(Expressions):
         if isinstance(container, Tensor):
             container[plain_index(index)] = value.beside(container) if isinstance(value, WeakNumber) else value
             return
+        method = self.users_method(container, "__setitem__")
+        if method is not None:
+            self.call(method, (container, index, value), {})
+            return
         self.note_contents(container)
         container[index] = value
 

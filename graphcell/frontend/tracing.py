@@ -7,6 +7,7 @@ put together from its outputs, the Tensors that it reads from outside, what it w
 from __future__ import annotations
 
 import inspect
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import FunctionType, MethodType
@@ -17,7 +18,7 @@ from graphcell.frontend.guards import Guards, is_cell
 from graphcell.frontend.interpreter import Interpreter, interpreting
 from graphcell.frontend.libraries import is_library_file
 from graphcell.frontend.numbers import is_number
-from graphcell.frontend.places import CONTAINERS, UNBOUND, ItemsPlace, NamePlace, Never, Place, Unbound
+from graphcell.frontend.places import UNBOUND, ItemsPlace, NamePlace, Never, Place, Unbound
 from graphcell.frontend.source import source_of
 from graphcell.frontend.text import Text
 from graphcell.frontend.trees import Constant, Tree, flatten, unchanged, unflatten
@@ -184,12 +185,12 @@ class _Arguments:
             return type(value)(*items) if hasattr(value, "_fields") else tuple(items)
         if isinstance(value, dict):
             return self.interpreter.bear({k: self.symbolic(x, f"{name}.{k}") for k, x in value.items()})
-        if isinstance(value, CONTAINERS):
+        if isinstance(value, (set, deque, bytearray)):
             return self.interpreter.bear(type(value)(value))
         return value
 
     def _leaf(self, tensor: Tensor, name: str) -> Tensor:
-        symbol = Tensor.of_value(self.trace.input(tensor.type, name))
+        symbol = Tensor.of_value(self.trace.input(tensor.ir_type, name))
         self.leaves.append(symbol)
         return self._seen.setdefault(id(tensor), symbol) if self.aliased else symbol
 
@@ -246,7 +247,7 @@ def _finish(interpreter: Interpreter, trace: Trace, leaves: list[Tensor], result
     interpreter.logs[0].undo()
     interpreter.guards.seal(captured)
     pairs = tuple((first + k, position) for k, (_, position) in enumerate(updates))
-    return Traced(graph, len(leaves), captured, pairs, structure, effects, interpreter.guards, tuple(interpreter.remarks))
+    return Traced(graph, len(leaves), captured, pairs, structure, effects, interpreter.guards, tuple(dict.fromkeys(interpreter.remarks)))
 
 
 def _updates(trace: Trace, leaves: list[Tensor]) -> list[tuple[Value, int]]:

@@ -125,7 +125,7 @@ def unchanged(a: Any, b: Any) -> bool:
 def type_of(leaf: Any) -> TensorType:
     """The type that a leaf has as a Tensor."""
     if isinstance(leaf, Tensor):
-        return leaf.type
+        return leaf.ir_type
     if isinstance(leaf, WeakNumber):
         return TensorType(leaf.default_dtype, ())
     return TensorType(dt.scalar_dtype(leaf), ())

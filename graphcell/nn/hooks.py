@@ -194,7 +194,7 @@ class _Backward:
         else:
             self.followed = bool(inputs)
             outputs = trace_child(state.trace, self.cell._compute, (args, kwargs), {}, ()).output
-            types = [t.type for t in tensors_in(outputs) if t.dtype.is_float]
+            types = [t.ir_type for t in tensors_in(outputs) if t.dtype.is_float]
         if not self.followed or not self.cell._backward_hooks:
             self.followed = False
             return args, kwargs

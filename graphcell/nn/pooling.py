@@ -5,39 +5,73 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell import ops
-from graphcell.errors import ArgumentValueError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.linear import check_bool
+from graphcell.nn.checks import check_bool, check_choice, is_int
 from graphcell.ops.functional.convolution import choose_padding, each_dimension
-from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_pool
+from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_pool, max_places
+
+_MODES = ("VALID", "SAME", "PAD")
 
 
 class _Pool(Cell):
-    """What max and average pooling share: the windows."""
+    """What max and average pooling share: the windows, over the last `rank` dimensions."""
 
     rank = 2
+    formats: tuple[str, ...] = ("NCHW",)
 
-    def __init__(self, kernel_size: Any, stride: Any, pad_mode: str, padding: Any, dilation: Any, ceil_mode: bool, data_format: str):
+    def __init__(
+        self, kernel_size: Any, stride: Any, pad_mode: str, padding: Any, dilation: Any, ceil_mode: bool, data_format: str
+    ):  # fmt: skip
         super().__init__()
-        owner = f"For '{type(self).__name__}'"
-        self.kernel_size = kernel_size
-        self.stride = stride
-        self._kernel = each_dimension(kernel_size, self.rank, owner, "kernel_size")
-        self._stride = each_dimension(stride, self.rank, owner, "stride")
-        self._dilation = each_dimension(dilation, self.rank, owner, "dilation")
-        self.ceil_mode = check_bool(type(self).__name__, "ceil_mode", ceil_mode)
-        if not isinstance(pad_mode, str) or pad_mode.upper() not in ("SAME", "VALID", "PAD"):
-            raise ArgumentValueError(f"{owner}, the 'pad_mode' must be in ('same', 'valid', 'pad'), but got {pad_mode!r}.")
-        self.pad_mode, self.padding, self.data_format = pad_mode.upper(), padding, data_format
-        choose_padding(pad_mode, padding, (1,) * self.rank, self._kernel, self._stride, self._dilation, owner)
+        owner = type(self).__name__
+        self._kernel = self._sizes("kernel_size", kernel_size)
+        self._stride = self._sizes("stride", stride)
+        self._dilation = self._sizes("dilation", dilation)
+        self.ceil_mode = check_bool(owner, "ceil_mode", ceil_mode)
+        mode = pad_mode.upper() if isinstance(pad_mode, str) else pad_mode
+        self.pad_mode = check_choice(owner, "pad_mode", mode, _MODES)
+        self.data_format = check_choice(owner, "format", data_format, self.formats)
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+        one = (1,) * self.rank
+        pads = choose_padding("pad", padding, one, self._kernel, self._stride, self._dilation, f"For '{owner}'")
+        if self.pad_mode != "PAD" and (any(map(any, pads)) or self._dilation != one or ceil_mode or self._has_indices()):
+            raise ArgumentValueError(
+                f"For {owner}, the parameter 'padding', 'dilation', 'return_indices', 'ceil_mode' can not be set to "
+                f"non-default value when pad_mode is not 'pad', but got pad_mode:{pad_mode}."
+            )
+        if any(low > k // 2 or high > k // 2 for (low, high), k in zip(pads, self._kernel)):
+            raise ArgumentValueError(
+                f"For '{owner}', the padding must be at most half of the kernel size, but got {padding} and {kernel_size}."
+            )
+
+    def _has_indices(self) -> bool:
+        return False
+
+    def _sizes(self, name: str, value: Any) -> tuple[int, ...]:
+        owner = type(self).__name__
+        if not is_int(value) and not isinstance(value, tuple):
+            raise ArgumentTypeError(
+                f"For '{owner}', the type of '{name}' should be one of '['int', 'tuple']', "
+                f"but got type '{type(value).__name__}'."
+            )
+        items = (value,) if is_int(value) else value
+        if any(is_int(v) and v < 1 for v in items) or len(items) not in (1, self.rank):
+            raise ArgumentValueError(
+                f"For '{owner}', the '{name}' must be an positive int number or a tuple, but got {value}"
+            )
+        return each_dimension(value, self.rank, f"For '{owner}'", name)
 
     def _windows(self, x: Any) -> tuple[Any, Any]:
         """The padding given and the padding used."""
+        owner = type(self).__name__
         if x.ndim not in (self.rank + 1, self.rank + 2):
-            raise ShapeError(f"For '{type(self).__name__}', the input must have {self.rank + 2} dimensions, but has shape {x.shape}.")
+            raise ShapeError(f"For '{owner}', the input must has {self.rank + 2} dim, but got {x.ndim}")
         spatial = x.shape[-self.rank :]
-        pads = choose_padding(self.pad_mode, self.padding, spatial, self._kernel, self._stride, self._dilation, type(self).__name__)
-        return pads, ceil_extra(spatial, pads, self._kernel, self._stride, self._dilation) if self.ceil_mode else pads
+        pads = choose_padding(self.pad_mode, self.padding, spatial, self._kernel, self._stride, self._dilation, owner)
+        if not self.ceil_mode:
+            return pads, pads
+        return pads, ceil_extra(spatial, pads, self._kernel, self._stride, self._dilation)
 
     def construct(self, x: Any) -> Any:
         last = self.data_format == "NHWC"
@@ -54,48 +88,79 @@ class _Pool(Cell):
 
 
 class _MaxPool(_Pool):
-    def __init__(self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, return_indices: bool = False,
-                 ceil_mode: bool = False, data_format: str = "NCHW"):
+    def __init__(
+        self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1,
+        return_indices: bool = False, ceil_mode: bool = False, data_format: str = "NCHW",
+    ):  # fmt: skip
+        self.__dict__["return_indices"] = check_bool(type(self).__name__, "return_indices", return_indices)
         super().__init__(kernel_size, stride, pad_mode, padding, dilation, ceil_mode, data_format)
-        self.return_indices = check_bool(type(self).__name__, "return_indices", return_indices)
+
+    def _has_indices(self) -> bool:
+        return bool(self.return_indices)
 
     def _pool(self, x: Any) -> Any:
         _, pads = self._windows(x)
-        if self.return_indices:
-            return ops.max_pool2d(x, self._kernel, self._stride, self.padding, self._dilation, True, self.ceil_mode)
-        return max_pool(x, self._kernel, self._stride, pads, self._dilation)
+        y = max_pool(x, self._kernel, self._stride, pads, self._dilation)
+        if not self.return_indices:
+            return y
+        return y, max_places(x, self._kernel, self._stride, pads, self._dilation)
 
 
 class MaxPool2d(_MaxPool):
-    """Maximum over windows of (N, C, H, W).
+    """Maximum over windows of (N, C, H, W) or (C, H, W).
 
     Args:
         kernel_size, stride, dilation: an int, or two (height, width). Default 1.
-        pad_mode: 'valid' (default), 'same' or 'pad'; `padding` goes with 'pad'. Padded places never win.
-        return_indices: also give the places of the maxima.
+        pad_mode: 'valid' (default), 'same' or 'pad'; all settings below go with 'pad'. Padded places never win.
+        padding: an int, or two.
+        return_indices: also give the places of the maxima, row-major in the image, int64.
         ceil_mode: a last, partial window counts.
+        data_format: 'NCHW' or 'NHWC'.
+
+    Raises:
+        TypeError, ValueError: settings or shapes that do not fit.
     """
 
-    rank = 2
+    formats = ("NCHW", "NHWC")
 
 
 class MaxPool1d(_MaxPool):
-    """Maximum over windows of (N, C, L)."""
+    """Maximum over windows of (N, C, L) or (C, L). Settings as in MaxPool2d, each an int."""
 
     rank = 1
 
-    def __init__(self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, return_indices: bool = False,
-                 ceil_mode: bool = False):
+    def __init__(
+        self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1,
+        return_indices: bool = False, ceil_mode: bool = False,
+    ):  # fmt: skip
+        super().__init__(kernel_size, stride, pad_mode, padding, dilation, return_indices, ceil_mode)
+        lead = (1, 1) if self.pad_mode == "PAD" else (1,)
+        self.kernel_size, self.stride = (*lead, *self._kernel), (*lead, *self._stride)  # how MindSpore prints it
+
+
+class MaxPool3d(_MaxPool):
+    """Maximum over windows of (N, C, D, H, W) or (C, D, H, W). Settings as in MaxPool2d, an int or three."""
+
+    rank = 3
+
+    def __init__(
+        self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1,
+        return_indices: bool = False, ceil_mode: bool = False,
+    ):  # fmt: skip
         super().__init__(kernel_size, stride, pad_mode, padding, dilation, return_indices, ceil_mode)
 
 
 class _AvgPool(_Pool):
-    def __init__(self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True,
-                 divisor_override: int | None = None, data_format: str = "NCHW"):
+    def __init__(
+        self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None, data_format: str = "NCHW",
+    ):  # fmt: skip
         super().__init__(kernel_size, stride, pad_mode, padding, 1, ceil_mode, data_format)
         self.count_include_pad = check_bool(type(self).__name__, "count_include_pad", count_include_pad)
         if divisor_override is not None and divisor_override <= 0:
-            raise ArgumentValueError(f"For '{type(self).__name__}', the 'divisor_override' must be positive, but got {divisor_override}.")
+            raise ArgumentValueError(
+                f"For '{type(self).__name__}', the 'divisor_override' must be > 0, but got {divisor_override}."
+            )
         self.divisor_override = divisor_override
 
     def _pool(self, x: Any) -> Any:
@@ -105,41 +170,138 @@ class _AvgPool(_Pool):
 
 
 class AvgPool2d(_AvgPool):
-    """Mean over windows of (N, C, H, W). Padding of 'same' never counts; that of 'pad' does with `count_include_pad`."""
+    """Mean over windows of (N, C, H, W) or (C, H, W).
 
-    rank = 2
+    Args:
+        kernel_size, stride: an int, or two (height, width). Default 1.
+        pad_mode: 'valid' (default), 'same' (its padding never counts) or 'pad'.
+        padding, ceil_mode: with 'pad'.
+        count_include_pad: the zeros of 'pad' count as elements. Default True.
+        divisor_override: divide by this instead of the number of elements.
+        data_format: 'NCHW' or 'NHWC'.
+
+    Raises:
+        TypeError, ValueError: settings or shapes that do not fit.
+    """
+
+    formats = ("NCHW", "NHWC")
 
 
 class AvgPool1d(_AvgPool):
-    """Mean over windows of (N, C, L)."""
+    """Mean over windows of (N, C, L) or (C, L). Settings as in AvgPool2d, each an int."""
 
     rank = 1
 
-    def __init__(self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True):
+    def __init__(
+        self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True,
+    ):  # fmt: skip
         super().__init__(kernel_size, stride, pad_mode, padding, ceil_mode, count_include_pad)
+        if self.pad_mode != "PAD":
+            self.kernel_size, self.stride = (1, *self._kernel), (1, *self._stride)  # how MindSpore prints it
 
 
-class AdaptiveAvgPool2d(Cell):
-    """Mean over windows chosen so that `output_size` (int, or two ints or None) of them cover the image."""
+class AvgPool3d(_AvgPool):
+    """Mean over windows of (N, C, D, H, W) or (C, D, H, W). Settings as in AvgPool2d, an int or three."""
+
+    rank = 3
+
+    def __init__(
+        self, kernel_size: Any = 1, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, ceil_mode: bool = False,
+        count_include_pad: bool = True, divisor_override: int | None = None,
+    ):  # fmt: skip
+        super().__init__(kernel_size, stride, pad_mode, padding, ceil_mode, count_include_pad, divisor_override)
+
+
+class _Adaptive(Cell):
+    """Windows chosen so that `output_size` of them (None: as many as there are elements) cover each dimension."""
+
+    rank = 2
 
     def __init__(self, output_size: Any):
         super().__init__()
+        if output_size is not None and not is_int(output_size) and not isinstance(output_size, tuple):
+            raise ArgumentTypeError(
+                f"For '{type(self).__name__}', the type of 'output_size' should be one of '['int', 'tuple']', "
+                f"but got type '{type(output_size).__name__}'."
+            )
+        if isinstance(output_size, tuple) and len(output_size) != self.rank:
+            raise ArgumentValueError(
+                f"For '{type(self).__name__}', the 'length of output_size' must be int and must = {self.rank}, "
+                f"but got '{len(output_size)}' with type 'int'."
+            )
         self.output_size = output_size
+
+
+class AdaptiveAvgPool1d(_Adaptive):
+    """Mean over `output_size` windows of (N, C, L), whose length they must divide."""
+
+    rank = 1
+
+    def construct(self, input: Any) -> Any:
+        if input.shape[-1] % self.output_size:
+            raise ShapeError(
+                "For AdaptiveAvgPool1d, the input's last dimension must be divisible by output size "
+                f"{self.output_size}, but got {input.shape[-1]}."
+            )
+        return ops.adaptive_avg_pool1d(input, self.output_size)
+
+
+class AdaptiveAvgPool2d(_Adaptive):
+    """Mean over windows chosen so that `output_size` (int, or two ints or None) of them cover the image."""
 
     def construct(self, input: Any) -> Any:
         return ops.adaptive_avg_pool2d(input, self.output_size)
 
 
+class AdaptiveAvgPool3d(_Adaptive):
+    """Mean over windows chosen so that `output_size` (int, or three ints or None) of them cover the volume."""
+
+    rank = 3
+
+    def construct(self, input: Any) -> Any:
+        return ops.adaptive_avg_pool3d(input, self.output_size)
+
+
+class AdaptiveMaxPool1d(_Adaptive):
+    """Maximum over `output_size` windows of (N, C, L), whose length they must divide."""
+
+    rank = 1
+
+    def construct(self, x: Any) -> Any:
+        if x.shape[-1] % self.output_size:
+            raise ShapeError(
+                "For AdaptiveMaxPool1d, the input's last dimension must be divisible by output size "
+                f"{self.output_size}, but got {x.shape[-1]}."
+            )
+        return ops.adaptive_max_pool1d(x, self.output_size)
+
+
 class AdaptiveMaxPool2d(Cell):
-    """Maximum over windows chosen so that `output_size` (int, or two ints or None) of them cover the image."""
+    """Maximum over windows chosen so that `output_size` (int, or two ints or None) of them cover the image.
+
+    Args:
+        return_indices: also give the places of the maxima, row-major in the image, int64.
+    """
 
     def __init__(self, output_size: Any, return_indices: bool = False):
         super().__init__()
-        if return_indices:
-            from graphcell.errors import NotImplementedFeatureError
-
-            raise NotImplementedFeatureError("AdaptiveMaxPool2d: return_indices is not there yet", hint="use MaxPool2d(return_indices=True) for regular windows")
-        self.output_size = output_size
+        self.output_size, self.return_indices = output_size, return_indices
 
     def construct(self, input: Any) -> Any:
-        return ops.adaptive_max_pool2d(input, self.output_size)
+        return ops.adaptive_max_pool2d(input, self.output_size, self.return_indices)
+
+
+class AdaptiveMaxPool3d(Cell):
+    """Maximum over windows chosen so that `output_size` (int, or three ints or None) of them cover the volume.
+
+    Args:
+        return_indices: also give the places of the maxima, row-major in the volume, int32.
+    """
+
+    def __init__(self, output_size: Any, return_indices: bool = False):
+        super().__init__()
+        self.output_size, self.return_indices = output_size, return_indices
+
+    def construct(self, input: Any) -> Any:
+        return ops.adaptive_max_pool3d(input, self.output_size, self.return_indices)

@@ -27,7 +27,7 @@ def apply(op: Op, *operands: Tensor) -> tuple[Tensor, ...]:
     trace = state.trace
     if trace is not None:
         return trace.append(op, operands)
-    _infer(op, tuple(t.type for t in operands))  # for its errors
+    _infer(op, tuple(t.ir_type for t in operands))  # for its errors
     if state.tapes and op.regions:
         return _apply_region(op, operands)
     results = evaluate(op, tuple(t.array() for t in operands))
@@ -121,7 +121,7 @@ class Trace:
         entry = self.captured.get(id(tensor))
         if entry is None:
             name = getattr(tensor, "name", "") or f"captured{len(self.captured)}"
-            entry = self.captured[id(tensor)] = (tensor, self.input(tensor.type, str(name)))
+            entry = self.captured[id(tensor)] = (tensor, self.input(tensor.ir_type, str(name)))
         return entry[1]
 
     def _constant(self, tensor: Tensor) -> Value:
@@ -234,7 +234,7 @@ class Tape:
         from graphcell.passes.rules import rule_of
 
         needed = tuple(n is not None for n in numbers)
-        rule = rule_of(op, tuple(t.type for t in operands), needed)
+        rule = rule_of(op, tuple(t.ir_type for t in operands), needed)
         self.add(rule, operands, outputs, ())
 
     def add(self, rule: Any, operands: Sequence[Tensor], outputs: Sequence[Tensor], residuals: Sequence[Tensor]) -> None:
@@ -244,7 +244,7 @@ class Tape:
         numbers = tuple(n for n in map(self.number, operands) if n is not None)
         results = tuple(self._track(outputs[k]) for k in rule.seeds)
         kept = (*(self._snapshot(operands[k]) for k in rule.operands), *(self._snapshot(outputs[k]) for k in rule.results), *residuals)
-        self._entries.append(TapeEntry(rule, kept, numbers, results, tuple(outputs[k].type for k in rule.seeds)))
+        self._entries.append(TapeEntry(rule, kept, numbers, results, tuple(outputs[k].ir_type for k in rule.seeds)))
 
     def _snapshot(self, tensor: Tensor) -> Tensor:
         copy = Tensor.of_array(tensor.array())
@@ -300,7 +300,7 @@ def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
             return apply(op, *operands)
         forward, rule = region_rule(op, needed)  # type: ignore[arg-type]
         results = apply(forward, *operands)
-        count = len(_infer(op, tuple(t.type for t in operands)))
+        count = len(_infer(op, tuple(t.ir_type for t in operands)))
         tape.add(rule, operands, results[:count], results[count:])
         return results[:count]
     finally:

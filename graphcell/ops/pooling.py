@@ -6,6 +6,7 @@ Pooling needs no primitive of its own: max pooling is `reduce_max_first` over th
 from __future__ import annotations
 
 import itertools
+import math
 from dataclasses import dataclass
 from typing import Any
 
@@ -127,7 +128,7 @@ class ReduceMaxFirst(Reduction):
 
         x, y, g = inputs[0], outputs[0], cotangents[0]
         place = self._place(x.shape)
-        count = full(x.shape, x.size, dt.int32)
+        count = full(x.shape, math.prod(x.shape[a] for a in self.axis), dt.int32)
         hit = (x == spread(y, self.axis, x.shape)) | (x != x)
         first = apply1(ReduceMinPlace(self.axis), select(hit, place, count))
         chosen = place == spread(first, self.axis, x.shape)

@@ -64,12 +64,12 @@ def _fit(limit: int, types: Sequence[TensorType], fewest: int, most: int) -> int
 def _forward(loop: While, operands: Tensors) -> Tensors:
     """(*carried, number of steps, stride, *stacks). Each pass of the outer loop saves the values and takes `stride` steps."""
     carried, invariants = operands[: loop.carried], operands[loop.carried :]
-    types = [t.type for t in carried]
+    types = [t.ir_type for t in carried]
     slots = _slots(types)
     stacks = [_fill(t.with_shape((slots, *t.shape)), 0) for t in types]
     (going,) = inline(loop.cond_graph, operands)
     start = [going, *carried, number(0), number(_block(types)), *stacks]
-    inside = [t.type for t in (*start, *invariants)]
+    inside = [t.ir_type for t in (*start, *invariants)]
     count_at = 1 + loop.carried
 
     def body(*args: Tensor) -> Tensors:
@@ -89,7 +89,7 @@ def _forward(loop: While, operands: Tensors) -> Tensors:
 def _steps(loop: While, going: Tensor, values: Tensors, count: Tensor, limit: Tensor, invariants: Tensors) -> Tensors:
     """(going, *carried, count) after the steps from `count` to `limit`, or to the end of the loop."""
     start = [going, *values, count]
-    types = [t.type for t in (*start, limit, *invariants)]
+    types = [t.ir_type for t in (*start, limit, *invariants)]
 
     def condition(*args: Tensor) -> Tensors:
         return [apply1(BitwiseAnd(), args[0], apply1(Less(), args[len(start) - 1], args[len(start)]))]
@@ -105,7 +105,7 @@ def _steps(loop: While, going: Tensor, values: Tensors, count: Tensor, limit: Te
 
 def _thin_out(full: Tensor, stride: Tensor, stacks: Tensors) -> Tensors:
     """If the stack is full, every second entry moves into its first half, and the stride doubles."""
-    types = [stride.type, *(s.type for s in stacks)]
+    types = [stride.ir_type, *(s.ir_type for s in stacks)]
 
     def thin(stride: Tensor, *stacks: Tensor) -> Tensors:
         return [apply1(Add(), stride, stride), *map(_every_second, stacks)]
@@ -136,7 +136,7 @@ def _backward(loop: While, needed: Mask, seeds: Mask, held: Tensors) -> Tensors:
     last = apply1(Mul(), apply1(FloorDiv(), apply1(Sub(), count, number(1)), length), length)  # negative without steps
     start = [last, *flowing, *(_fill(types[k], 0) for k in sums)]
     others = [count, stride, *stacks, *invariants]
-    inside = [t.type for t in (*start, *others)]
+    inside = [t.ir_type for t in (*start, *others)]
     repeat = _without_effects(loop.body_graph)
     gradients = _gradients_of_block(loop, repeat, carried, sums)
 
@@ -159,7 +159,7 @@ def _values_at(repeat: Graph, at: Tensor, stride: Tensor, stacks: Tensors, invar
     """The carried values before step `at`: the last saved ones before it, and the steps from there repeated."""
     slot = apply1(FloorDiv(), at, stride)
     start = [apply1(Mul(), slot, stride), *(_row(s, slot) for s in stacks)]
-    types = [t.type for t in (*start, at, *invariants)]
+    types = [t.ir_type for t in (*start, at, *invariants)]
 
     def condition(*args: Tensor) -> Tensors:
         return [apply1(Less(), args[0], args[len(start)])]
@@ -248,4 +248,4 @@ def _row(stack: Tensor, slot: Tensor) -> Tensor:
     here = _is_row(stack, slot)
     if stack.dtype.is_bool:
         return apply1(ReduceAny((0,)), apply1(BitwiseAnd(), here, stack))
-    return apply1(ReduceSum((0,)), apply1(Select(), here, stack, _fill(stack.type, 0)))
+    return apply1(ReduceSum((0,)), apply1(Select(), here, stack, _fill(stack.ir_type, 0)))

@@ -33,7 +33,7 @@ def accumulate(table: dict[K, Tensor], key: K, cotangent: Tensor) -> None:
 
 def zeros_of(tensor: Tensor) -> Tensor:
     """Zeros of the dtype and shape of `tensor`."""
-    return zeros_of_type(tensor.type)
+    return zeros_of_type(tensor.ir_type)
 
 
 def zeros_of_type(type: TensorType) -> Tensor:
@@ -312,8 +312,8 @@ def cotangent_of(cotangent: Tensor | None, type: TensorType) -> Tensor | None:
 
 def check_gradient(op: Op, type: TensorType, gradient: Any) -> None:
     """Raises GraphcellError if a rule gave a gradient of another type than its operand's (a fault of the rule)."""
-    if gradient.type != type:
-        raise GraphcellError(f"the gradient rule of {op.name} gives {gradient.type} for an operand of {type}")
+    if gradient.ir_type != type:
+        raise GraphcellError(f"the gradient rule of {op.name} gives {gradient.ir_type} for an operand of {type}")
 
 
 def inline_calls(graph: Graph) -> Graph:

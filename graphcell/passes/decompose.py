@@ -1,19 +1,24 @@
 """Rewrites ops that have no kernel of their own into ops that have one.
 
-Enters: any Graph. Leaves: an equal Graph without `fold`. Runs after differentiation, so that gradients are those of the whole ops.
+Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin` and matrix products of integers. Runs after
+differentiation, so that gradients are those of the whole ops.
 """
 
 from __future__ import annotations
 
 import itertools
 
+from graphcell import dtype as dt
 from graphcell.errors import Span
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
-from graphcell.ops.arithmetic import Add
-from graphcell.ops.creation import number_of
-from graphcell.ops.movement import Pad, Reshape, Slice, Transpose
-from graphcell.ops.pooling import Fold
+from graphcell.ops.arithmetic import Add, Cast, Mul, Select
+from graphcell.ops.comparison import BitwiseOr, Equal, NotEqual
+from graphcell.ops.contraction import MatMul
+from graphcell.ops.creation import Full, Iota, number_of
+from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
+from graphcell.ops.pooling import Fold, ReduceMinPlace
+from graphcell.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin, ReduceSum
 
 
 class _Decomposition:
@@ -32,12 +37,55 @@ class _Decomposition:
     def run(self) -> Graph:
         for node in self.graph.nodes:
             self.span = node.span
-            if isinstance(node.op, Fold):
-                self.table[node.results[0]] = self._fold(node.op, self.table[node.operands[0]])
+            replacement = self._decomposed(node)
+            if replacement is not None:
+                self.table[node.results[0]] = replacement
                 continue
             regions = tuple(decompose(g) for g in node.op.regions)
             self.nodes.append(copy_node(node, self.table, node.op.with_regions(regions) if regions else None))
         return Graph(self.graph.name, self.graph.inputs, self.nodes, [self.table[v] for v in self.graph.outputs])
+
+    def _decomposed(self, node: Node) -> Value | None:
+        op, operands = node.op, [self.table[v] for v in node.operands]
+        if isinstance(op, Fold):
+            return self._fold(op, *operands)
+        if isinstance(op, (ArgMax, ArgMin)):
+            return self._place_of_extremum(op, *operands)
+        if isinstance(op, MatMul) and _is_decomposed(node):
+            return self._integer_product(op, *operands)
+        return None
+
+    def _full(self, value: int, like: Value) -> Value:
+        return self.emit(Full(number_of(value, like.type.dtype), like.type.shape, like.type.dtype))
+
+    def _place_of_extremum(self, op: ArgMax | ArgMin, x: Value) -> Value:
+        """The smallest index of an element that equals the extremum, or is NaN: then the extremum is NaN, and equals nothing."""
+        shape, axis = x.type.shape, (op.axis,)
+        result = op.infer(x.type)
+        if x.type.size == 0:
+            return self.emit(Full(0, result.shape, result.dtype))
+        extremum = self.emit((ReduceMax if isinstance(op, ArgMax) else ReduceMin)(axis, True), x)
+        hit = self.emit(Equal(), x, self.emit(BroadcastTo(shape), extremum))
+        if x.type.dtype.is_float:
+            hit = self.emit(BitwiseOr(), hit, self.emit(NotEqual(), x, x))
+        index = self.emit(Iota(shape, op.axis, dt.int32 if shape[op.axis] < 1 << 31 else dt.int64))
+        place = self.emit(Select(), hit, index, self._full(shape[op.axis] - 1, index))
+        return self._cast(self.emit(ReduceMinPlace(axis, False), place), dt.int64)
+
+    def _cast(self, x: Value, dtype: dt.DType) -> Value:
+        return x if x.type.dtype is dtype else self.emit(Cast(dtype), x)
+
+    def _integer_product(self, op: MatMul, x: Value, y: Value) -> Value:
+        """Sums of products over the last of (*batch, m, n, k), which make one loop nest."""
+        rank = x.type.rank
+        swapped = (*range(rank - 2), rank - 1, rank - 2)
+        x = self.emit(Transpose(swapped), x) if op.transpose_x else x
+        y = y if op.transpose_y else self.emit(Transpose(swapped), y)
+        *batch, m, k = x.type.shape
+        n = y.type.shape[-2]
+        left = self.emit(BroadcastTo((*batch, m, n, k)), self.emit(Reshape((*batch, m, 1, k)), x))
+        right = self.emit(BroadcastTo((*batch, m, n, k)), self.emit(Reshape((*batch, 1, n, k)), y))
+        return self.emit(ReduceSum((rank,), False), self.emit(Mul(), left, right))
 
     def _fold(self, op: Fold, x: Value) -> Value:
         apart = all(s >= n and (d == 1 or n == 1) for n, s, d in zip(op.size, op.stride, op.dilation, strict=True))
@@ -86,6 +134,12 @@ class _Decomposition:
         return total
 
 
+def _is_decomposed(node: Node) -> bool:
+    if isinstance(node.op, MatMul):
+        return not node.operands[0].type.dtype.is_float
+    return isinstance(node.op, (Fold, ArgMax, ArgMin))
+
+
 def decompose(graph: Graph) -> Graph:
     """The graph with the ops named above rewritten, regions included."""
-    return _Decomposition(graph).run() if any(isinstance(n.op, Fold) for n in graph.walk()) else graph
+    return _Decomposition(graph).run() if any(map(_is_decomposed, graph.walk())) else graph

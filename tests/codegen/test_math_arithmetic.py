@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from tests.codegen.harness import NUMPY_TYPES, build
 
 Array = np.ndarray[Any, Any]
-FLOATS = ("half", "float", "double")
+FLOATS = ("half", "bfloat", "float", "double")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 INF, NAN = float("inf"), float("nan")
 ENDS = [

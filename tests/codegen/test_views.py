@@ -94,9 +94,9 @@ class _Views:
         for d in x.type.shape:
             kind = self.rng.integers(4)
             s = int([1, -1, 2, -2][kind])
-            n = int(self.rng.integers(1, d + 1)) if self.rng.random() < 0.5 else d
+            n = int(self.rng.integers(1, d + 1)) if d and self.rng.random() < 0.5 else d
             n = -(-n // abs(s)) if self.rng.random() < 0.98 else 0
-            first = int(self.rng.integers(0, d - (n - 1) * abs(s))) if n else 0
+            first = int(self.rng.integers(d - (n - 1) * abs(s))) if n else 0
             start.append(first if s > 0 else first + (n - 1) * -s if n else 0)
             size.append(n)
             step.append(s)

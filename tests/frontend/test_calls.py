@@ -1,5 +1,6 @@
 """Calls: which callables are interpreted, argument binding, methods, classes."""
 
+# ruff: noqa: UP008, RUF015  (the functions are written to exercise syntax)
 from __future__ import annotations
 
 import functools
@@ -10,8 +11,8 @@ from typing import Any
 import pytest
 
 from graphcell import ops
-from graphcell.errors import ArityError, UnsupportedSyntaxError
 from graphcell.context import config
+from graphcell.errors import ArityError, UnsupportedSyntaxError
 from graphcell.frontend import trace_function
 from graphcell.tensor import Tensor
 from tests.frontend.support import check, op_names, tensor
@@ -250,3 +251,32 @@ def test_spans_have_the_call_chain() -> None:
     assert span is not None and span.caller is not None
     assert span.source[span.column : span.end_column] == "ops.exp(v)" and span.function.endswith("inner")
     assert span.caller.source[span.caller.column : span.caller.end_column] == "inner(x + 1)"
+
+
+class Vector:
+    """Special methods with branches on Tensors."""
+
+    def __init__(self, items: Any):
+        self.items = items
+
+    def __getitem__(self, k: int) -> Any:
+        if self.items[k].sum() > 0:
+            return self.items[k]
+        return -self.items[k]
+
+    def __setitem__(self, k: int, value: Any) -> None:
+        self.items[k] = choose(value)
+
+    def __add__(self, other: Any) -> Any:
+        return Vector([choose(a) + b for a, b in zip(self.items, other.items)])
+
+
+def test_special_methods_of_the_user() -> None:
+    def f(x: Any) -> Any:
+        v = Vector([x, -x])
+        v[0] = x * 3
+        w = v + v
+        return w[0], w[1], v.items
+
+    check(f, tensor(1.0, 2.0))
+    check(f, tensor(-1.0, -2.0))

@@ -1,5 +1,6 @@
 """Expressions: each function is traced and compared with Python's own result."""
 
+# ruff: noqa: B023, RUF021, SIM222, SIM223, SIM905, UP031, UP032  (the functions are written to exercise syntax)
 from __future__ import annotations
 
 import math
@@ -133,7 +134,8 @@ def nested_functions_of_values(x: Any) -> Any:
 
 
 def builtin_iterators(x: Any) -> Any:
-    return list(zip([1, 2], [x, x])), list(map(lambda a, b: a * b, [1, 2], [x, x])), list(filter(lambda k: k > 1, [1, 2])), list(reversed([1, 2])), dict(a=x), list(enumerate("ab", 1))
+    products = list(map(lambda a, b: a * b, [1, 2], [x, x]))
+    return list(zip([1, 2], [x, x])), products, list(filter(lambda k: k > 1, [1, 2])), list(reversed([1, 2])), dict(a=x), list(enumerate("ab", 1))
 
 
 def tensor_builtins(x: Any) -> Any:

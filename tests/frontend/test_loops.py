@@ -540,3 +540,26 @@ def test_rows_are_scanned() -> None:
 def test_trial_leaves_no_nodes_behind() -> None:
     traced = check(for_index_into_list, tensor(1.0))
     assert op_names(traced).count("mul") == 18
+
+
+def for_symbolic_range(x: Any, n: Any) -> Any:
+    k = 0
+    for i in range(n):
+        x = x * 0.5 + i
+        k += i
+    for i in range(2, n, 3):
+        x = x + i
+        if x.sum() > 1000:
+            break
+    else:
+        x = x - 1
+    for i in range(n, 0, -2):
+        if i == 3:
+            continue
+        x = x - i
+    return x, k
+
+
+@pytest.mark.parametrize("n", [0, 1, 7, 12])
+def test_range_of_a_tensor(n: int) -> None:
+    check(for_symbolic_range, tensor(1.0, 2.0), Tensor(n))

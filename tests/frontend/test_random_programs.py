@@ -43,7 +43,8 @@ class Writer:
 
     def condition(self) -> str:
         simple = self.pick(
-            f"{self.name()}.sum() > {self.random.uniform(-2, 2):.2f}", f"{self.name()}[0] < {self.random.uniform(-1, 1):.2f}", f"{self.number()} % 2 == 0",
+            f"{self.name()}.sum() > {self.random.uniform(-2, 2):.2f}", f"{self.name()}[0] < {self.random.uniform(-1, 1):.2f}",
+            f"{self.number()} % 2 == 0",
             f"{self.number()} < {self.number()}", "flag", f"{self.name()}.sum() > {self.name()}.sum()",
         )  # fmt: skip
         kind = self.random.random()
@@ -74,7 +75,8 @@ class Writer:
         return self.pick(
             f"{x} = {self.value()}", f"{x} = {self.value()}", f"{x} += {self.value()} * 0.1", f"{n} += 1", f"{n} = {n} - {self.number()}",
             f"{n} = {self.random.randint(0, 4)}", f"a, b = {self.value()}, {self.value()}", f"box[0] = {self.value()}", f"box[1] = {self.number()}",
-            f"record['t'] = {self.value()}", f"record['n'] = box[1] + {self.number()}", f"flag = {self.condition()}", f"{x} = {x} * 1.0; {x}[{self.random.randint(0, 2)}] = 0.25",
+            f"record['t'] = {self.value()}", f"record['n'] = box[1] + {self.number()}", f"flag = {self.condition()}",
+            f"{x} = {x} * 1.0; {x}[{self.random.randint(0, 2)}] = 0.25",
             f"state.v = {self.value()}", f"{x} = state.v", f"shift({x})", f"{n} = record['n']",
         )  # fmt: skip
 

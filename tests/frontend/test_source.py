@@ -1,5 +1,6 @@
 """Finding the source of functions, and its places."""
 
+# ruff: noqa: B007, E731, F401, F841, RUF059, SIM105  (the functions are written to exercise syntax)
 from __future__ import annotations
 
 import functools
@@ -24,7 +25,7 @@ def decorated(a: Any, b: Any = 1) -> Any:
 
 
 PAIR = (lambda a: a + 1, lambda a: a + 2)
-NESTED = lambda a: lambda a: lambda a: a  # noqa: E731
+NESTED = lambda a: lambda a: lambda a: a
 MULTILINE = (
     lambda a:
     a

@@ -1,5 +1,6 @@
 """What a compiled function reads from outside and what it changes: Parameters, Cells, attributes, globals, lists."""
 
+# ruff: noqa: F811  (the functions are written to exercise syntax)
 from __future__ import annotations
 
 from types import SimpleNamespace

@@ -1,5 +1,6 @@
 """Statements other than branches and loops."""
 
+# ruff: noqa: B018, F842, UP031, UP032  (the functions are written to exercise syntax)
 from __future__ import annotations
 
 import contextlib

@@ -53,12 +53,24 @@ def maximum(b: FunctionBuilder, x: Val, y: Val, signed: bool = True) -> Val:
 
 
 def _extremum(b: FunctionBuilder, kind: str, x: Val, y: Val, signed: bool) -> Val:
-    if x.type != y.type:
-        raise TypeError(f"{kind}imum: operand types differ: {x.type}, {y.type}")
-    if not x.type.is_float:
-        return b.binary(f"{'s' if signed else 'u'}{kind}", x, y)
-    # An order of zeros (no `nsz`) would cost x86 three instructions more.
-    name, t = f"llvm.{kind}imum.{x.type.suffix}", x.type
+    if x.type.is_float:
+        return _float_minimum(b, x, y) if kind == "min" else _float_maximum(b, x, y)
+    return b.binary(f"{'s' if signed else 'u'}{kind}", x, y)
+
+
+@widened
+def _float_minimum(b: FunctionBuilder, x: Val, y: Val) -> Val:
+    return _unordered_zeros(b, "minimum", x, y)
+
+
+@widened
+def _float_maximum(b: FunctionBuilder, x: Val, y: Val) -> Val:
+    return _unordered_zeros(b, "maximum", x, y)
+
+
+def _unordered_zeros(b: FunctionBuilder, intrinsic: str, x: Val, y: Val) -> Val:
+    """An order of zeros (the intrinsic without `nsz`) would cost x86 three instructions more."""
+    name, t = f"llvm.{intrinsic}.{x.type.suffix}", x.type
     b.module.declare(name, t, [t, t])
     return b.raw(f"call nsz {t} @{name}({x}, {y})", t)
 

@@ -20,7 +20,6 @@ from graphcell.codegen.llvm.polynomials import (
     polynomial,
     scaled_by_low_bits,
     split,
-    through_double,
     to_bits,
     widened,
     with_sign_of,
@@ -95,13 +94,13 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
 
 
 # -- pow -----------------------------------------------------------------------------------------------------
-@through_double
-def pow(precision: str, b: FunctionBuilder, x: Val, y: Val) -> Val:
-    """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional
-    y; signed zeros.
+@widened
+def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
+    """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional y;
+    signed zeros. The power of floats is computed in double.
     """
     a, zero, one = absolute(b, x), b.const(0.0, x), b.const(1.0, x)
-    power = _wide_power(b, a, y) if precision == "wide" else _double_power(b, a, y)
+    power = _double_power(b, a, y) if x.type.kind == "double" else _float_power(b, a, y)
     power = b.select(b.and_(b.fcmp("oeq", a, one), b.fcmp("ord", y, y)), one, power)
     whole = b.fcmp("oeq", b.unary("trunc", y), y)
     half = b.mul(y, b.const(0.5, x))
@@ -118,16 +117,18 @@ def _log_at_ends(b: FunctionBuilder, a: Val, logarithm: Val) -> Val:
     return b.select(b.fcmp("olt", a, infinity(a)), logarithm, a)
 
 
-def _wide_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
-    """a**y to the precision of float, in double arithmetic, for a >= 0 that comes from a float."""
+def _float_power(b: FunctionBuilder, magnitude: Val, exponent: Val) -> Val:
+    """a**y for floats a >= 0."""
+    wide = magnitude.type.with_kind("double")
+    a, y = b.cast(magnitude, wide), b.cast(exponent, wide)
     form = format_of(a)
-    exponent = b.mul(y, _log_at_ends(b, a, log2_with(b, a, "wide")))
-    exponent = at_least(b, at_most(b, exponent, _EXP2_WIDE_RANGE[1]), _EXP2_WIDE_RANGE[0])
+    product = b.mul(y, _log_at_ends(b, a, log2_with(b, a, "wide")))
+    product = at_least(b, at_most(b, product, _EXP2_WIDE_RANGE[1]), _EXP2_WIDE_RANGE[0])
     magic = b.const(form.magic + form.bias, a)
-    shifted = b.add(exponent, magic)
-    r = b.sub(exponent, b.sub(shifted, magic))
+    shifted = b.add(product, magic)
+    r = b.sub(product, b.sub(shifted, magic))
     p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *EXP2_NARROW["float"]), plain=2)
-    return b.mul(p, scaled_by_low_bits(b, shifted))
+    return b.cast(b.mul(p, scaled_by_low_bits(b, shifted)), magnitude.type)
 
 
 def _double_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
