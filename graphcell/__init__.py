@@ -3,47 +3,42 @@
 ``import graphcell as mindspore`` is all that a MindSpore program needs.
 """
 
-from graphcell import common as common
-from graphcell import dtype as dtype
-from graphcell import nn as nn
-from graphcell import ops as ops
-from graphcell import train as train
-from graphcell.common.initializer import Initializer as Initializer
-from graphcell.common.seed import get_seed as get_seed
-from graphcell.common.seed import set_seed as set_seed
-from graphcell.context import GRAPH_MODE as GRAPH_MODE
-from graphcell.context import PYNATIVE_MODE as PYNATIVE_MODE
-from graphcell.context import get_context as get_context
-from graphcell.context import set_context as set_context
-from graphcell.context import set_device as set_device
-from graphcell.dtype import bfloat16 as bfloat16
-from graphcell.dtype import bool_ as bool_
-from graphcell.dtype import float16 as float16
-from graphcell.dtype import float32 as float32
-from graphcell.dtype import float64 as float64
-from graphcell.dtype import int8 as int8
-from graphcell.dtype import int16 as int16
-from graphcell.dtype import int32 as int32
-from graphcell.dtype import int64 as int64
-from graphcell.dtype import uint8 as uint8
-from graphcell.dtype import uint16 as uint16
-from graphcell.dtype import uint32 as uint32
-from graphcell.dtype import uint64 as uint64
-from graphcell.grad import get_grad as get_grad
-from graphcell.grad import grad as grad
-from graphcell.grad import value_and_grad as value_and_grad
-from graphcell.common.jit_config import JitConfig as JitConfig
-from graphcell.jit import jit as jit
-from graphcell.parameter import Parameter as Parameter
-from graphcell.parameter import ParameterTuple as ParameterTuple
-from graphcell.tensor import Tensor as Tensor
-from graphcell.train.serialization import load_checkpoint as load_checkpoint
-from graphcell.train.serialization import load_param_into_net as load_param_into_net
-from graphcell.train.serialization import save_checkpoint as save_checkpoint
-from graphcell.version import __version__ as __version__
+from graphcell import common, context, nn, ops, train
+from graphcell import tensor as _tensor  # noqa: F401  (a module; `tensor` below is MindSpore's function)
+from graphcell.common import dtype
+from graphcell.common.dtype import (
+    Type, bfloat16, bool_, byte, double, dtype_to_nptype, dtype_to_pytype, float16, float32, float64, float_, half, int8, int16, int32, int64, int_,
+    intc, intp, long, pytype_to_dtype, short, single, ubyte, uint, uint8, uint16, uint32, uint64, uintc, uintp, ushort,
+)  # fmt: skip
+from graphcell.common.generator import (
+    Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state,
+)  # fmt: skip
+from graphcell.common.initializer import Initializer
+from graphcell.common.jit_config import JitConfig
+from graphcell.common.marks import constexpr, jit_class, mutable
+from graphcell.common.seed import get_seed, set_seed
+from graphcell.context import (
+    COMPATIBLE, GRAPH_MODE, LAX, PYNATIVE_MODE, STRICT, get_context, get_current_device, set_context, set_deterministic, set_device,
+    set_recursion_limit,
+)  # fmt: skip
+from graphcell.grad import get_grad, grad, value_and_grad
+from graphcell.jacobian import jacfwd, jacrev, jvp, vjp
+from graphcell.jit import jit
+from graphcell.ops.functional.creation import is_tensor, tensor
+from graphcell.parameter import Parameter, ParameterTuple
+from graphcell.tensor import Tensor
+from graphcell.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
+from graphcell.version import __version__
 
-float_ = float32
-int_ = int64
-half = float16
-single = float32
-double = float64
+from_numpy = Tensor.from_numpy
+bool, int, float = bool_, int32, float32
+
+__all__ = [
+    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "Generator", "Initializer", "JitConfig", "Parameter", "ParameterTuple", "Tensor",
+    "Type", "__version__", "bfloat16", "bool_", "byte", "common", "constexpr", "context", "default_generator", "double", "dtype", "dtype_to_nptype",
+    "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad", "get_rng_state",
+    "get_seed", "grad", "half", "initial_seed", "int8", "int16", "int32", "int64", "int_", "intc", "intp", "is_tensor", "jacfwd", "jacrev", "jit",
+    "jit_class", "jvp", "load_checkpoint", "load_param_into_net", "long", "manual_seed", "mutable", "nn", "ops", "pytype_to_dtype", "save_checkpoint",
+    "seed", "set_context", "set_deterministic", "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "tensor", "train",
+    "ubyte", "uint", "uint8", "uint16", "uint32", "uint64", "uintc", "uintp", "ushort", "value_and_grad", "vjp",
+]  # fmt: skip

@@ -38,5 +38,11 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
 
 def install() -> None:
     """Makes `import mindspore` give graphcell in this process; a MindSpore that is imported already stays."""
-    if not any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        sys.meta_path.insert(0, _Alias())
+    if any(isinstance(finder, _Alias) for finder in sys.meta_path):
+        return
+    sys.meta_path.insert(0, _Alias())
+    if _NAME in sys.modules:
+        return
+    for name, module in list(sys.modules.items()):  # importing these again would put modules over functions of the same name (`common.tensor`)
+        if name == "graphcell" or name.startswith("graphcell."):
+            sys.modules[_NAME + name[len("graphcell") :]] = module

@@ -401,3 +401,12 @@ def set_deterministic(deterministic: bool) -> None:
             f"The parameter 'deterministic' must be {bool}, but got {type(deterministic)}"
         )
     config.deterministic = "ON" if deterministic else "OFF"
+
+
+def set_recursion_limit(recursion_limit: int = 1000) -> None:
+    """How deep calls may nest in a compiled function: `max_call_depth` of `set_context`.
+
+    Raises:
+        TypeError: the limit is no int. ValueError: it is not positive.
+    """
+    set_context(max_call_depth=recursion_limit)

@@ -1,27 +1,31 @@
 """`@jit`: compiles functions, keeps what it compiled, and notices when that no longer holds.
 
-Enters: a function, method, lambda, Cell or other callable. Leaves: a `JitFunction`, called like the original. Tensor arguments are
-inputs of the compiled graph; all other arguments are constants of it, and a call with others compiles anew. What the function reads from
-outside (globals, closure variables, attributes of Cells) is guarded. Inside another compiled function a JitFunction becomes part of that.
+Enters: a function, method, lambda, Cell or other callable. Leaves: a `JitFunction`, called like the original.
+Tensor arguments are inputs of the compiled graph; all other arguments are constants of it, and a call with
+others compiles anew. What the function reads from outside (globals, closure variables, attributes of Cells)
+is guarded. Inside another compiled function a JitFunction becomes part of that.
 """
 
 from __future__ import annotations
 
+import copy
 import functools
 import os
 import threading
 import time
-from collections import OrderedDict
+import weakref
+from collections import Counter, OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MethodType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError, GraphcellError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError
 from graphcell.frontend import Traced, call, trace_function
 from graphcell.frontend.guards import is_cell
+from graphcell.frontend.signature import describe_key, differences, key_of
 from graphcell.frontend.tracing import name_of
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
@@ -29,14 +33,18 @@ from graphcell.ir.text import print_graph
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
 from graphcell.passes.pipeline import PIPELINE, run_pipeline
-from graphcell.runtime.executable import Executable, compile_graph
 from graphcell.tensor import Tensor, state
+
+if TYPE_CHECKING:  # the code generator is imported when something is compiled, not with graphcell
+    from graphcell.runtime.executable import Executable
 
 _CAPTURE_MODES = ["ast", "bytecode", "trace"]
 _LEVELS = ["O0", "O1"]
 _ORDERS = ["bfs", "dfs"]
 _KEPT = 8
 """So many compiled graphs are kept for one signature; they differ in what the function read from outside."""
+_CHANGES = 3
+"""A number read from outside that made so many compilations necessary becomes an input of the graph."""
 _SHOWN_ELEMENTS = 64
 
 
@@ -65,20 +73,30 @@ def jit(
     _check_choice("capture_mode", capture_mode, _CAPTURE_MODES)
     _check_choice("jit_level", jit_level, _LEVELS)
     if not isinstance(dynamic, int) or isinstance(dynamic, bool):
-        raise ArgumentTypeError(f"For 'jit', the 'dynamic' must be 'int',  but got '{type(dynamic).__name__}'.")
+        raise ArgumentTypeError(
+            f"For 'jit', the 'dynamic' must be 'int',  but got '{type(dynamic).__name__}'."
+        )
     if dynamic not in (0, 1):
-        raise ArgumentValueError(f"For 'jit', the 'dynamic' must be in range of [0, 1], but got {dynamic} with type 'int'.")
+        raise ArgumentValueError(
+            f"For 'jit', the 'dynamic' must be in range of [0, 1], but got {dynamic} with type 'int'."
+        )
     if not isinstance(fullgraph, bool):
-        raise ArgumentTypeError(f"For 'jit', the 'fullgraph' must be a bool, but got {type(fullgraph).__name__}.")
+        raise ArgumentTypeError(
+            f"For 'jit', the 'fullgraph' must be a bool, but got {type(fullgraph).__name__}."
+        )
     order = options.get("exec_order", "bfs")
     if order not in _ORDERS:
-        raise ArgumentValueError(f"For 'exec_order', the value of 'exec_order' must be one of {_ORDERS}, but got '{order}'.")
+        raise ArgumentValueError(
+            f"For 'exec_order', the value of 'exec_order' must be one of {_ORDERS}, but got '{order}'."
+        )
     return _compiled if function is None else _compiled(function)
 
 
 def _check_choice(name: str, value: Any, choices: list[str]) -> None:
     if not isinstance(value, str) or value not in choices:
-        raise ArgumentValueError(f"For 'jit', the '{name}' must be str and must be in '{choices}', but got '{value}'.")
+        raise ArgumentValueError(
+            f"For 'jit', the '{name}' must be str and must be in '{choices}', but got '{value}'."
+        )
 
 
 def _compiled(function: Any) -> Any:
@@ -91,7 +109,11 @@ def _compiled(function: Any) -> Any:
 
 @dataclass(slots=True, eq=False)
 class _Entry:
-    """One compiled graph. `plain`: shape and numpy dtype of each argument, if the quick way of calling it may be taken."""
+    """One compiled graph.
+
+    `plain`: shape and numpy dtype of each argument, if the quick way of calling it may be taken; but for the
+    first argument where that is a Cell, `owner`, whose method was compiled.
+    """
 
     key: Any
     traced: Traced
@@ -105,6 +127,7 @@ class _Entry:
     captured: list[Tensor]
     holds: Callable[[], bool]
     is_single: bool
+    owner: Any
 
     def still_holds(self) -> bool:
         """True if what the function read from outside is as it was."""
@@ -136,8 +159,18 @@ class _Entry:
         return result
 
 
-class _CellEntries(dict[int, dict[Any, list[_Entry]]]):
-    """What methods of one Cell compiled, kept with the Cell so that both are let go of together. Copies of the Cell start anew."""
+class _NotCompiled(Exception):
+    """Carries an error of the compilation past the frames of this file."""
+
+    def __init__(self, error: Exception):
+        super().__init__(error)
+        self.error = error
+
+
+class _CellEntries(weakref.WeakKeyDictionary["JitFunction", dict[Any, list[_Entry]]]):
+    """What methods of one Cell compiled, kept with the Cell so that both are let go of together. Copies of
+    the Cell start anew.
+    """
 
     def __deepcopy__(self, memo: Any) -> _CellEntries:
         return _CellEntries()
@@ -149,8 +182,8 @@ class _CellEntries(dict[int, dict[Any, list[_Entry]]]):
 class JitFunction:
     """A compiled function.
 
-    Attributes of the original (`__name__`, `__doc__`, …) are there; `__wrapped__` is the original. `ir`, `kernels`, `llvm`, `asm` and
-    `explain` show the graph that ran last.
+    Attributes of the original (`__name__`, `__doc__`, …) are there; `__wrapped__` is the original. `ir`,
+    `kernels`, `llvm`, `asm` and `explain` show the graph that ran last.
     """
 
     def __init__(self, function: Callable[..., Any]):
@@ -160,10 +193,17 @@ class JitFunction:
         self._last: _Entry | None = None
         self._lock = threading.RLock()
         self._why = "it was not called yet"
+        self._changes: Counter[tuple[int, str]] = Counter()
         self._eager = os.environ.get("MS_JIT", "") == "0"
 
     def __get__(self, owner: Any, kind: type | None = None) -> Any:
         return self if owner is None else MethodType(self, owner)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
+        return JitFunction(copy.deepcopy(self._function, memo))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (JitFunction, (self._function,))
 
     def __repr__(self) -> str:
         return f"<compiled {self._function!r}>"
@@ -173,13 +213,22 @@ class JitFunction:
         """What is interpreted where this is called while a graph is being built."""
         return self._function
 
-    # -- calling -----------------------------------------------------------------------------------------------------
+    # -- calling -------------------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         entry = self._last
-        if entry is not None and entry.plain is not None and not kwargs and state.trace is None and not state.tapes:
+        if (
+            entry is not None
+            and entry.plain is not None
+            and not kwargs
+            and state.trace is None
+            and not state.tapes
+        ):
             plain = entry.plain
-            if len(plain) == len(args):
-                for x, (shape, dtype) in zip(args, plain):
+            given: tuple[Any, ...] = args
+            if entry.owner is not None:
+                given = args[1:] if args and args[0] is entry.owner else ()
+            if len(plain) == len(given):
+                for x, (shape, dtype) in zip(given, plain):
                     if type(x) is not Tensor:
                         break
                     data = x._data
@@ -191,9 +240,15 @@ class JitFunction:
                     except (AttributeError, KeyError, ValueError):
                         holds = entry.still_holds()
                     if holds:
-                        outputs = entry.executable([*args, *entry.captured])
+                        outputs = entry.executable([*given, *entry.captured])
                         return outputs[0] if entry.is_single else entry.build(outputs)
-        return self._call(args, kwargs)
+        try:
+            return self._call(args, kwargs)
+        except _NotCompiled as e:
+            error = e.error
+        if _is_placed(error):
+            error.with_traceback(None)
+        raise error
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if state.trace is not None:
@@ -201,8 +256,9 @@ class JitFunction:
         if self._eager:
             return self._function(*args, **kwargs)
         leaves: list[Tensor] = []
-        key = (_key_of(args, leaves), _key_of(kwargs, leaves))
-        entry = self._find(key, leaves, args, kwargs)
+        objects: list[Any] = []
+        key = (key_of(args, leaves, objects), key_of(kwargs, leaves, objects))
+        entry = self._find(key, leaves, objects, args, kwargs)
         self._last = entry
         if state.tapes:
             inputs = (*leaves, *entry.traced.captured)
@@ -213,15 +269,23 @@ class JitFunction:
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles for arguments like these, without running."""
         leaves: list[Tensor] = []
-        key = (_key_of(args, leaves), _key_of(kwargs, leaves))
-        self._last = self._find(key, leaves, args, kwargs)
+        objects: list[Any] = []
+        key = (key_of(args, leaves, objects), key_of(kwargs, leaves, objects))
+        self._last = self._find(key, leaves, objects, args, kwargs)
 
     @property
     def is_compiled(self) -> bool:
         """Whether there is compiled code already."""
         return self._last is not None
 
-    def _find(self, key: Any, leaves: list[Tensor], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Entry:
+    def _find(
+        self,
+        key: Any,
+        leaves: list[Tensor],
+        objects: list[Any],
+        args: tuple[Any, ...],
+        kwargs: dict[str, Any],
+    ) -> _Entry:
         """The entry whose guards hold, or a new one."""
         repeated = len({id(t) for t in leaves}) < len(leaves)
         pattern = tuple(next(k for k, u in enumerate(leaves) if u is t) for t in leaves) if repeated else ()
@@ -233,14 +297,18 @@ class JitFunction:
             entry, why = self._search(table, key, pattern)
             if entry is None:
                 self._why = why or self._explain_key(table, key)
+                self._count_changes(table, (key, ()))
                 entry = self._compile(key, pattern, args, kwargs)
+                entry.kept = tuple(objects)
                 found = table.setdefault((key, pattern) if entry.writes_arguments else (key, ()), [])
                 found.insert(0, entry)
                 del found[_KEPT:]
         return entry
 
     @staticmethod
-    def _search(table: dict[Any, list[_Entry]], key: Any, pattern: tuple[int, ...]) -> tuple[_Entry | None, str]:
+    def _search(
+        table: dict[Any, list[_Entry]], key: Any, pattern: tuple[int, ...]
+    ) -> tuple[_Entry | None, str]:
         why = ""
         for place in ((key, ()), (key, pattern)) if pattern else ((key, ()),):
             for entry in table.get(place, ()):
@@ -252,6 +320,12 @@ class JitFunction:
                 why = why or f"{changed} changed"
         return None, why
 
+    def _count_changes(self, table: dict[Any, list[_Entry]], place: Any) -> None:
+        """Counts the compilations that a changed number made necessary."""
+        for changed in {e.traced.guards.changed for e in table.get(place, ())}:
+            if changed is not None:
+                self._changes[changed] += 1
+
     def _table(self, args: tuple[Any, ...]) -> dict[Any, list[_Entry]]:
         """Where entries are kept: with the Cell whose method this is, or here."""
         owner = args[0] if args else getattr(self._function, "__self__", None)
@@ -260,25 +334,57 @@ class JitFunction:
         kept = vars(owner).get("_compiled_methods")
         if kept is None:
             kept = vars(owner).setdefault("_compiled_methods", _CellEntries())
-        return kept.setdefault(id(self), {})  # type: ignore[no-any-return]
+        return kept.setdefault(self, {})  # type: ignore[no-any-return]
 
-    def _compile(self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]) -> _Entry:
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], aliased: bool) -> Traced:
+        """Traces; numbers that changed often become inputs, if the function can do with that."""
+        varying = frozenset(key for key, count in self._changes.items() if count >= _CHANGES)
+        if varying:
+            try:
+                return trace_function(self._function, args, kwargs, aliased, varying)
+            except Exception:
+                self._changes.clear()
+        return trace_function(self._function, args, kwargs, aliased)
+
+    def _compile(
+        self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> _Entry:
+        from graphcell.runtime.executable import compile_graph
+
         begin = time.perf_counter()
         try:
-            traced = trace_function(self._function, args, kwargs)
+            traced = self._trace(args, kwargs, False)
             writes_arguments = any(position < traced.leaves for _, position in traced.updates)
             if writes_arguments and pattern:
-                traced = trace_function(self._function, args, kwargs, aliased=True)
+                traced = self._trace(args, kwargs, True)
         except Exception as error:
-            raise _without_frames(error) from error.__cause__
+            raise _NotCompiled(error) from None
         executable = compile_graph(traced.graph, traced.updates, name_of(self._function))
-        plain = None if traced.effects or writes_arguments else _plain_signature(args, kwargs)
-        kept = () if plain is not None else (args, kwargs)
-        build, seconds = traced.result.builder(), time.perf_counter() - begin
-        return _Entry(key, traced, executable, build, plain, writes_arguments, GraphCall(traced.graph), kept, seconds,
-                      traced.captured, traced.guards.holds, traced.result.is_single)
+        owner = args[0] if args and is_cell(args[0]) and not isinstance(args[0], type) else None
+        plain = (
+            None
+            if traced.effects or writes_arguments
+            else _plain_signature(args if owner is None else args[1:], kwargs)
+        )
+        if owner is not None and not args[1:]:
+            plain = None  # no arguments at all would look like another owner's call
+        return _Entry(
+            key=key,
+            traced=traced,
+            executable=executable,
+            build=traced.result.builder(),
+            plain=plain,
+            writes_arguments=writes_arguments,
+            call=GraphCall(traced.graph),
+            kept=(),
+            seconds=time.perf_counter() - begin,
+            captured=traced.captured,
+            holds=traced.guards.holds,
+            is_single=traced.result.is_single,
+            owner=owner,
+        )
 
-    # -- looking inside ----------------------------------------------------------------------------------------------
+    # -- looking inside ------------------------------------------------------------------------------------
     def _shown(self) -> _Entry:
         if self._last is None:
             raise ExecutionError(f"{name_of(self._function)} has not been compiled yet", hint="call it first")
@@ -297,7 +403,10 @@ class JitFunction:
         if pass_name is not None:
             names = [name for name, _ in PIPELINE]
             if pass_name != "optimized" and pass_name not in names:
-                raise ArgumentValueError(f"there is no pass {pass_name!r}", hint=f"passes are {', '.join(dict.fromkeys(names))}; or 'optimized'")
+                raise ArgumentValueError(
+                    f"there is no pass {pass_name!r}",
+                    hint=f"passes are {', '.join(dict.fromkeys(names))}; or 'optimized'",
+                )
             last = len(names) if pass_name == "optimized" else len(names) - names[::-1].index(pass_name)
             graph = run_pipeline(graph, "", PIPELINE[:last])[0]
         return print_graph(graph, elide_over=_SHOWN_ELEMENTS)
@@ -321,14 +430,20 @@ class JitFunction:
         lines = [
             f"{name_of(self._function)}: {len(list(self._all_entries()))} compiled graphs",
             f"last compiled because {self._why} ({entry.seconds:.3f} s)",
-            f"arguments: {_describe_key(entry.key)}",
+            f"arguments: {describe_key(entry.key)}",
             f"graph: {len(traced.graph.inputs)} inputs ({len(traced.captured)} read from outside), "
             f"{traced.graph.count_nodes()} nodes traced, {compilation.optimized.count_nodes()} after the passes",
         ]
-        lines += [f"  {p.name:<18}{p.seconds * 1e3:9.2f} ms  {p.nodes_before:5d} -> {p.nodes_after} nodes" for p in compilation.passes]
+        lines += [
+            f"  {p.name:<18}{p.seconds * 1e3:9.2f} ms  {p.nodes_before:5d} -> {p.nodes_after} nodes"
+            for p in compilation.passes
+        ]
         lines += [f"  {name:<18}{seconds * 1e3:9.2f} ms" for name, seconds in compilation.seconds.items()]
         lines += [f"writes {traced.graph.inputs[position].name}" for _, position in traced.updates]
-        lines += [f"calls back into Python for {c.op.name}{f' ({c.where})' if c.where else ''}" for c in compilation.program.host_calls]
+        lines += [
+            f"calls back into Python for {c.op.name}{f' ({c.where})' if c.where else ''}"
+            for c in compilation.program.host_calls
+        ]
         lines += list(traced.remarks)
         return "\n".join(lines)
 
@@ -340,73 +455,25 @@ class JitFunction:
         if not table:
             return "it was the first call"
         before = self._last.key if self._last is not None else next(iter(table))[0]
-        for what, old, new in _differences(before, key):
+        for what, old, new in differences(before, key):
             return f"{what} is {new} and was {old}"
         return "the arguments are of another structure"
 
 
-# -- keys ----------------------------------------------------------------------------------------------------------------
-def _key_of(x: Any, leaves: list[Tensor]) -> Any:
-    """A hashable form of an argument: a Tensor's type, a constant's value, another object's identity. Appends Tensors to `leaves`."""
-    kind = type(x)
-    if kind is Tensor:
-        leaves.append(x)
-        return x.ir_type
-    if kind in (bool, int, str, bytes, type(None)):
-        return (kind, x)
-    if kind in (float, complex):
-        return (kind, repr(x))
-    if isinstance(x, (tuple, list)):
-        return (kind, *[_key_of(e, leaves) for e in x])
-    if isinstance(x, dict):
-        return (kind, *[(_key_of(k, leaves), _key_of(v, leaves)) for k, v in x.items()])
-    if isinstance(x, (np.ndarray, np.generic)):
-        return (kind, x.dtype.str, x.shape, x.tobytes())
-    return (kind, id(x))
-
-
-def _plain_signature(args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None:
+def _plain_signature(
+    args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None:
     if kwargs or any(type(x) is not Tensor for x in args):
         return None
     return tuple((x.array().shape, x.array().dtype) for x in args)
 
 
-def _differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:
-    """(which argument, its old form, its new form)."""
-    old, new = before[0][1:], after[0][1:]
-    if len(old) != len(new):
-        yield "the number of arguments", str(len(old)), str(len(new))
-    for k, (a, b) in enumerate(zip(old, new, strict=False)):
-        if a != b:
-            yield f"argument {k}", _describe(a), _describe(b)
-    keywords = dict(before[1][1:])
-    for name, b in after[1][1:]:
-        if keywords.get(name) != b:
-            yield f"argument '{name[1]}'", _describe(keywords.get(name)), _describe(b)
+def _is_placed(error: Exception) -> bool:
+    """True if the error's text shows the user's line, so that graphcell's own frames would only bury it."""
+    return getattr(error, "span", None) is not None or hasattr(error, "__graphcell_place__")
 
 
-def _describe(part: Any) -> str:
-    if not isinstance(part, tuple):
-        return "not given" if part is None else str(part)
-    kind, *rest = part
-    if kind in (tuple, list):
-        return f"{kind.__name__} of ({', '.join(map(_describe, rest))})"
-    if kind is dict:
-        return f"dict of {len(rest)}"
-    return str(rest[0]) if kind in (float, complex) else repr(rest[0]) if kind in (bool, int, str, bytes, type(None)) else f"a {kind.__name__}"
-
-
-def _describe_key(key: Any) -> str:
-    positional = [_describe(part) for part in key[0][1:]]
-    return ", ".join([*positional, *(f"{name[1]}={_describe(part)}" for name, part in key[1][1:])]) or "none"
-
-
-def _without_frames(error: Exception) -> Exception:
-    """The error without the frames of graphcell, which would bury the user's; its text says where it happened."""
-    return error.with_traceback(None) if isinstance(error, GraphcellError) or hasattr(error, "__graphcell_place__") else error
-
-
-# -- graphs as ops -------------------------------------------------------------------------------------------------------
+# -- graphs as ops -----------------------------------------------------------------------------------------
 _executables: OrderedDict[int, tuple[Graph, Executable]] = OrderedDict()
 _KEPT_EXECUTABLES = 256
 
@@ -415,6 +482,8 @@ def _run_graph(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
     """Runs a graph that is an op of its own (`GraphCall`), compiled."""
     found = _executables.get(id(graph))
     if found is None:
+        from graphcell.runtime.executable import compile_graph
+
         found = _executables[id(graph)] = (graph, compile_graph(graph))
         while len(_executables) > _KEPT_EXECUTABLES:
             _executables.popitem(last=False)

@@ -36,6 +36,8 @@ class Parameter(Tensor):
         TypeError: default_input holds no numbers, or a flag is no bool. ValueError: default_input is a bool, or the name is no string.
     """
 
+    is_variable = True
+
     def __init__(
         self, default_input: Any, name: str | None = None, requires_grad: bool = True, layerwise_parallel: bool = False,
         parallel_optimizer: bool = True, storage_format: str = "", device: Any = None,

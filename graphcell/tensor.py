@@ -68,6 +68,7 @@ class Tensor:
 
     __slots__ = ("__dict__", "__weakref__", "_address", "_constant", "_data", "_persistent", "_value", "init")
     __array_priority__ = 1000  # numpy leaves `array + tensor` to us
+    is_variable = False  # True for Parameters: what is written into one does not become part of what is differentiated
 
     if TYPE_CHECKING:  # what graphcell/ops/methods.py and methods_movement.py attach
 
@@ -370,7 +371,9 @@ class Tensor:
         return self.shape[0]
 
     def _scalar(self, what: str) -> Any:
-        if self.is_symbolic:
+        trace = state.trace
+        varies = trace is not None and (not self._constant or any(id(self) in scope.newest_values for scope in trace.chain()))
+        if self.is_symbolic or varies:  # a Tensor from outside is an input of the graph: its value now is not that of later calls
             raise ConcretizationError(
                 f"{what} of a Tensor is not known while its graph is being built",
                 hint=f"use Tensor ops (ops.select, ops.where, a Tensor condition in `if`), or take {what} outside of the compiled function",

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("runtime",),
     ("frontend",),
-    ("jit", "pullback", "bprop", "jacobian", "grad"),
+    ("jit", "pullback", "bprop", "jacobian", "grad", "composite"),
     ("nn",),
     ("train",),
     ("__init__",),

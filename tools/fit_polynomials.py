@@ -17,7 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
-import mpmath as mp
+import mpmath as mp  # type: ignore[import-untyped]
 from mpmath import mpf
 
 mp.mp.prec = 200
@@ -106,6 +106,10 @@ def _inverse_erf_ratio(w: mpf) -> mpf:
     return y / x
 
 
+def _inverse_erf_ratio_of_root(s: mpf) -> mpf:
+    return _inverse_erf_ratio(s * s)
+
+
 def _centred(function: Function, centre: str) -> Function:
     return lambda u: function(u + mpf(centre))
 
@@ -146,7 +150,7 @@ def _fits() -> dict[str, Fit]:
     atan, atan_weight = _odd(mp.atan)
     quarter = (mp.pi / 4 * mpf("1.02")) ** 2
     erfcx2, erfcx3 = _erfcx_of_mapped(2), _erfcx_of_mapped(3)
-    ratio, root_ratio = _inverse_erf_ratio, lambda s: _inverse_erf_ratio(s * s)
+    ratio, root_ratio = _inverse_erf_ratio, _inverse_erf_ratio_of_root
     fits = {
         "EXP": Fit(
             "(e**r - 1 - r) / r**2 on [-ln2, ln2]",

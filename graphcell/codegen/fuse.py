@@ -9,8 +9,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-import networkx as nx
-
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, volume
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
@@ -135,6 +133,8 @@ class Fusion:
                     if current is not group and is_loop_op(producer.op):
                         group = self._try_merge(current, group)
         alive = [g for g in self.groups if g.nodes]
+        import networkx as nx  # takes as long to import as the rest of graphcell, and only a compilation needs it
+
         order = nx.DiGraph()
         order.add_nodes_from(alive)
         order.add_edges_from((g, h) for g in alive for h in g.after)

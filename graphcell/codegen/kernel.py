@@ -161,3 +161,31 @@ class LoopKernel:
             lines.append(f"  t{k} = {s.what}{' ' + args if args else ''} : {s.dtype}" + (f"  stage {s.stage}" if s.stage else ""))
         lines += [f"  store t{s.local} -> {s.access}" for s in self.stores]
         return "\n".join([*lines, "}"])
+
+
+def rebase(kernel: LoopKernel) -> tuple[LoopKernel, tuple[int, ...]]:
+    """The kernel with the smallest offset into each operand taken out, and these offsets, in elements.
+
+    Kernels that read or write different slices of equal shape are then one function.
+    """
+    accesses = [s.access for s in kernel.stores] + [s.what.access for s in kernel.body if isinstance(s.what, (Load, GatherLoad))]
+    lowest: dict[int, int] = {}
+    for a in accesses:
+        lowest[a.operand] = min(a.offset, lowest.get(a.operand, a.offset))
+    bases = tuple(lowest.get(k, 0) for k in range(len(kernel.operands)))
+    if not any(bases):
+        return kernel, bases
+
+    def moved(a: Access) -> Access:
+        return Access(a.operand, a.strides, a.offset - bases[a.operand])
+
+    def statement(s: Statement) -> Statement:
+        what = s.what
+        if isinstance(what, Load):
+            what = Load(moved(what.access), what.dtype)
+        elif isinstance(what, GatherLoad):
+            what = GatherLoad(moved(what.access), what.steps, what.extents, what.dtype)
+        return Statement(what, s.args, s.dtype, s.loops, s.stage)
+
+    stores = tuple(Store(s.local, moved(s.access)) for s in kernel.stores)
+    return LoopKernel(kernel.extents, kernel.outer, kernel.vector, tuple(map(statement, kernel.body)), stores, kernel.operands), bases

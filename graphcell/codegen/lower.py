@@ -9,12 +9,12 @@ the result is 0, or 1 if a host call failed.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.indexed import gather_kernel, scatter_cost, scatter_kernel
-from graphcell.codegen.kernel import Access, LoopKernel
+from graphcell.codegen.kernel import Access, LoopKernel, rebase
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
@@ -78,6 +78,10 @@ class _Frame:
         self.place: dict[Value, Val] = {}
         self.intervals: dict[Value, Interval] = {}
         self.scratch: dict[_Unit | Node, Interval] = {}
+        self.storage: dict[Value, Value] = {}
+        """Values that lie in the buffer of a later one, which takes it over."""
+        self.in_place: dict[Value, Value] = {}
+        """Outputs that are written over an input of the graph: what a loop carries, or what is updated."""
         self.arena_bytes = 0
 
     def _unit(self, group: Group) -> _Unit:
@@ -98,6 +102,12 @@ class _Frame:
             for v in unit.writes():
                 if v not in given and not (unit.node is not None and isinstance(unit.node.op, Constant)):
                     self.intervals[v] = Interval(max(1, v.type.nbytes), step, last.get(v, step))
+            for x, y in _taken_over(unit, self.info):
+                if x in self.intervals and last[x] == step and y not in self.in_place:
+                    self.storage[x] = y
+                    first = self.intervals.pop(x).first
+                    if y in self.intervals:
+                        self.intervals[y].first = first
             extra = self._extra_bytes(unit)
             if extra and unit.node is not None:
                 self.scratch[unit.node] = Interval(extra, step, step)
@@ -110,13 +120,21 @@ class _Frame:
             return 0
         total = 0
         for frame in self.inner.get(node, ()):
-            outside = set(frame.graph.inputs) | self._bound_outputs(node, frame)
+            if isinstance(node.op, (While, For)):
+                frame.find_in_place(_carried(node.op, frame.graph))
+            outside = set(frame.graph.inputs) | self._bound_outputs(node, frame) | set(frame.in_place)
             frame.plan(outside)
             total += frame.arena_bytes
         plan = self._native_plan(node)
         if plan is not None:
             total += sum(-(-size // 64) * 64 for _, size in plan.shared)
         return total
+
+    def find_in_place(self, pairs: Iterable[tuple[int, Value]]) -> None:
+        """Of outputs (by position) that shall end up in the buffer of an input: those that may be written there at once."""
+        for k, target in pairs:
+            if _may_write_in_place(self, self.outputs[k], target):
+                self.in_place[self.outputs[k]] = target
 
     def _bound_outputs(self, node: Node, frame: _Frame) -> set[Value]:
         """Outputs of a region that are written straight to where the op's results lie."""
@@ -148,6 +166,13 @@ class _Frame:
         """Emits all steps; the places of inputs and of bound outputs are set already."""
         for v, interval in self.intervals.items():
             self.place[v] = b.gep(arena, interval.offset, I8)
+        for v, target in self.in_place.items():
+            self.place[v] = self.place[target]
+        for v in self.storage:
+            owner = v
+            while owner in self.storage:
+                owner = self.storage[owner]
+            self.place[v] = self.place[owner]
         for unit in self.units:
             if unit.kernel is not None:
                 self._run_loops(b, unit.kernel.kernel, [self.place[v] for v in unit.kernel.buffers], call)
@@ -222,6 +247,8 @@ class _Frame:
     def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
         blocks = block_count(kernel, self.lowering.target)
         if blocks:
+            kernel, bases = rebase(kernel)
+            buffers = [b.gep(p, base, storage_type(d)) for p, base, d in zip(buffers, bases, kernel.operands, strict=True)]
             name = self.lowering.loop_function(kernel)
             with self.lowering.step(b, name, str(kernel), blocks):
                 call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
@@ -230,6 +257,11 @@ class _Frame:
         layout = self.info.layout(v)
         kernel = copy_kernel(v.type.shape, v.type.dtype, Access(0, layout.strides, layout.offset), Access(1, strides, offset))
         self._run_loops(b, kernel, [self.place[layout.root], result], call)
+
+    def _start_from(self, b: FunctionBuilder, v: Value, result: Value, call: Calls) -> None:
+        """Copies v to where `result` lies, unless it lies there."""
+        if self.place_of(v).text != self.place[result].text:
+            self._copy_into(b, v, self.place[result], row_major(result.type.shape), 0, call)
 
     def _emit_concat(self, b: FunctionBuilder, node: Node, op: Concat, call: Calls) -> None:
         (result,) = node.results
@@ -251,7 +283,7 @@ class _Frame:
         (x, update), (result,) = node.operands, node.results
         strides = row_major(result.type.shape)
         if update.type.size < result.type.size:
-            self._copy_into(b, x, self.place[result], strides, 0, call)
+            self._start_from(b, x, result, call)
         offset = sum(a * s for a, s in zip(op.start, strides, strict=True))
         self._copy_into(b, update, self.place[result], tuple(s * t for s, t in zip(op.step, strides, strict=True)), offset, call)
 
@@ -269,7 +301,7 @@ class _Frame:
 
     def _emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
         (result,) = node.results
-        self._copy_into(b, node.operands[0], self.place[result], row_major(result.type.shape), 0, call)
+        self._start_from(b, node.operands[0], result, call)
         kernel = scatter_kernel(op, tuple(v.type for v in node.operands))
         blocks = kernel.blocks(self.lowering.target)
         if not blocks or not kernel.points:
@@ -302,7 +334,7 @@ class _Frame:
     def _emit_dynamic_update(self, b: FunctionBuilder, node: Node, call: Calls) -> None:
         x, update, *starts = node.operands
         (result,) = node.results
-        self._copy_into(b, x, self.place[result], row_major(x.type.shape), 0, call)
+        self._start_from(b, x, result, call)
         offset = self._dynamic_start(b, starts, x.type.shape, update.type.shape)
         target = b.gep(self.place[result], offset, storage_type(x.type.dtype))
         self._copy_into(b, update, target, row_major(x.type.shape), 0, call)
@@ -333,8 +365,15 @@ class _Frame:
         """Copies the initial carried values into the op's results, which hold the state of the loop."""
         state = [self.place[v] for v in node.results[:count]]
         for v, place in zip(node.operands[:count], state, strict=True):
-            self._copy(b, place, self.place_of(v), v.type)
+            if self.place_of(v).text != place.text:
+                self._copy(b, place, self.place_of(v), v.type)
         return state
+
+    def _finish_carried(self, b: FunctionBuilder, body: _Frame, state: Sequence[Val]) -> None:
+        """Copies the new carried values over the old ones, where they were not written there."""
+        for v, place in zip(body.outputs[: len(state)], state, strict=True):
+            if v not in body.in_place:
+                self._copy(b, place, body.place[v], v.type)
 
     def _emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
@@ -352,8 +391,7 @@ class _Frame:
         def iterate() -> None:
             self._bind(body, [*state, *invariant])
             body.emit(b, second, call)
-            for v, place in zip(body.graph.outputs, state, strict=True):
-                self._copy(b, place, body.place_of(v), v.type)
+            self._finish_carried(b, body, state)
 
         b.while_loop(condition, iterate)
 
@@ -378,8 +416,7 @@ class _Frame:
             for v, result in zip(body.outputs[op.carried :], stacked, strict=True):
                 body.place[v] = row(self.place[result], result.type)
             body.emit(b, own, call)
-            for v, place in zip(body.graph.outputs[: op.carried], state, strict=True):
-                self._copy(b, place, body.place_of(v), v.type)
+            self._finish_carried(b, body, state)
 
 
 def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> Program:
@@ -395,7 +432,7 @@ def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> P
         if v in read:
             frame.place[v] = b.load(b.gep(b.args["inputs"], k, PTR), PTR)
     updated = dict(updates)
-    direct = {k for k in updated if _may_write_in_place(frame, frame.outputs[k], graph.inputs[updated[k]])}
+    frame.find_in_place((k, graph.inputs[at]) for k, at in updated.items())
     position = 0
     given = set(graph.inputs)
     for k, v in enumerate(frame.outputs):
@@ -403,13 +440,12 @@ def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> P
             frame.place[v] = b.load(b.gep(b.args["outputs"], position, PTR), PTR)
             position += 1
             given.add(v)
-        elif k in direct:
-            frame.place[v] = frame.place[graph.inputs[updated[k]]]
+        elif v in frame.in_place:
             given.add(v)
     frame.plan(given)
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
-        if k not in direct:
+        if frame.outputs[k] not in frame.in_place:
             frame._copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
     b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
     b.finish(const(0, I32))
@@ -426,7 +462,7 @@ def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:
         if target in unit.reads(frame.info):
             return False
     unit = frame.units[writer]
-    if target not in unit.reads(frame.info):
+    if target not in unit.reads(frame.info) or (target, output) in _taken_over(unit, frame.info):
         return True
     if unit.kernel is None or unit.kernel.kernel.stages > 1:
         return False
@@ -435,3 +471,23 @@ def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:
     (store,) = [s for s in kernel.stores if s.access.operand == result]
     loads = [s.what.access for s in kernel.body if hasattr(s.what, "access") and s.what.access.operand == source]
     return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)
+
+
+def _taken_over(unit: _Unit, info: Analysis) -> list[tuple[Value, Value]]:
+    """(operand, result) pairs of values that may share a buffer, if nobody reads the operand later: the op changes it in place."""
+    node = unit.node
+    if node is None:
+        return []
+    if isinstance(node.op, (While, For)):
+        count = node.op.carried
+    else:
+        count = int(isinstance(node.op, (Scatter, ScatterElements, UpdateSlice, DynamicUpdateSlice)))
+    roots = [info.layout(v).root for v in node.operands]
+    pairs = zip(node.operands[:count], roots, node.results, strict=False)
+    return [(x, y) for v, x, y in pairs if roots.count(x) == 1 and info.layout(v).is_whole(v.type.shape)]
+
+
+def _carried(op: While | For, graph: Graph) -> list[tuple[int, Value]]:
+    """The carried values of a loop as (position among the outputs of its body, input); none for the condition of a while loop."""
+    first = int(isinstance(op, For))
+    return [(k, graph.inputs[k + first]) for k in range(op.carried)] if graph is op.regions[-1] else []

@@ -6,26 +6,23 @@ from typing import Any
 
 import numpy as np
 
-from graphcell.dtype import DType as DType
-from graphcell.dtype import as_dtype
-from graphcell.dtype import bfloat16 as bfloat16
-from graphcell.dtype import bool_ as bool_
-from graphcell.dtype import float16 as float16
-from graphcell.dtype import float32 as float32
-from graphcell.dtype import float64 as float64
-from graphcell.dtype import int8 as int8
-from graphcell.dtype import int16 as int16
-from graphcell.dtype import int32 as int32
-from graphcell.dtype import int64 as int64
-from graphcell.dtype import uint8 as uint8
-from graphcell.dtype import uint16 as uint16
-from graphcell.dtype import uint32 as uint32
-from graphcell.dtype import uint64 as uint64
+from graphcell.dtype import (
+    ALL, FLOATS, INTEGERS, NUMBERS, DType, as_dtype, bfloat16, bool_, finfo, float16, float32, float64, from_numpy, int8, int16, int32, int64, promote,
+    promote_scalar, scalar_dtype, uint8, uint16, uint32, uint64,
+)  # fmt: skip
 from graphcell.errors import ArgumentTypeError
 
-half = float16
-single = float32
-double = float64
+__all__ = [
+    "ALL", "FLOATS", "INTEGERS", "NUMBERS", "DType", "Type", "as_dtype", "bfloat16", "bool_", "byte", "double", "dtype_to_nptype", "dtype_to_pytype",
+    "finfo", "float16", "float32", "float64", "float_", "from_numpy", "half", "int8", "int16", "int32", "int64", "int_", "intc", "intp", "long",
+    "promote", "promote_scalar", "pytype_to_dtype", "scalar_dtype", "short", "single", "ubyte", "uint", "uint8", "uint16", "uint32", "uint64", "uintc",
+    "uintp", "ushort",
+]  # fmt: skip
+
+Type = DType
+byte, short, intc, intp, long, int_ = int8, int16, int32, int64, int64, int64
+ubyte, ushort, uintc, uintp, uint = uint8, uint16, uint32, uint64, uint64
+half, single, double, float_ = float16, float32, float64, float32
 
 
 def dtype_to_nptype(type_: DType) -> type[Any]:
@@ -64,3 +61,11 @@ def _checked(x: object, function: str) -> DType:
     if isinstance(x, DType):
         return x
     raise ArgumentTypeError(f"{function}: expected a dtype such as mindspore.float32, but got {x!r}")
+
+
+def __getattr__(name: str) -> DType:
+    """`bool`, `int` and `float` are dtypes to those who import this module; inside it they are Python's."""
+    found = {"bool": bool_, "int": int32, "float": float32}.get(name)
+    if found is None:
+        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+    return found

@@ -1,6 +1,7 @@
 """From Python functions to Graphs: an interpreter of their AST.
 
-`call` is for code of graphcell that calls back what the user wrote; `trace_function` is what `@jit` starts with.
+`call` is for code of graphcell that calls back what the user wrote; `trace_function` is what `@jit` starts
+with.
 """
 
 from graphcell.frontend.interpreter import active, call

@@ -56,7 +56,9 @@ def _bind_keywords(function: FunctionType, kwargs: dict[str, Any], bound: dict[s
         if name not in accepted:
             if not takes_extra:
                 if name in positional_only:
-                    raise ArityError(f"{function.__qualname__}() got some positional-only arguments passed as keyword arguments: '{name}'")
+                    raise ArityError(
+                        f"{function.__qualname__}() got some positional-only arguments passed as keyword arguments: '{name}'"
+                    )
                 raise ArityError(f"{function.__qualname__}() got an unexpected keyword argument '{name}'")
             extra[name] = value
         elif name in bound:
@@ -70,7 +72,10 @@ def _bind_keywords(function: FunctionType, kwargs: dict[str, Any], bound: dict[s
 def _check_complete(function: FunctionType, bound: dict[str, Any]) -> None:
     code = function.__code__
     count = code.co_argcount
-    for names, kind in ((code.co_varnames[:count], "positional"), (code.co_varnames[count : count + code.co_kwonlyargcount], "keyword-only")):
+    for names, kind in (
+        (code.co_varnames[:count], "positional"),
+        (code.co_varnames[count : count + code.co_kwonlyargcount], "keyword-only"),
+    ):
         missing = [f"'{n}'" for n in names if n not in bound]
         if missing:
             listed = missing[0] if len(missing) == 1 else f"{', '.join(missing[:-1])} and {missing[-1]}"

@@ -32,16 +32,25 @@ def reads_frame(function: Any, args: Sequence[Any]) -> bool:
     return (function is builtins.locals or function is builtins.globals) and not args
 
 
-# -- print ---------------------------------------------------------------------------------------------------------------
+# -- print -------------------------------------------------------------------------------------------------
 def print_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
-    """print: an op, so that it prints whenever the graph runs. Each argument stands in a line of its own, as MindSpore's graphs have it;
-    with `sep` or `end` given, in Python's form."""
+    """print: an op, so that it prints whenever the graph runs. Each argument stands in a line of its own, as
+    MindSpore's graphs have it; with `sep` or `end` given, in Python's form.
+    """
     unknown = set(kwargs) - {"sep", "end", "flush"}
     if unknown:
-        raise UnsupportedSyntaxError(f"print(..., {min(unknown)}=...) cannot be compiled.", hint="print to standard output, or elsewhere")
+        raise UnsupportedSyntaxError(
+            f"print(..., {min(unknown)}=...) cannot be compiled.",
+            hint="print to standard output, or elsewhere",
+        )
     if kwargs.keys() & {"sep", "end"}:
         sep, end = kwargs.get("sep"), kwargs.get("end")
-        text = formatted(lambda values: (" " if sep is None else sep).join(map(str, values)) + ("\n" if end is None else end), list(args))
+        text = formatted(
+            lambda values: (
+                (" " if sep is None else sep).join(map(str, values)) + ("\n" if end is None else end)
+            ),
+            list(args),
+        )
         pieces = list(text.pieces) if isinstance(text, Text) else [text]
     else:
         pieces = [piece for a in args for piece in _lines(a)] or ["\n"]
@@ -64,7 +73,7 @@ def _lines(value: Any) -> list[Any]:
     return [*(text.pieces if isinstance(text, Text) else (text,)), "\n"]
 
 
-# -- conversions ---------------------------------------------------------------------------------------------------------
+# -- conversions -------------------------------------------------------------------------------------------
 def _converter(kind: type, dtype: dt.DType) -> Handler:
     def convert(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if len(args) == 1 and not kwargs:
@@ -73,7 +82,9 @@ def _converter(kind: type, dtype: dt.DType) -> Handler:
                 return _convert_weak(x, kind, dtype)
             if isinstance(x, Tensor) and not calls.is_constant(x):
                 if x.size != 1:
-                    raise ArgumentTypeError(f"{kind.__name__}() of a Tensor of shape {x.shape}: only one element can be converted")
+                    raise ArgumentTypeError(
+                        f"{kind.__name__}() of a Tensor of shape {x.shape}: only one element can be converted"
+                    )
                 return number(cast(x.reshape(()), dtype))
         return kind(*args, **kwargs)
 
@@ -124,13 +135,15 @@ def range_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     for end in (start, stop):
         if isinstance(end, Tensor):
             if end.size != 1 or not end.dtype.is_integer:
-                raise ArgumentTypeError(f"range() takes integers, but got a Tensor of {end.dtype} and shape {end.shape}")
+                raise ArgumentTypeError(
+                    f"range() takes integers, but got a Tensor of {end.dtype} and shape {end.shape}"
+                )
             end = number(cast(end.reshape(()), dt.int64))
         ends.append(end)
     return SymbolicRange(ends[0], ends[1], step)
 
 
-# -- attributes ----------------------------------------------------------------------------------------------------------
+# -- attributes --------------------------------------------------------------------------------------------
 def getattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """getattr."""
     if len(args) not in (2, 3) or kwargs:
@@ -161,14 +174,16 @@ def delattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     delattr(owner, name)
 
 
-# -- extrema, sums, any and all ------------------------------------------------------------------------------------------
+# -- extrema, sums, any and all ----------------------------------------------------------------------------
 def _extremum(plain: Any, op: Any, reduction: type) -> Handler:
     def extremum(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         if kwargs or not args:
-            return plain(*args, **kwargs)
+            return plain(*args, **{k: calls.wrapped(v) for k, v in kwargs.items()})
         if len(args) == 1 and isinstance(args[0], Tensor):
             if args[0].ndim != 1:
-                raise ArgumentTypeError(f"{plain.__name__}() of a Tensor of shape {args[0].shape}: the truth value of its rows is ambiguous")
+                raise ArgumentTypeError(
+                    f"{plain.__name__}() of a Tensor of shape {args[0].shape}: the truth value of its rows is ambiguous"
+                )
             return apply1(reduction((0,), False), args[0])
         items = list(calls.iterate(args[0])) if len(args) == 1 else list(args)
         if not any(isinstance(x, (Tensor, WeakNumber)) for x in items):
@@ -187,7 +202,9 @@ def _larger(calls: Calls, plain: Any, op: Any, x: Any, y: Any) -> Any:
     first, second = (v.as_tensor() if isinstance(v, WeakNumber) else v for v in (x, y))
     for v in (first, second):
         if isinstance(v, Tensor) and v.size != 1:
-            raise ArgumentTypeError(f"{plain.__name__}() compares Tensors of one element, but one has shape {v.shape}")
+            raise ArgumentTypeError(
+                f"{plain.__name__}() compares Tensors of one element, but one has shape {v.shape}"
+            )
     result = binary(op, first, second)
     return number(result) if is_number(x) and is_number(y) else result
 

@@ -1,8 +1,9 @@
 """Calls: which callables are interpreted, and how.
 
-Interpreted: the user's functions, methods, lambdas and closures, callable objects, `functools.partial`, compiled functions (inlined), and
-the methods of Cells, graphcell's own layers included. Run as they are: graphcell's functions, builtins, classes, and libraries; they see
-symbolic Tensors. Builtins whose meaning differs on Tensors are in builtin_calls.py.
+Interpreted: the user's functions, methods, lambdas and closures, callable objects, `functools.partial`,
+compiled functions (inlined), and the methods of Cells, graphcell's own layers included. Run as they are:
+graphcell's functions, builtins, classes, and libraries; they see symbolic Tensors. Builtins whose meaning
+differs on Tensors are in builtin_calls.py.
 """
 
 from __future__ import annotations
@@ -13,10 +14,17 @@ import functools
 import sys
 from collections import deque
 from collections.abc import Sequence
-from types import BuiltinMethodType, CellType, FunctionType, MethodDescriptorType, MethodType, WrapperDescriptorType
+from types import (
+    BuiltinMethodType,
+    CellType,
+    FunctionType,
+    MethodDescriptorType,
+    MethodType,
+    WrapperDescriptorType,
+)
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError, SourceNotFoundError, UnsupportedSyntaxError
+from graphcell.errors import ArgumentTypeError, ConcretizationError, SourceNotFoundError, UnsupportedSyntaxError
 from graphcell.frontend.arguments import bind_arguments
 from graphcell.frontend.builtin_calls import BUILTINS, reads_frame, string_method
 from graphcell.frontend.frame import Frame
@@ -27,7 +35,7 @@ from graphcell.frontend.places import CONTAINERS, Speculation
 from graphcell.frontend.source import is_plain, source_of
 from graphcell.frontend.supported import FORBIDDEN_BUILTINS, forbidden_builtin
 from graphcell.frontend.text import holds_symbols
-from graphcell.tensor import Tensor
+from graphcell.tensor import Tensor, state
 
 _IMMUTABLE = (str, bytes, tuple, int, float, complex, bool, range, frozenset, slice, type(None), type)
 _PURE_MODULES = frozenset(
@@ -37,7 +45,9 @@ _PURE_MODULES = frozenset(
     }
 )  # fmt: skip
 """Modules of Python whose functions change nothing outside: they may run in a trial that is undone."""
-_TAKES_FUNCTIONS = frozenset({"functools", "_functools", "itertools", "builtins"})
+_GIVES_DATA = frozenset({"asnumpy", "numpy", "item", "tolist", "__array__"})
+_CALL_BACK = (builtins.sorted, functools.reduce, functools.cmp_to_key)
+"""Functions in C that call what they are given."""
 
 
 class Calls(Loops):
@@ -89,7 +99,7 @@ class Calls(Loops):
         names = frame.base.locals | {name: cell.cell_contents for name, cell in frame.base.cells.items()}
         return self.bear({k: v for k, v in names.items() if not k.startswith("__class__")})
 
-    # -- dispatch ----------------------------------------------------------------------------------------------------
+    # -- dispatch ------------------------------------------------------------------------------------------
     def call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls any callable."""
         kind = type(function)
@@ -126,7 +136,9 @@ class Calls(Loops):
             return False
         return True
 
-    def _call_function(self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any], owner: Any) -> Any:
+    def _call_function(
+        self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any], owner: Any
+    ) -> Any:
         if owner is not None and is_cell(owner) and not isinstance(owner, type):
             self.guards.met(owner, type(owner).__name__)
         if not self.is_interpreted(function, owner):
@@ -171,16 +183,29 @@ class Calls(Loops):
             raise ArgumentTypeError(f"'{type(function).__name__}' object is not callable")
         return self._finish(function(*args, **kwargs))
 
-    # -- what runs as it is ------------------------------------------------------------------------------------------
+    # -- what runs as it is --------------------------------------------------------------------------------
     def _call_library(self, function: FunctionType, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+        if function.__name__ in _GIVES_DATA and args and isinstance(args[0], Tensor):
+            self._look_at(args[0])
         if self.logs[-1].strict and not self._is_undoable(function):
             raise Speculation(f"{function.__qualname__} is called, which may change something outside")
         return self._finish(function(*args, **kwargs))
 
+    def _look_at(self, tensor: Tensor) -> None:
+        """The data of a Tensor from outside are asked for: they become constants, as long as they stay what they are."""
+        if tensor.is_symbolic or self.is_constant(tensor):
+            return
+        if state.trace is not None and any(id(tensor) in scope.newest_values for scope in state.trace.chain()):
+            raise ConcretizationError("the value of a Tensor that was written to is not known while the graph is being built")
+        self.guards.data_read(tensor)
+
     @staticmethod
     def _is_undoable(function: FunctionType) -> bool:
         module = str(function.__globals__.get("__name__", ""))
-        return module.partition(".")[0] == "graphcell" or module.partition(".")[0] in _PURE_MODULES or not is_library_name(module)
+        root = module.partition(".")[0]
+        if root == "numpy":
+            return ".random" not in module
+        return root == "graphcell" or root in _PURE_MODULES or not is_library_name(module)
 
     def _call_builtin(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """A function or method written in C. Methods may change their object."""
@@ -191,12 +216,15 @@ class Calls(Loops):
             self.note_contents(owner)
         elif function is builtins.next:
             self._check_next(args)
-        elif function.__name__ in FORBIDDEN_BUILTINS and owner is builtins and not (args and function.__name__ in ("vars", "dir")):
+        elif (
+            function.__name__ in FORBIDDEN_BUILTINS
+            and owner is builtins
+            and not (args and function.__name__ in ("vars", "dir"))
+        ):
             raise forbidden_builtin(function.__name__)
         elif self.logs[-1].strict and not self._keeps_owner(function, owner):
             raise Speculation(f"{function.__name__} is called, which may change something outside")
-        module = function.__module__ if isinstance(function.__module__, str) else ""
-        if module in _TAKES_FUNCTIONS:
+        if function in _CALL_BACK:
             args = [self.wrapped(a) for a in args]
             kwargs = {k: self.wrapped(v) for k, v in kwargs.items()}
         return self._finish(function(*args, **kwargs))
@@ -206,7 +234,9 @@ class Calls(Loops):
         if isinstance(owner, (_IMMUTABLE, Tensor)):
             return True
         if isinstance(owner, type(sys)):
-            return owner.__name__.partition(".")[0] in _PURE_MODULES or (owner.__name__.startswith("numpy") and "random" not in owner.__name__)
+            return owner.__name__.partition(".")[0] in _PURE_MODULES or (
+                owner.__name__.startswith("numpy") and "random" not in owner.__name__
+            )
         return bool(type(owner).__module__ == "numpy")
 
     def _check_next(self, args: Sequence[Any]) -> None:
@@ -216,15 +246,15 @@ class Calls(Loops):
         if self.logs[-1].strict:
             raise Speculation("next() of an iterator from outside the loop is called")
         raise UnsupportedSyntaxError(
-            "next() takes from an iterator that was made outside of a branch or loop that a Tensor decides on.", hint="take the item before it"
+            "next() takes from an iterator that was made outside of a branch or loop that a Tensor decides on.",
+            hint="take the item before it",
         )
 
     def _make(self, kind: type, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """An instance of a class; made as it is."""
-        if kind in (map, filter) and args:
-            args = [self.wrapped(args[0]), *args[1:]]
-        elif kind.__module__ in _TAKES_FUNCTIONS:
+        if kind in (map, filter) or kind.__module__ == "itertools":
             args = [self.wrapped(a) for a in args]
+            kwargs = {k: self.wrapped(v) for k, v in kwargs.items()}
         if kind in (list, tuple, set, frozenset, dict, enumerate, zip, map, filter, deque):
             args = [self.iterate(a) if isinstance(a, Tensor) else a for a in args]
         made = kind(*args, **kwargs)
@@ -241,7 +271,9 @@ class Calls(Loops):
         if not isinstance(function, (FunctionType, MethodType, functools.partial)) and not is_cell(function):
             return function
         inner = getattr(function, "__func__", function)
-        if isinstance(inner, FunctionType) and not self.is_interpreted(inner, getattr(function, "__self__", None)):
+        if isinstance(inner, FunctionType) and not self.is_interpreted(
+            inner, getattr(function, "__self__", None)
+        ):
             return function
         return lambda *args, **kwargs: self.call(function, args, kwargs)
 

@@ -1,7 +1,8 @@
 """What a loop carries from one iteration to the next, found by interpreting its body.
 
-Enters: guesses. Leaves: the places and storages that the body changes, each leaf with one type for all iterations. Numbers that change
-become Tensors (or, where they grow by a constant, functions of the loop's index); numbers that do not stay constants.
+Enters: guesses. Leaves: the places and storages that the body changes, each leaf with one type for all
+iterations. Numbers that change become Tensors (or, where they grow by a constant, functions of the loop's
+index); numbers that do not stay constants.
 """
 
 from __future__ import annotations
@@ -15,7 +16,18 @@ from graphcell.frontend.core import Core
 from graphcell.frontend.joins import value_in
 from graphcell.frontend.numbers import WeakNumber, affine_of, is_number, number
 from graphcell.frontend.places import CellPlace, Log, NamePlace, Place, Speculation, Unbound, Unstable
-from graphcell.frontend.trees import NUMBERS, Tree, describe, fits, flatten, join_numbers, same_constant, type_of, unchanged, unflatten
+from graphcell.frontend.trees import (
+    NUMBERS,
+    Tree,
+    describe,
+    fits,
+    flatten,
+    join_numbers,
+    same_constant,
+    type_of,
+    unchanged,
+    unflatten,
+)
 from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Trace
@@ -24,7 +36,9 @@ from graphcell.tensor import Tensor
 
 @dataclass(slots=True)
 class Leaf:
-    """One varying part of a carried value. `type` None: a number that has not changed so far. `step`: it grows by that much."""
+    """One varying part of a carried value. `type` None: a number that has not changed so far. `step`: it
+    grows by that much.
+    """
 
     start: Any
     type: TensorType | None = None
@@ -36,7 +50,8 @@ class Leaf:
         self.is_number = is_number(self.start)
 
     def accept(self, end: Any, counted: Any) -> bool:
-        """Takes note of the value after an iteration; True if the leaf's type had to change. `counted`: the loop, if its trip count is known.
+        """Takes note of the value after an iteration; True if the leaf's type had to change. `counted`: the
+        loop, if its trip count is known.
 
         Raises:
             BranchTypeError: no one type fits. Speculation: the loop cannot be one op.
@@ -45,19 +60,31 @@ class Leaf:
         if self.step is not None:
             wanted = (counted, self.step, self.start + self.step)
             if not (isinstance(end, WeakNumber) and end.affine == wanted):
-                raise Speculation("a number changes from one iteration to the next, but not by the same amount")
+                raise Speculation(
+                    "a number changes from one iteration to the next, but not by the same amount"
+                )
             return False
         if self.type is None:
             if same_constant(self.start, end):
                 return False
             return self._release(end, counted)
         found = type_of(end)
-        if found == self.type or (is_number(end) and not self.type.shape and found.dtype.category <= self.type.dtype.category):
+        if found == self.type or (
+            is_number(end) and not self.type.shape and found.dtype.category <= self.type.dtype.category
+        ):
             return False
-        if is_number(self.start) and not found.shape and (is_number(end) or found.dtype.category >= self.type.dtype.category):
-            self.type = TensorType(join_numbers(self.type.dtype, found.dtype) if is_number(end) else found.dtype, ())
+        if (
+            is_number(self.start)
+            and not found.shape
+            and (is_number(end) or found.dtype.category >= self.type.dtype.category)
+        ):
+            self.type = TensorType(
+                join_numbers(self.type.dtype, found.dtype) if is_number(end) else found.dtype, ()
+            )
             return True
-        raise BranchTypeError(f"{describe_type(self.type)} before the loop and {describe(end)} after an iteration")
+        raise BranchTypeError(
+            f"{describe_type(self.type)} before the loop and {describe(end)} after an iteration"
+        )
 
     def _release(self, end: Any, counted: Any) -> bool:
         """A number that turned out to change."""
@@ -68,7 +95,9 @@ class Leaf:
             raise Speculation("a number changes from one iteration to the next")
         mine, other = type_of(self.start), type_of(end)
         if other.shape or (not is_number(end) and mine.dtype.category > other.dtype.category):
-            raise BranchTypeError(f"{describe(self.start)} before the loop and {describe(end)} after an iteration")
+            raise BranchTypeError(
+                f"{describe(self.start)} before the loop and {describe(end)} after an iteration"
+            )
         self.type = TensorType(join_numbers(mine.dtype, other.dtype) if is_number(end) else other.dtype, ())
         return True
 
@@ -79,7 +108,9 @@ def describe_type(type: TensorType) -> str:
 
 @dataclass(slots=True)
 class Carried:
-    """A place that the body changes. `conflict`: its types do not fit, so reading it is an error. `entered`: its value in the body."""
+    """A place that the body changes. `conflict`: its types do not fit, so reading it is an error. `entered`:
+    its value in the body.
+    """
 
     place: Place
     tree: Tree
@@ -93,8 +124,8 @@ class Carried:
 class Carry:
     """All that is carried. `counted`: the loop object if the trip count is known, else None.
 
-    `excluded`: guesses that were wrong. `loop_variables`: places that every iteration sets first. `temporary`: places that had no value
-    before the loop, with the value that they have after the body.
+    `excluded`: guesses that were wrong. `loop_variables`: places that every iteration sets first.
+    `temporary`: places that had no value before the loop, with the value that they have after the body.
     """
 
     interpreter: Core
@@ -129,12 +160,16 @@ class Carry:
         carried = self.places[place.key] = Carried(place, tree, made)
         return carried
 
-    # -- the body ----------------------------------------------------------------------------------------------------
+    # -- the body ------------------------------------------------------------------------------------------
     def enter(self, trace: Trace, index: WeakNumber | None = None) -> list[Value]:
         """Gives every carried place its value in `trace`; the inputs that stand for the leaves, in order."""
         inputs: list[Value] = []
         for carried in self.places.values():
-            leaves = [self._entered(leaf, carried.place.name, trace, inputs, index) for leaf in carried.leaves] if carried.conflict is None else []
+            leaves = (
+                [self._entered(leaf, carried.place.name, trace, inputs, index) for leaf in carried.leaves]
+                if carried.conflict is None
+                else []
+            )
             carried.entered = carried.conflict or unflatten(carried.tree, iter(leaves))
             self.interpreter.assign(carried.place, carried.entered)
         for tensor in self.storages.values():
@@ -155,7 +190,9 @@ class Carry:
         return number(tensor) if leaf.is_number else tensor
 
     def settle(self, log: Log, trace: Trace) -> bool:
-        """Compares the state after the body with what was expected; False if the body must be interpreted again."""
+        """Compares the state after the body with what was expected; False if the body must be interpreted
+        again.
+        """
         stable = True
         self.temporary.clear()
         for key, (place, old) in log.entries.items():
@@ -193,7 +230,9 @@ class Carry:
             leaves, tree = flatten(end)
             if isinstance(end, Unbound) or not fits(carried.tree, tree):
                 before = unflatten(carried.tree, iter([leaf.start for leaf in carried.leaves]))
-                raise BranchTypeError(f"{describe(before)} before the loop and {describe(end)} after an iteration")
+                raise BranchTypeError(
+                    f"{describe(before)} before the loop and {describe(end)} after an iteration"
+                )
             changes = [leaf.accept(x, self.counted) for leaf, x in zip(carried.leaves, leaves, strict=True)]
             return not any(changes)
         except BranchTypeError as error:
@@ -205,7 +244,7 @@ class Carry:
             carried.conflict = conflict
             return False
 
-    # -- the op ------------------------------------------------------------------------------------------------------
+    # -- the op --------------------------------------------------------------------------------------------
     def starts(self, outer: Trace) -> list[Value]:
         """The operands for the carried inputs."""
         values = [value_in(outer, leaf.start, leaf.type) for leaf in self._tensors()]  # type: ignore[arg-type]
@@ -224,7 +263,13 @@ class Carry:
         return [*values, *map(trace.read, self.storages.values())]
 
     def _tensors(self) -> list[Leaf]:
-        return [leaf for c in self.places.values() if c.conflict is None for leaf in c.leaves if leaf.type is not None]
+        return [
+            leaf
+            for c in self.places.values()
+            if c.conflict is None
+            for leaf in c.leaves
+            if leaf.type is not None
+        ]
 
     def take(self, outer: Trace, results: Sequence[Value], trip_count: int) -> None:
         """Gives every carried place its value after the loop."""

@@ -1,6 +1,8 @@
-"""Branches that a Tensor decides on: both are interpreted as regions of one `If`, and what they assign is joined.
+"""Branches that a Tensor decides on: both are interpreted as regions of one `If`, and what they assign is
+joined.
 
-A return, break or continue inside takes the rest of the function (or of the loop body) into the branches, so that they end alike.
+A return, break or continue inside takes the rest of the function (or of the loop body) into the branches, so
+that they end alike.
 """
 
 from __future__ import annotations
@@ -37,12 +39,22 @@ class Control(Statements):
             return rest.before(node.body if truth else node.orelse)
         frame.node = node.test
         if leaves(tuple(node.body)) or leaves(tuple(node.orelse)):
-            return Done(self.branch(truth, lambda: self.run(rest.before(node.body), frame), lambda: self.run(rest.before(node.orelse), frame)))
-        signal = self.branch(truth, lambda: self.run(Chain(node.body), frame), lambda: self.run(Chain(node.orelse), frame))
+            return Done(
+                self.branch(
+                    truth,
+                    lambda: self.run(rest.before(node.body), frame),
+                    lambda: self.run(rest.before(node.orelse), frame),
+                )
+            )
+        signal = self.branch(
+            truth, lambda: self.run(Chain(node.body), frame), lambda: self.run(Chain(node.orelse), frame)
+        )
         return Done(signal) if signal is not None else rest
 
     def after(self, signal: Signal | None, rest: Chain, frame: Frame) -> Chain | Done:
-        """What follows a block that ended with `signal`: the rest, nothing, or (where only the graph knows) either."""
+        """What follows a block that ended with `signal`: the rest, nothing, or (where only the graph knows)
+        either.
+        """
         if signal is None:
             return rest
         if signal.is_known:
@@ -53,12 +65,18 @@ class Control(Statements):
                 left = flag if left is False else logical_or(left, flag)
         assert isinstance(left, Tensor)
         broken, continued, returned = (flag is not False for flag in signal.flags)
-        ended = Signal(broken, continued, returned, signal.value) if broken + continued + returned == 1 else signal
+        ended = (
+            Signal(broken, continued, returned, signal.value)
+            if broken + continued + returned == 1
+            else signal
+        )
         return Done(self.branch(left, lambda: ended, lambda: self.run(rest, frame)))
 
-    # -- regions -----------------------------------------------------------------------------------------------------
+    # -- regions -------------------------------------------------------------------------------------------
     def branch(self, condition: Tensor, then: Body, otherwise: Body) -> Signal | None:
-        """Runs `then` where the condition holds, else `otherwise`, as regions of one op; gives how they end, joined."""
+        """Runs `then` where the condition holds, else `otherwise`, as regions of one op; gives how they end,
+        joined.
+        """
         outer, frame = state.trace, self.frames[-1]
         assert outer is not None
         node = frame.node
@@ -92,7 +110,11 @@ class Control(Statements):
                 except Never:
                     arm.signal = RAISED
                 arm.finals = log.finals()
-                arm.spans = {key: self._assigned(place) for key, (place, _) in log.entries.items() if isinstance(place, NamePlace)}
+                arm.spans = {
+                    key: self._assigned(place)
+                    for key, (place, _) in log.entries.items()
+                    if isinstance(place, NamePlace)
+                }
         finally:
             self.conditional -= 1
         return arm
@@ -102,7 +124,7 @@ class Control(Statements):
         frame: Any = place.scope
         return frame.span() if node is None else frame.source.span(node, frame.caller)
 
-    # -- joining -----------------------------------------------------------------------------------------------------
+    # -- joining -------------------------------------------------------------------------------------------
     def _join_places(self, join: Join) -> list[tuple[Place, Plan | Unbound]]:
         joined: list[tuple[Place, Plan | Unbound]] = []
         then, otherwise = join.then, join.otherwise
@@ -131,7 +153,9 @@ class Control(Statements):
         written: dict[int, Tensor] = {}
         for arm in (join.then, join.otherwise):
             for tensor, _ in arm.trace.writes():
-                if id(tensor) not in arm.log.births and (tensor._value is None or tensor._value not in arm.trace.own):
+                if id(tensor) not in arm.log.births and (
+                    tensor._value is None or tensor._value not in arm.trace.own
+                ):
                     written[id(tensor)] = tensor
         result = []
         for tensor in written.values():
@@ -145,13 +169,16 @@ class Control(Statements):
     def _join_signals(self, join: Join) -> tuple[Plan | None, ...]:
         """The flags and the value of the joined signal, as plans."""
         a, b = join.then.signal or Signal(), join.otherwise.signal or Signal()
-        plans = [join.merge(DEAD if a.raised else x, DEAD if b.raised else y, "the way out") for x, y in zip(a.flags, b.flags, strict=True)]
+        plans = [
+            join.merge(DEAD if a.raised else x, DEAD if b.raised else y, "the way out")
+            for x, y in zip(a.flags, b.flags, strict=True)
+        ]
         has_value = a.returned is not False or b.returned is not False
         x = DEAD if a.raised or (has_value and a.returned is False) else a.value
         y = DEAD if b.raised or (has_value and b.returned is False) else b.value
         return (*plans, join.merge(x, y, "what is returned" if has_value else "the value"))
 
-    # -- the op ------------------------------------------------------------------------------------------------------
+    # -- the op --------------------------------------------------------------------------------------------
     def _append(self, outer: Trace, condition: Tensor, join: Join) -> list[Tensor]:
         arms = (join.then, join.otherwise)
         nodes: list[Node] = [n for arm in arms for n in arm.trace.builder.nodes]
@@ -164,11 +191,18 @@ class Control(Statements):
         operands = [outer.lift(v) for v in outside]
         if not has_effect and _is_cheap(nodes, join.pairs):
             left, right = outer.inline(then, operands), outer.inline(otherwise, operands)
-            return [select(condition, Tensor.of_value(x), Tensor.of_value(y)) for x, y in zip(left, right, strict=True)]
-        return list(map(Tensor.of_value, outer.append_values(If(then, otherwise), [outer.read(condition), *operands])))
+            return [
+                select(condition, Tensor.of_value(x), Tensor.of_value(y))
+                for x, y in zip(left, right, strict=True)
+            ]
+        return list(
+            map(Tensor.of_value, outer.append_values(If(then, otherwise), [outer.read(condition), *operands]))
+        )
 
 
-def region(trace: Trace, outside: Sequence[Value], outputs: Sequence[Value], explicit: Sequence[Value] = ()) -> Graph:
+def region(
+    trace: Trace, outside: Sequence[Value], outputs: Sequence[Value], explicit: Sequence[Value] = ()
+) -> Graph:
     """The graph of a region whose inputs are `explicit`, then those that stand for the values `outside`."""
     values = [trace.lift(v) for v in outputs]
     inputs = [*explicit, *(trace.lifted[v] if v in trace.lifted else Value(v.type, v.name) for v in outside)]
@@ -178,7 +212,9 @@ def region(trace: Trace, outside: Sequence[Value], outputs: Sequence[Value], exp
 def _is_cheap(nodes: Sequence[Node], pairs: Sequence[tuple[Value, Value]]) -> bool:
     if not nodes:
         return True
-    small = all(not v.type.shape for n in nodes for v in (*n.results, *n.operands)) and all(not a.type.shape for a, _ in pairs)
+    small = all(not v.type.shape for n in nodes for v in (*n.results, *n.operands)) and all(
+        not a.type.shape for a, _ in pairs
+    )
     return small and len(nodes) <= _SELECTED_NODES and not any(n.op.regions for n in nodes)
 
 

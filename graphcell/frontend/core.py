@@ -1,8 +1,9 @@
 """The core of the interpreter: the state of one trace, and what expressions, statements and calls share.
 
-Names bind to Python objects. Numbers, tuples, lists, dicts, strings, Cells and functions are compile-time values and behave as in
-Python; Tensors are symbolic. Enters: functions and arguments. Leaves: nodes in the graph under construction (`state.trace`), and what
-the functions return. Each node carries the span of the code that made it, with the chain of calls that led there.
+Names bind to Python objects. Numbers, tuples, lists, dicts, strings, Cells and functions are compile-time
+values and behave as in Python; Tensors are symbolic. Enters: functions and arguments. Leaves: nodes in the
+graph under construction (`state.trace`), and what the functions return. Each node carries the span of the
+code that made it, with the chain of calls that led there.
 """
 
 from __future__ import annotations
@@ -14,11 +15,29 @@ from types import FunctionType
 from typing import Any
 
 from graphcell.context import config
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, GraphcellError, Span, UnsupportedSyntaxError, render
+from graphcell.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    GraphcellError,
+    Span,
+    UnsupportedSyntaxError,
+    render,
+)
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.guards import Guards
 from graphcell.frontend.numbers import WeakNumber
-from graphcell.frontend.places import CONTAINERS, AttributePlace, CellPlace, GlobalPlace, ItemsPlace, Log, NamePlace, Place, Speculation, Unbound
+from graphcell.frontend.places import (
+    CONTAINERS,
+    AttributePlace,
+    CellPlace,
+    GlobalPlace,
+    ItemsPlace,
+    Log,
+    NamePlace,
+    Place,
+    Speculation,
+    Unbound,
+)
 from graphcell.frontend.signals import Chain, Done, Signal
 from graphcell.frontend.source import FunctionSource
 from graphcell.frontend.supported import unsupported
@@ -29,22 +48,24 @@ Body = Callable[[], Signal | None]
 
 
 class Core:
-    """One trace. `frames`: the calls being interpreted. `logs`: see `places.Log`; the first belongs to the whole trace.
+    """One trace. `frames`: the calls being interpreted. `logs`: see `places.Log`; the first belongs to the
+    whole trace.
 
-    `conditional`: how many regions around here run only if some Tensor says so. `loops`: the loops being built as one op, innermost
-    last. `remarks`: what a user may want to know of the translation (loops that were unrolled, and why).
+    `conditional`: how many regions around here run only if some Tensor says so. `loops`: the loops being
+    built as one op, innermost last. `remarks`: what a user may want to know of the translation (loops that
+    were unrolled, and why).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, varying: frozenset[tuple[int, str]] = frozenset()) -> None:
         self.frames: list[Frame] = []
         self.logs: list[Log] = [Log(0)]
-        self.guards = Guards()
+        self.guards = Guards(varying)
         self.conditional = 0
         self.loops: list[Any] = []
         self.remarks: list[str] = []
         self.born: dict[int, Any] = {}
 
-    # -- places ------------------------------------------------------------------------------------------------------
+    # -- places --------------------------------------------------------------------------------------------
     def note(self, place: Place) -> None:
         """To be called before a place changes."""
         log = self.logs[-1]
@@ -75,7 +96,9 @@ class Core:
 
     @contextmanager
     def logged(self, strict: bool = False) -> Iterator[Log]:
-        """A log of what changes inside; on leaving, everything has its old value again. Take `finals()` before."""
+        """A log of what changes inside; on leaving, everything has its old value again. Take `finals()`
+        before.
+        """
         log = Log(len(self.logs), strict or self.logs[-1].strict)
         self.logs.append(log)
         try:
@@ -84,7 +107,7 @@ class Core:
             self.logs.pop()
             log.undo()
 
-    # -- names -------------------------------------------------------------------------------------------------------
+    # -- names ---------------------------------------------------------------------------------------------
     def load(self, name: str, frame: Frame) -> Any:
         """The value of a name, as Python finds it."""
         value = frame.find(name)
@@ -94,13 +117,21 @@ class Core:
             value = frame.global_value(name)
             if isinstance(value, Unbound):
                 raise frame.unbound_error(name, value)
-            if not frame.library and name in frame.globals and not self.is_changed(GlobalPlace(frame.globals, name)):
-                self.guards.global_read(frame.globals, name, value)
+            if (
+                not frame.library
+                and name in frame.globals
+                and not self.is_changed(GlobalPlace(frame.globals, name))
+            ):
+                return self.guards.global_read(frame.globals, name, value)
             return value
         base = frame.base
-        if name in base.source.code.co_freevars and name in base.cells and not self.is_changed(CellPlace(base.cells[name], name)):
+        if (
+            name in base.source.code.co_freevars
+            and name in base.cells
+            and not self.is_changed(CellPlace(base.cells[name], name))
+        ):
             if id(base.cells[name]) not in self.born:
-                self.guards.closure_read(base.cells[name], name, value)
+                return self.guards.closure_read(base.cells[name], name, value)
         return value
 
     def store(self, name: str, value: Any, frame: Frame, comprehension: bool = False) -> None:
@@ -117,20 +148,28 @@ class Core:
         key = place.key
         return any(key in log.entries for log in self.logs)
 
-    # -- attributes --------------------------------------------------------------------------------------------------
+    # -- attributes ----------------------------------------------------------------------------------------
     def load_attribute(self, owner: Any, name: str) -> Any:
         """`owner.name`; a property of the user's is interpreted."""
         if isinstance(owner, WeakNumber):
             raise Speculation("an attribute of the loop's index is needed")
         kind = type(owner)
         described = getattr(kind, name, None) if kind is not type else None
-        if type(described) is property and isinstance(described.fget, FunctionType) and self.is_interpreted(described.fget, owner):
+        if (
+            type(described) is property
+            and isinstance(described.fget, FunctionType)
+            and self.is_interpreted(described.fget, owner)
+        ):
             return self.call(described.fget, (owner,), {})
         value = getattr(owner, name)
         if isinstance(value, Unbound):
             raise value.error() if value.error is not None else AttributeError(name)
-        if not isinstance(owner, Tensor) and id(owner) not in self.born and not self.is_changed(AttributePlace(owner, name)):
-            self.guards.attribute_read(owner, name, value)
+        if (
+            not isinstance(owner, Tensor)
+            and id(owner) not in self.born
+            and not self.is_changed(AttributePlace(owner, name))
+        ):
+            return self.guards.attribute_read(owner, name, value)
         return value
 
     def store_attribute(self, owner: Any, name: str, value: Any) -> None:
@@ -139,7 +178,7 @@ class Core:
             value._value.name = name
         self.assign(AttributePlace(owner, name), value)
 
-    # -- truth -------------------------------------------------------------------------------------------------------
+    # -- truth ---------------------------------------------------------------------------------------------
     def truth(self, value: Any) -> bool | Tensor:
         """The truth of a value: a bool, or a Bool scalar of the graph."""
         if isinstance(value, Tensor):
@@ -165,7 +204,7 @@ class Core:
             return False
         return all(id(tensor) not in scope.newest_values for scope in state.trace.chain())
 
-    # -- iteration ---------------------------------------------------------------------------------------------------
+    # -- iteration -----------------------------------------------------------------------------------------
     def iterate(self, value: Any) -> Iterator[Any]:
         """The items of a compile-time sequence, or the rows of a Tensor."""
         if isinstance(value, Tensor):
@@ -174,7 +213,7 @@ class Core:
             return (value[k] for k in range(value.shape[0]))  # type: ignore[index]
         return iter(value)
 
-    # -- running -----------------------------------------------------------------------------------------------------
+    # -- running -------------------------------------------------------------------------------------------
     def evaluate(self, node: ast.expr, frame: Frame) -> Any:
         """The value of an expression."""
         visit = getattr(self, "visit_" + type(node).__name__, None)
@@ -200,7 +239,9 @@ class Core:
                 structured = getattr(self, "run_block_" + name, None)
                 if structured is None:
                     raise unsupported(statement)
-                outcome = structured(statement, frame, Chain(statements, k + 1, chain.then, chain.ends_function))
+                outcome = structured(
+                    statement, frame, Chain(statements, k + 1, chain.then, chain.ends_function)
+                )
                 if isinstance(outcome, Done):
                     return outcome.signal
                 chain = outcome
@@ -243,13 +284,15 @@ class Core:
             error.add_note(render(span))
 
     def span(self) -> Span | None:
-        """The place of the code being interpreted: the innermost call that is not in one of graphcell's own layers."""
+        """The place of the code being interpreted: the innermost call that is not in one of graphcell's own
+        layers.
+        """
         for frame in reversed(self.frames):
             if not frame.library:
                 return frame.span()
         return self.frames[-1].span() if self.frames else None
 
-    # -- what the layers above define --------------------------------------------------------------------------------
+    # -- what the layers above define ----------------------------------------------------------------------
     def call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
         """Calls any callable: interpreted if it is the user's, as it is otherwise."""
         raise NotImplementedError

@@ -1,8 +1,9 @@
 """`for` loops with a known trip count as one op, `For`.
 
-Enters: a range, the rows of a Tensor, or `enumerate`, `zip` and `reversed` of these. `x[i]` of a Tensor that the loop does not change
-becomes a scanned operand; a list that the body only appends to becomes a stacked result. Refuses (`Speculation`), so that the loop is
-unrolled: bodies that need the index as a plain number, change objects outside, or carry values whose type changes.
+Enters: a range, the rows of a Tensor, or `enumerate`, `zip` and `reversed` of these. `x[i]` of a Tensor that
+the loop does not change becomes a scanned operand; a list that the body only appends to becomes a stacked
+result. Refuses (`Speculation`), so that the loop is unrolled: bodies that need the index as a plain number,
+change objects outside, or carry values whose type changes.
 """
 
 from __future__ import annotations
@@ -40,7 +41,7 @@ if TYPE_CHECKING:
 _ATTEMPTS = 24
 
 
-# -- what is iterated over -----------------------------------------------------------------------------------------------
+# -- what is iterated over ---------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Items:
     """A sequence whose element at an index, a plain one or a loop's, can be computed."""
@@ -69,7 +70,9 @@ def items_of(interpreter: Loops, node: ast.expr, frame: Frame) -> Any:
     """What a loop iterates over: Items, or any Python iterable."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and not node.keywords:
         function = interpreter.load(node.func.id, frame)
-        if function in (builtins.enumerate, builtins.zip, builtins.reversed) and not any(isinstance(a, ast.Starred) for a in node.args):
+        if function in (builtins.enumerate, builtins.zip, builtins.reversed) and not any(
+            isinstance(a, ast.Starred) for a in node.args
+        ):
             count = 1 if function is builtins.enumerate else len(node.args)
             parts = [items_of(interpreter, a, frame) for a in node.args[:count]]
             extra = [interpreter.evaluate(a, frame) for a in node.args[count:]]
@@ -82,7 +85,9 @@ def items_of(interpreter: Loops, node: ast.expr, frame: Frame) -> Any:
 
 def _plain_items(interpreter: Loops, value: Any) -> Any:
     if type(value) is range:
-        return Items(len(value), lambda k: value[k] if type(k) is int else affine_of(k, value.step, value.start))
+        return Items(
+            len(value), lambda k: value[k] if type(k) is int else affine_of(k, value.step, value.start)
+        )
     if isinstance(value, Tensor):
         if not value.ndim:
             return interpreter.iterate(value)  # for its error
@@ -99,12 +104,14 @@ def _combined(interpreter: Loops, function: Any, parts: Sequence[Any], extra: Se
     inner = parts[0]
     if function is builtins.enumerate:
         start = extra[0] if extra else 0
-        return Items(inner.count, lambda k: (k + start if type(k) is int else affine_of(k, 1, start), inner.element(k)))
+        return Items(
+            inner.count, lambda k: (k + start if type(k) is int else affine_of(k, 1, start), inner.element(k))
+        )
     last = inner.count - 1
     return Items(inner.count, lambda k: inner.element(last - k if type(k) is int else affine_of(k, -1, last)))
 
 
-# -- the loop ------------------------------------------------------------------------------------------------------------
+# -- the loop ----------------------------------------------------------------------------------------------
 @dataclass(slots=True)
 class _Appended:
     """A list that the body appends to: the value of one iteration."""
@@ -139,7 +146,13 @@ class CountedLoop:
     """One `for` on its way to a `For`, over the elements from `first` on."""
 
     def __init__(self, interpreter: Loops, node: ast.For, items: Items, first: int, frame: Frame):
-        self.interpreter, self.node, self.items, self.first, self.frame = interpreter, node, items, first, frame
+        self.interpreter, self.node, self.items, self.first, self.frame = (
+            interpreter,
+            node,
+            items,
+            first,
+            frame,
+        )
         self.trip_count = items.count - first
         assert state.trace is not None
         self.outer = state.trace
@@ -222,7 +235,7 @@ class CountedLoop:
             return None
         return Signal(broken=signal.broken, returned=signal.returned, value=signal.value)
 
-    # -- rows, lists, late names -------------------------------------------------------------------------------------
+    # -- rows, lists, late names ---------------------------------------------------------------------------
     def row(self, tensor: Tensor, index: WeakNumber) -> Tensor | None:
         """`tensor[index]` as a slice of a scanned operand, if the loop does not change `tensor`."""
         if index.affine is None or index.affine[0] is not self or not tensor.ndim or state.trace is None:
@@ -243,14 +256,20 @@ class CountedLoop:
         key = (value, scale, offset)
         row = self.scans.get(key)
         if row is None:
-            row = self.scans[key] = self.trace.input(tensor.ir_type.with_shape(tensor.shape[1:]), f"{value.name}.row" if value.name else "")
+            row = self.scans[key] = self.trace.input(
+                tensor.ir_type.with_shape(tensor.shape[1:]), f"{value.name}.row" if value.name else ""
+            )
         return Tensor.of_value(row)
 
     def _appended(self, log: Log) -> list[_Appended]:
         """Takes the lists that were appended to out of the log, so that they are not carried."""
         found = []
         for key, (place, old) in list(log.entries.items()):
-            if isinstance(place, ItemsPlace) and id(place.container) in self.lists and len(place.container) > len(old):
+            if (
+                isinstance(place, ItemsPlace)
+                and id(place.container) in self.lists
+                and len(place.container) > len(old)
+            ):
                 found.append(_Appended(place, place.container[len(old) :]))
                 place.set(old)
                 del log.entries[key]
@@ -268,12 +287,18 @@ class CountedLoop:
             body.late.append(_Late(place, tree, leaves, values))
 
     def _leaves(self, body: _Body, value: Any, log: Log) -> tuple[list[Any], Tree, list[Value | None]]:
-        """The leaves of something that is used after the loop, and the graph's values for those that are Tensors."""
+        """The leaves of something that is used after the loop, and the graph's values for those that are
+        Tensors.
+        """
         leaves, tree = flatten(value)
         self._check_constants(tree, log)
         for leaf in leaves:
             self._at(leaf, 0)  # for what it refuses
-        return leaves, tree, [value_in(body.trace, x, type_of(x)) if isinstance(x, Tensor) else None for x in leaves]
+        return (
+            leaves,
+            tree,
+            [value_in(body.trace, x, type_of(x)) if isinstance(x, Tensor) else None for x in leaves],
+        )
 
     def _check_constants(self, tree: Tree, log: Log) -> None:
         """Objects made in the body would be others in every iteration."""
@@ -282,7 +307,7 @@ class CountedLoop:
         for child in tree.children:
             self._check_constants(child, log)
 
-    # -- the op ------------------------------------------------------------------------------------------------------
+    # -- the op --------------------------------------------------------------------------------------------
     def _append(self, body: _Body) -> Signal | None:
         outer = self.outer
         self.frame.node = self.node.iter
@@ -319,7 +344,10 @@ class CountedLoop:
 
     def _take_late(self, body: _Body, results: Iterator[Value]) -> None:
         for item in body.late:
-            leaves = [self._last(x) if v is None else Tensor.of_value(next(results)) for x, v in zip(item.leaves, item.values, strict=True)]
+            leaves = [
+                self._last(x) if v is None else Tensor.of_value(next(results))
+                for x, v in zip(item.leaves, item.values, strict=True)
+            ]
             self.interpreter.assign(item.place, unflatten(item.tree, iter(leaves)))
         handled = {item.place.key for item in body.late}
         for key, (place, _) in self.carry.temporary.items():
@@ -331,7 +359,9 @@ class CountedLoop:
             stacks = [None if v is None else Tensor.of_value(next(results)) for v in values]
             content = list(place.container)
             for k in range(self.trip_count):
-                row = [self._at(x, k) if s is None else _row(s, k) for x, s in zip(leaves, stacks, strict=True)]
+                row = [
+                    self._at(x, k) if s is None else _row(s, k) for x, s in zip(leaves, stacks, strict=True)
+                ]
                 content.extend(unflatten(tree, iter(row)))
             self.interpreter.assign(place, content)
 

@@ -1,4 +1,6 @@
-"""The break and return of a loop that becomes one op, where a Tensor decides on them: flags that the loop carries."""
+"""The break and return of a loop that becomes one op, where a Tensor decides on them: flags that the loop
+carries.
+"""
 
 from __future__ import annotations
 
@@ -23,7 +25,9 @@ _BOOL = TensorType(dt.bool_, ())
 
 
 class Exits:
-    """Flags, kept in places that `carry` carries: `going` (the loop goes on), `broken`, `returned`, and the `value` that is returned."""
+    """Flags, kept in places that `carry` carries: `going` (the loop goes on), `broken`, `returned`, and the
+    `value` that is returned.
+    """
 
     def __init__(self, interpreter: Control, carry: Carry):
         self.interpreter, self.carry = interpreter, carry
@@ -72,7 +76,11 @@ class Exits:
         return Signal(broken=self.state.broken, returned=self.state.returned, value=self.state.value)
 
     def _is_carried(self, signal: Signal) -> bool:
-        wanted = ["going"] + ["broken"] * (signal.broken is not False) + ["returned"] * (signal.returned is not False)
+        wanted = (
+            ["going"]
+            + ["broken"] * (signal.broken is not False)
+            + ["returned"] * (signal.returned is not False)
+        )
         missing = [name for name in wanted if self._place(name).key not in self.carry.places]
         for name in missing:
             if name == "returned":
@@ -104,7 +112,9 @@ def _or(a: Flag, b: Flag) -> Flag:
 
 
 def _zeros_like(value: Any) -> Any:
-    """A value of the same structure and types, for what is not returned yet. Python constants stay themselves."""
+    """A value of the same structure and types, for what is not returned yet. Python constants stay
+    themselves.
+    """
     leaves, tree = flatten(value)
     return unflatten(tree, iter([_zero(x) for x in leaves]))
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import functools
 import operator
 from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
@@ -38,7 +39,11 @@ BINARY: dict[type[ast.operator], tuple[str, Binary, Binary]] = {
     ast.LShift: ("<<", operator.lshift, operator.ilshift),
     ast.RShift: (">>", operator.rshift, operator.irshift),
 }
-UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {ast.UAdd: operator.pos, ast.USub: operator.neg, ast.Invert: operator.invert}
+UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
+    ast.UAdd: operator.pos,
+    ast.USub: operator.neg,
+    ast.Invert: operator.invert,
+}
 COMPARISONS: dict[type[ast.cmpop], Binary] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
@@ -47,7 +52,7 @@ COMPARISONS: dict[type[ast.cmpop], Binary] = {
 class Expressions(Core):
     """Adds `visit_*`, one method for each kind of expression."""
 
-    # -- names, constants, containers --------------------------------------------------------------------------------
+    # -- names, constants, containers ----------------------------------------------------------------------
     def visit_Constant(self, node: ast.Constant, frame: Frame) -> Any:
         return node.value
 
@@ -109,7 +114,7 @@ class Expressions(Core):
         self.store(node.target.id, value, frame)
         return value
 
-    # -- attributes and items ----------------------------------------------------------------------------------------
+    # -- attributes and items ------------------------------------------------------------------------------
     def visit_Attribute(self, node: ast.Attribute, frame: Frame) -> Any:
         owner = self.evaluate(node.value, frame)
         frame.node = node
@@ -138,7 +143,11 @@ class Expressions(Core):
     def users_method(self, owner: Any, name: str) -> FunctionType | None:
         """A special method that the user's class of `owner` defines, which is interpreted."""
         method = getattr(type(owner), name, None)
-        if type(method) is FunctionType and not is_library_file(method.__code__.co_filename) and self.is_interpreted(method, owner):
+        if (
+            type(method) is FunctionType
+            and not is_library_file(method.__code__.co_filename)
+            and self.is_interpreted(method, owner)
+        ):
             return method
         return None
 
@@ -153,7 +162,7 @@ class Expressions(Core):
             hint="all items must be Tensors of one shape and dtype for that; stack them with ops.stack, or index with a Python int",
         )
 
-    # -- operators ---------------------------------------------------------------------------------------------------
+    # -- operators -----------------------------------------------------------------------------------------
     def visit_BinOp(self, node: ast.BinOp, frame: Frame) -> Any:
         x = self.evaluate(node.left, frame)
         y = self.evaluate(node.right, frame)
@@ -237,7 +246,7 @@ class Expressions(Core):
             result = truth if result is False else logical_or(result, truth)
         return result
 
-    # -- truth -------------------------------------------------------------------------------------------------------
+    # -- truth ---------------------------------------------------------------------------------------------
     def condition(self, node: ast.expr, frame: Frame) -> bool | Tensor:
         """The truth of an expression."""
         if isinstance(node, ast.BoolOp):
@@ -258,7 +267,9 @@ class Expressions(Core):
         return combine(truth, lambda: self._condition_of(conjunction, nodes[1:], frame))
 
     def both(self, first: Tensor, second: Callable[[], bool | Tensor]) -> bool | Tensor:
-        """`first and second()`: computed at once where that is cheap and harmless, else only if `first` holds."""
+        """`first and second()`: computed at once where that is cheap and harmless, else only if `first`
+        holds.
+        """
         with Trial(self) as trial:
             truth = second()
             if trial.is_harmless():
@@ -297,25 +308,33 @@ class Expressions(Core):
         if isinstance(value, Tensor) and value.dtype.is_bool:
             with Trial(self) as trial:
                 other = others()
-                is_bool = isinstance(other, bool) or (isinstance(other, Tensor) and other.dtype.is_bool and other.size == 1)
+                is_bool = isinstance(other, bool) or (
+                    isinstance(other, Tensor) and other.dtype.is_bool and other.size == 1
+                )
                 if is_bool and trial.is_harmless():
                     trial.keep()
                     return (logical_and if conjunction else logical_or)(truth, self.truth(other))
-        return self.choose(truth, others, lambda: value) if conjunction else self.choose(truth, lambda: value, others)
+        return (
+            self.choose(truth, others, lambda: value)
+            if conjunction
+            else self.choose(truth, lambda: value, others)
+        )
 
     def visit_IfExp(self, node: ast.IfExp, frame: Frame) -> Any:
         truth = self.condition(node.test, frame)
         if isinstance(truth, bool):
             return self.evaluate(node.body if truth else node.orelse, frame)
         frame.node = node
-        return self.choose(truth, lambda: self.evaluate(node.body, frame), lambda: self.evaluate(node.orelse, frame))
+        return self.choose(
+            truth, lambda: self.evaluate(node.body, frame), lambda: self.evaluate(node.orelse, frame)
+        )
 
     def choose(self, condition: Tensor, then: Callable[[], Any], otherwise: Callable[[], Any]) -> Any:
         """`then()` where the condition holds, else `otherwise()`."""
         signal = self.branch(condition, lambda: Signal(value=then()), lambda: Signal(value=otherwise()))
         return None if signal is None else signal.value
 
-    # -- functions and comprehensions --------------------------------------------------------------------------------
+    # -- functions and comprehensions ----------------------------------------------------------------------
     def visit_Lambda(self, node: ast.Lambda, frame: Frame) -> Any:
         return self.make_function(node, frame)
 
@@ -327,12 +346,18 @@ class Expressions(Core):
         closure = tuple(frame.cell(name) for name in source.code.co_freevars)
         function = FunctionType(source.code, frame.globals, source.code.co_name, defaults or None, closure)
         keywords = zip(arguments.kwonlyargs, arguments.kw_defaults, strict=True)
-        function.__kwdefaults__ = {a.arg: self.evaluate(d, frame) for a, d in keywords if d is not None} or None  # type: ignore[assignment]
+        function.__kwdefaults__ = {
+            a.arg: self.evaluate(d, frame) for a, d in keywords if d is not None
+        } or None  # type: ignore[assignment]
         function.__qualname__ = source.code.co_qualname
         if isinstance(node, ast.FunctionDef):
             function.__doc__ = ast.get_docstring(node)
         outside = frame.base.source.code.co_freevars
-        self.born.update((id(cell), cell) for name, cell in zip(source.code.co_freevars, closure, strict=True) if name not in outside)
+        self.born.update(
+            (id(cell), cell)
+            for name, cell in zip(source.code.co_freevars, closure, strict=True)
+            if name not in outside
+        )
         return self.bear(function)  # type: ignore[no-any-return]
 
     def visit_ListComp(self, node: ast.ListComp, frame: Frame) -> Any:
@@ -354,18 +379,32 @@ class Expressions(Core):
         first = self.iterate(self.evaluate(node.generators[0].iter, frame))
         return self._generate(node.generators, 0, first, frame.nested(len(self.logs) - 1), make)
 
-    def _generate(self, generators: list[ast.comprehension], k: int, items: Iterator[Any], inner: Frame, make: Callable[[Frame], Any]) -> Iterator[Any]:
+    def _generate(
+        self,
+        generators: list[ast.comprehension],
+        k: int,
+        items: Iterator[Any],
+        inner: Frame,
+        make: Callable[[Frame], Any],
+    ) -> Iterator[Any]:
         if generators[k].is_async:
-            raise UnsupportedSyntaxError("Unsupported expression: an async comprehension cannot be compiled.", hint="use a plain for")
+            raise UnsupportedSyntaxError(
+                "Unsupported expression: an async comprehension cannot be compiled.", hint="use a plain for"
+            )
         for item in items:
             self.bind(generators[k].target, item, inner)
-            if not all(self._inside(inner, lambda test=test: self._known(test, inner)) for test in generators[k].ifs):  # type: ignore[misc]
+            if not self._passes(generators[k], inner):
                 continue
             if k + 1 == len(generators):
                 yield self._inside(inner, lambda: make(inner))
                 continue
-            following = self._inside(inner, lambda: self.iterate(self.evaluate(generators[k + 1].iter, inner)))
+            following = self._inside(
+                inner, lambda: self.iterate(self.evaluate(generators[k + 1].iter, inner))
+            )
             yield from self._generate(generators, k + 1, following, inner, make)
+
+    def _passes(self, generator: ast.comprehension, inner: Frame) -> bool:
+        return all(self._inside(inner, functools.partial(self._known, test, inner)) for test in generator.ifs)
 
     def _inside(self, inner: Frame, thunk: Callable[[], Any]) -> Any:
         """Evaluates in the frame of a comprehension, for the places of errors and nodes."""
@@ -387,7 +426,7 @@ class Expressions(Core):
             hint="select the values with ops.select or ops.where, or use a for loop",
         )
 
-    # -- what the layers above define --------------------------------------------------------------------------------
+    # -- what the layers above define ----------------------------------------------------------------------
     def bind(self, target: ast.expr, value: Any, frame: Frame) -> None:
         """Assigns `value` to a target."""
         raise NotImplementedError
@@ -401,7 +440,9 @@ def stands_for_number(x: Any) -> bool:
 def mangled(name: str, frame: Frame) -> str:
     """The name of a private attribute (`__x` inside a class)."""
     class_name = frame.source.class_name.lstrip("_")
-    return f"_{class_name}{name}" if class_name and name.startswith("__") and not name.endswith("__") else name
+    return (
+        f"_{class_name}{name}" if class_name and name.startswith("__") and not name.endswith("__") else name
+    )
 
 
 def plain_index(index: Any) -> Any:

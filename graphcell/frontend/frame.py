@@ -17,14 +17,35 @@ _MISSING = object()
 class Frame:
     """One activation: where names live, and which node is being interpreted.
 
-    Names that nested functions see are kept in cells (Python's own, so that nested functions are ordinary Python functions); all others in
-    `locals`. A comprehension has a Frame of its own with the function's as `parent`. `level`: how many logs were open when it was made.
-    `spans`: for each name, the node that assigned it last.
+    Names that nested functions see are kept in cells (Python's own, so that nested functions are ordinary
+    Python functions); all others in `locals`. A comprehension has a Frame of its own with the function's as
+    `parent`. `level`: how many logs were open when it was made. `spans`: for each name, the node that
+    assigned it last.
     """
 
-    __slots__ = ("caller", "cells", "function", "globals", "handled", "level", "library", "locals", "node", "parent", "source", "spans")
+    __slots__ = (
+        "caller",
+        "cells",
+        "function",
+        "globals",
+        "handled",
+        "level",
+        "library",
+        "locals",
+        "node",
+        "parent",
+        "source",
+        "spans",
+    )
 
-    def __init__(self, source: FunctionSource, module_globals: dict[str, Any], caller: Span | None, level: int, parent: Frame | None = None):
+    def __init__(
+        self,
+        source: FunctionSource,
+        module_globals: dict[str, Any],
+        caller: Span | None,
+        level: int,
+        parent: Frame | None = None,
+    ):
         self.source = source
         self.globals = module_globals
         self.caller = caller
@@ -56,7 +77,7 @@ class Frame:
         """The place of the node being interpreted."""
         return self.source.span(self.node, self.caller)
 
-    # -- reading -----------------------------------------------------------------------------------------------------
+    # -- reading -------------------------------------------------------------------------------------------
     def find(self, name: str) -> Any:
         """The value of a local or closure variable, or UNBOUND."""
         frame: Frame | None = self
@@ -95,7 +116,7 @@ class Frame:
         value = self.globals.get(name, UNBOUND)
         return getattr(builtins, name, UNBOUND) if value is UNBOUND else value
 
-    # -- writing -----------------------------------------------------------------------------------------------------
+    # -- writing -------------------------------------------------------------------------------------------
     def place(self, name: str, target_of_comprehension: bool = False) -> Place:
         """Where an assignment to `name` goes."""
         frame = self if target_of_comprehension else self.base

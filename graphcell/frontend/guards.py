@@ -1,9 +1,10 @@
 """What a compiled function read from outside while it was traced, and whether that still is so.
 
-Enters: globals, closure variables, attributes and Cells, as the interpreter meets them. Leaves: `Guards.holds`, a quick check that may
-say no too often, and `Guards.failure`, the name of the first thing that changed. Constants are compared by value, objects by identity,
-lists, dicts and arrays by what they hold. A Tensor that was replaced by another of the same type is no failure: the compiled graph takes
-it as an input. Attributes of Cells are looked at only when `StateEpoch` says that some Cell changed.
+Enters: globals, closure variables, attributes and Cells, as the interpreter meets them. Leaves:
+`Guards.holds`, a quick check that may say no too often, and `Guards.failure`, the name of the first thing
+that changed. Constants are compared by value, objects by identity, lists, dicts and arrays by what they hold.
+A Tensor that was replaced by another of the same type is no failure: the compiled graph takes it as an input.
+Attributes of Cells are looked at only when `StateEpoch` says that some Cell changed.
 """
 
 from __future__ import annotations
@@ -21,13 +22,35 @@ import numpy as np
 
 from graphcell.dtype import DType
 from graphcell.frontend.libraries import is_library_file, is_library_name
+from graphcell.frontend.numbers import number
 from graphcell.frontend.trees import same_constant
 from graphcell.ir.types import TensorType
+from graphcell.ops.dispatch import no_trace
 from graphcell.tensor import StateEpoch, Tensor
 
 _MISSING = object()
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
-_NEVER = (super, Tensor, DType, str, bytes, bool, int, float, complex, tuple, list, dict, set, frozenset, range, slice, type(None), FunctionType, MethodType)
+_NEVER = (
+    super,
+    Tensor,
+    DType,
+    str,
+    bytes,
+    bool,
+    int,
+    float,
+    complex,
+    tuple,
+    list,
+    dict,
+    set,
+    frozenset,
+    range,
+    slice,
+    type(None),
+    FunctionType,
+    MethodType,
+)
 _CONTAINERS = (list, dict, set, np.ndarray)
 
 
@@ -63,9 +86,17 @@ class _Read:
 
 
 class Guards:
-    """Collects reads while tracing; afterwards `seal` makes them quick to check."""
+    """Collects reads while tracing; afterwards `seal` makes them quick to check.
 
-    def __init__(self) -> None:
+    `varying`: (id of the owner, name) of numbers that are known to change from call to call. They are read as
+    Tensors that stand for numbers, inputs of the graph. `changed`: what `failure` found changed, if it was a
+    number.
+    """
+
+    def __init__(self, varying: frozenset[tuple[int, str]] = frozenset()) -> None:
+        self.varying = varying
+        self.changed: tuple[int, str] | None = None
+        self._numbers: dict[tuple[int, str], tuple[_Read, Tensor]] = {}
         self._reads: dict[tuple[int, str], _Read] = {}
         self._contents: dict[int, tuple[Any, Any, str]] = {}
         self._cells: dict[int, tuple[Any, list[tuple[str, Any, Any]]]] = {}
@@ -76,30 +107,60 @@ class Guards:
         self._tensors: list[tuple[_Read, TensorType, int]] = []
         self.holds: Callable[[], bool] = lambda: False
 
-    # -- collecting --------------------------------------------------------------------------------------------------
-    def global_read(self, table: dict[str, Any], name: str, value: Any) -> None:
-        if not isinstance(value, ModuleType):
-            self._read(table, name, value)
+    # -- collecting ----------------------------------------------------------------------------------------
+    def global_read(self, table: dict[str, Any], name: str, value: Any) -> Any:
+        """Notes the value of a global variable; what the traced function is to see of it."""
+        if isinstance(value, ModuleType):
+            return value
+        return self._seen(table, name, value)
 
-    def closure_read(self, cell: CellType, name: str, value: Any) -> None:
-        self._read(cell, name, value)
+    def closure_read(self, cell: CellType, name: str, value: Any) -> Any:
+        """Notes the value of a closure variable; what the traced function is to see of it."""
+        return self._seen(cell, name, value)
 
-    def attribute_read(self, owner: Any, name: str, value: Any) -> None:
+    def attribute_read(self, owner: Any, name: str, value: Any) -> Any:
+        """Notes the value of an attribute; what the traced function is to see of it."""
+        self._attribute_read(owner, name, value)
+        return self._as_number(owner, name, value) if (id(owner), name) in self.varying else value
+
+    def _seen(self, owner: Any, name: str, value: Any) -> Any:
+        self._read(owner, name, value)
+        return self._as_number(owner, name, value) if (id(owner), name) in self.varying else value
+
+    def _as_number(self, owner: Any, name: str, value: Any) -> Any:
+        """A varying number as a Tensor, which gets the present value before each call."""
+        if type(value) not in (int, float):
+            return value
+        key = (id(owner), name)
+        if key not in self._numbers:
+            read = self._reads.pop(key)
+            with no_trace():
+                self._numbers[key] = (read, number(Tensor(value)))
+        return self._numbers[key][1]
+
+    def _attribute_read(self, owner: Any, name: str, value: Any) -> None:
         if isinstance(owner, ModuleType):
             if not is_library_name(owner.__name__):
                 self.global_read(owner.__dict__, name, value)
             return
-        if isinstance(owner, _NEVER) or (isinstance(value, (FunctionType, MethodType, types.BuiltinMethodType)) and name not in _variables(owner)):
+        if isinstance(owner, _NEVER) or (
+            isinstance(value, (FunctionType, MethodType, types.BuiltinMethodType))
+            and name not in _variables(owner)
+        ):
             return
         kind = owner if isinstance(owner, type) else type(owner)
         if is_library_name(kind.__module__) and not is_cell(owner) and not isinstance(owner, _NAMESPACES):
             return
-        if getattr(owner, name, _MISSING) is not value and not same_constant(getattr(owner, name, None), value):
+        if getattr(owner, name, _MISSING) is not value and not same_constant(
+            getattr(owner, name, None), value
+        ):
             return  # made anew at every read
         self._read(owner, name, value)
 
     def _read(self, owner: Any, name: str, value: Any) -> None:
         key = (id(owner), name)
+        if key in self._numbers:
+            return
         if key in self._reads:
             self.met(value, name)
             return
@@ -119,6 +180,10 @@ class Guards:
                 for item in value.values() if isinstance(value, dict) else value:
                     self.met(item, name)
 
+    def data_read(self, tensor: Tensor) -> None:
+        """Notes that the data of a Tensor became constants."""
+        self._contents[id(tensor)] = (tensor, tensor.array().copy(), "a Tensor whose data were asked for")
+
     @contextmanager
     def without_contents(self) -> Iterator[None]:
         """What containers hold is not noted inside."""
@@ -128,7 +193,7 @@ class Guards:
         finally:
             self._blind = before
 
-    # -- checking ----------------------------------------------------------------------------------------------------
+    # -- checking ------------------------------------------------------------------------------------------
     def seal(self, captured: Sequence[Tensor]) -> None:
         """Ends collecting. `captured`: the Tensors that became inputs of the graph."""
         places = {id(t): k for k, t in enumerate(captured)}
@@ -144,10 +209,14 @@ class Guards:
         self.holds = self._quick_check()
 
     def _quick_check(self) -> Callable[[], bool]:
-        """One expression that compares everything by identity; where it is false, `failure` takes a closer look."""
+        """One expression that compares everything by identity; where it is false, `failure` takes a closer
+        look.
+        """
         names: dict[str, Any] = {"guards": self, "epoch": StateEpoch, "holds": _holds}
         terms = ["guards._epoch == epoch.value"]
-        for k, read in enumerate([*self._always, *(read for read, _, _ in self._tensors if not is_cell(read.owner))]):
+        tensors = [read for read, _, _ in self._tensors if not is_cell(read.owner)]
+        varying = [read for read, _ in self._numbers.values() if not is_cell(read.owner)]
+        for k, read in enumerate([*self._always, *tensors, *varying]):
             names[f"o{k}"], names[f"r{k}"] = read.owner, read
             if isinstance(read.owner, CellType):
                 now = f"o{k}.cell_contents"
@@ -164,19 +233,25 @@ class Guards:
 
     def failure(self, captured: list[Tensor]) -> str:
         """What changed since the trace, or "". Puts Tensors that were replaced into `captured`."""
+        self.changed = None
         try:
             if self.holds():
                 return ""
         except (AttributeError, KeyError, ValueError):  # something is not there any more
             pass
         for read in self._always:
-            now = read.now()
-            if not _same(now, read.value):
+            if not self._is_same(read):
                 return read.what()
-            read.value = now
+        for read, box in self._numbers.values():
+            now = read.now()
+            if type(now) is not type(read.value):
+                return read.what()
+            if now is not read.value:
+                box.rebind(np.asarray(now, box.array().dtype))
+                read.value = now
         for container, contents, name in self._contents.values():
             if not _holds(container, contents):
-                return f"the contents of '{name}'"
+                return name if isinstance(container, Tensor) else f"the contents of '{name}'"
         reason = self._check_tensors(captured)
         return reason or self._check_cells()
 
@@ -185,7 +260,7 @@ class Guards:
         if epoch == self._epoch:
             return ""
         for read in self._with_cells:
-            if not _same(read.now(), read.value):
+            if not self._is_same(read):
                 return read.what()
         for cell, before in self._cells.values():
             now = cell.__dict__
@@ -194,6 +269,18 @@ class Guards:
                     return f"{type(cell).__name__}.{name}"
         self._epoch = epoch
         return ""
+
+    def _is_same(self, read: _Read) -> bool:
+        now = read.now()
+        if _same(now, read.value):
+            read.value = now
+            return True
+        self.changed = (
+            (id(read.owner), read.name)
+            if type(read.value) in (int, float) and type(now) is type(read.value)
+            else None
+        )
+        return False
 
     def _check_tensors(self, captured: list[Tensor]) -> str:
         changed: dict[int, Tensor] = {}
@@ -233,18 +320,22 @@ def _holds(container: Any, contents: Any) -> bool:
             return False
         if all(map(is_, container, contents)) and all(map(is_, container.values(), contents.values())):
             return True
-        return all(map(same_constant, container, contents)) and all(map(_same, container.values(), contents.values()))
+        return all(map(same_constant, container, contents)) and all(
+            map(_same, container.values(), contents.values())
+        )
     if isinstance(contents, (list, tuple)):
         if not isinstance(container, (list, tuple)) or len(container) != len(contents):
             return False
         return all(map(is_, container, contents)) or all(map(_same, container, contents))
     if isinstance(contents, np.ndarray):
-        return same_constant(container, contents)
+        return same_constant(container._data if isinstance(container, Tensor) else container, contents)
     return isinstance(container, set) and bool(container == contents)
 
 
 def _cell_state(cell: Any) -> list[tuple[str, Any, Any]]:
-    """What `Cell.__call__` reads itself: hooks, flags, the dtype of `to_float`, the Cells inside. (name, value, copy of what it holds)"""
+    """What `Cell.__call__` reads itself: hooks, flags, the dtype of `to_float`, the Cells inside. (name,
+    value, copy of what it holds)
+    """
     state = []
     for name, value in _variables(cell).items():
         if name in ("_cells", "_flags", "_to_float", "_parameters") or "hook" in name:

@@ -1,6 +1,7 @@
 """The interpreter, put together of its layers, and which one is at work.
 
-core → expressions → statements → control (branches) → loops → calls: each layer is a class that adds to the one before.
+core → expressions → statements → control (branches) → loops → calls: each layer is a class that adds to the
+one before.
 """
 
 from __future__ import annotations
@@ -59,10 +60,10 @@ def active() -> Interpreter | None:
 
 
 @contextmanager
-def interpreting(trace: Trace) -> Iterator[Interpreter]:
-    """An interpreter that builds `trace` (the outermost graph)."""
+def interpreting(trace: Trace, varying: frozenset[tuple[int, str]] = frozenset()) -> Iterator[Interpreter]:
+    """An interpreter that builds `trace` (the outermost graph). `varying`: see `Guards`."""
     before = _active.interpreter
-    interpreter = _active.interpreter = Interpreter()
+    interpreter = _active.interpreter = Interpreter(varying)
     trace.span = interpreter.span
     _limit.raise_it()
     try:
@@ -74,7 +75,8 @@ def interpreting(trace: Trace) -> Iterator[Interpreter]:
 
 
 def call(fn: Any, *args: Any, **kwargs: Any) -> Any:
-    """Calls `fn`; while a graph is being built, functions of the user are interpreted, so that their control flow becomes part of it.
+    """Calls `fn`; while a graph is being built, functions of the user are interpreted, so that their control
+    flow becomes part of it.
 
     This is how code of graphcell calls back what the user wrote (`Cell.construct`, the function of `grad`).
     """

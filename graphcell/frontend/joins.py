@@ -1,7 +1,8 @@
 """Joining what two branches leave behind: values are unified leaf by leaf, and become results of one op.
 
-Enters: two finished `Arm`s and pairs of values. Leaves: the pairs of graph values that the op must give, and how the joined values are
-put together again from its results. Refuses values of different structure or type, with both places.
+Enters: two finished `Arm`s and pairs of values. Leaves: the pairs of graph values that the op must give, and
+how the joined values are put together again from its results. Refuses values of different structure or type,
+with both places.
 """
 
 from __future__ import annotations
@@ -14,7 +15,17 @@ from graphcell.errors import BranchTypeError, GraphcellError, Span, UnboundNameE
 from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import Log, Unbound
 from graphcell.frontend.signals import Signal
-from graphcell.frontend.trees import NUMBERS, Tree, describe, fits, flatten, join_numbers, same_constant, type_of, unflatten
+from graphcell.frontend.trees import (
+    NUMBERS,
+    Tree,
+    describe,
+    fits,
+    flatten,
+    join_numbers,
+    same_constant,
+    type_of,
+    unflatten,
+)
 from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Trace
@@ -32,7 +43,9 @@ DEAD = _Dead()
 
 @dataclass(slots=True)
 class Arm:
-    """One branch that has been interpreted: its graph, what it changed, and how it ended. `label`: "true" or "false"."""
+    """One branch that has been interpreted: its graph, what it changed, and how it ended. `label`: "true" or
+    "false".
+    """
 
     label: str
     trace: Trace
@@ -92,7 +105,8 @@ class Join:
         self._slots: dict[tuple[Value, Value], int] = {}
 
     def merge(self, a: Any, b: Any, what: str) -> Plan | None:
-        """The plan of a value that is `a` in the first branch and `b` in the second; None if it is dead in both.
+        """The plan of a value that is `a` in the first branch and `b` in the second; None if it is dead in
+        both.
 
         Raises:
             BranchTypeError: if they cannot be unified.
@@ -104,7 +118,9 @@ class Join:
         left, tree = flatten(b if a is DEAD else a)
         right, other = flatten(a if b is DEAD else b)
         if not fits(tree, other):
-            raise BranchTypeError(f"{what} is {describe(a)} in the {self.then.label} branch and {describe(b)} in the {self.otherwise.label} branch")
+            raise BranchTypeError(
+                f"{what} is {describe(a)} in the {self.then.label} branch and {describe(b)} in the {self.otherwise.label} branch"
+            )
         if a is DEAD:
             left = [DEAD] * len(left)
         if b is DEAD:
@@ -117,7 +133,11 @@ class Join:
         if (y is DEAD and type(x) in NUMBERS) or (type(x) in NUMBERS and same_constant(x, y)):
             return x
         if x is True and y is False:
-            return number(Tensor.of_value(self.condition._value)) if self.condition._value is not None else self.condition
+            return (
+                number(Tensor.of_value(self.condition._value))
+                if self.condition._value is not None
+                else self.condition
+            )
         if x is False and y is True:
             return number(logical_not(self.condition))
         common = _unify(x, y)
@@ -199,4 +219,3 @@ def conflicting(name: str, error: BranchTypeError, then: Arm, otherwise: Arm, ke
             places.append(f"    in the {arm.label} branch at {span.place()}:  {span.source.strip()}")
     message = "\n".join([error.message, *places])
     return Unbound(lambda: BranchTypeError(message, hint=error.hint))
-

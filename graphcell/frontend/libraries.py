@@ -11,8 +11,23 @@ _PACKAGE = os.path.join(os.path.dirname(os.path.dirname(os.path.abspath(__file__
 _CELL_FILE = os.path.join(_PACKAGE, "nn", "cell.py")
 _STANDARD = tuple({os.path.join(sysconfig.get_path(key), "") for key in ("stdlib", "platstdlib")})
 _SITE = tuple(os.path.join(os.sep, name, "") for name in ("site-packages", "dist-packages"))
-NATIVE_PACKAGES = frozenset({"graphcell", "numpy", "ml_dtypes", "scipy", "networkx", "llvmlite", "sklearn", "matplotlib", "pandas", "torch"})
-"""Installed packages whose functions run as they are. Other installed packages may hold networks, so they are interpreted."""
+NATIVE_PACKAGES = frozenset(
+    {
+        "graphcell",
+        "numpy",
+        "ml_dtypes",
+        "scipy",
+        "networkx",
+        "llvmlite",
+        "sklearn",
+        "matplotlib",
+        "pandas",
+        "torch",
+    }
+)
+"""Installed packages whose functions run as they are. Other installed packages may hold networks, so they are
+interpreted.
+"""
 
 
 @lru_cache(maxsize=4096)
@@ -32,11 +47,19 @@ def is_library_file(file: str) -> bool:
 @lru_cache(maxsize=4096)
 def is_layer_file(file: str) -> bool:
     """True for graphcell's own files in which Cells are defined, but for the base class."""
-    return file.startswith(_PACKAGE) and file != _CELL_FILE and not file.startswith(os.path.join(_PACKAGE, "frontend", ""))
+    return (
+        file.startswith(_PACKAGE)
+        and file != _CELL_FILE
+        and not file.startswith(os.path.join(_PACKAGE, "frontend", ""))
+    )
 
 
 @lru_cache(maxsize=4096)
 def is_library_name(module: str) -> bool:
     """True for modules of graphcell, of Python itself, and of NATIVE_PACKAGES."""
     root = module.partition(".")[0]
-    return root in NATIVE_PACKAGES or (root in sys.stdlib_module_names and root != "__main__") or root == "builtins"
+    return (
+        root in NATIVE_PACKAGES
+        or (root in sys.stdlib_module_names and root != "__main__")
+        or root == "builtins"
+    )

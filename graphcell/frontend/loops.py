@@ -1,7 +1,9 @@
-"""Loops: unrolled at compile time, or one op. A `while` on a Tensor becomes `While`; a `for` with a known trip count becomes `For` where that pays.
+"""Loops: unrolled at compile time, or one op. A `while` on a Tensor becomes `While`; a `for` with a known
+trip count becomes `For` where that pays.
 
-The body is interpreted with symbolic values for what it changes, again and again until their types settle. What such a trial did is
-undone. A break or return that a Tensor decides on becomes a flag that is carried along.
+The body is interpreted with symbolic values for what it changes, again and again until their types settle.
+What such a trial did is undone. A break or return that a Tensor decides on becomes a flag that is carried
+along.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ _ATTEMPTS = 24
 class Loops(Control):
     """Adds `while` and `for`."""
 
-    # -- while -------------------------------------------------------------------------------------------------------
+    # -- while ---------------------------------------------------------------------------------------------
     def run_block_While(self, node: ast.While, frame: Frame, rest: Chain) -> Chain | Done:
         escapes = returns_or_breaks(tuple(node.body))
         assigns = any(isinstance(n, ast.NamedExpr) for n in ast.walk(node.test))
@@ -47,13 +49,19 @@ class Loops(Control):
                     trial.keep()
             if isinstance(truth, Tensor):
                 frame.node = node.test
-                return self.after(_WhileLoop(self, node, frame, truth if assigns else None).build(), rest, frame)
+                return self.after(
+                    _WhileLoop(self, node, frame, truth if assigns else None).build(), rest, frame
+                )
             if not truth:
                 return rest.before(node.orelse)
             signal, known = self._iteration(node, frame, escapes)
             if not known:
                 frame.node = node.test
-                return self.after(_WhileLoop(self, node, frame, full((), True, dt.bool_) if assigns else None).build(), rest, frame)
+                return self.after(
+                    _WhileLoop(self, node, frame, full((), True, dt.bool_) if assigns else None).build(),
+                    rest,
+                    frame,
+                )
             if signal is not None and signal.broken:
                 return rest
             if signal is not None and signal.returned:
@@ -70,7 +78,7 @@ class Loops(Control):
                 trial.keep()
         return signal, known
 
-    # -- for ---------------------------------------------------------------------------------------------------------
+    # -- for -----------------------------------------------------------------------------------------------
     def run_block_For(self, node: ast.For, frame: Frame, rest: Chain) -> Chain | Done:
         items = items_of(self, node.iter, frame)
         frame.node = node
@@ -82,7 +90,9 @@ class Loops(Control):
             signal = self._unrolled(node, iter(items), frame)
         return self.after(signal, rest, frame)
 
-    def _over_symbolic_range(self, node: ast.For, items: SymbolicRange, frame: Frame, rest: Chain) -> Chain | Done:
+    def _over_symbolic_range(
+        self, node: ast.For, items: SymbolicRange, frame: Frame, rest: Chain
+    ) -> Chain | Done:
         """`for i in range(n)` with n known only while the graph runs: as a `while` that counts."""
         counter, stop = f".index{node.lineno}.{node.col_offset}", f".stop{node.lineno}.{node.col_offset}"
         self.store(counter, items.start, frame)
@@ -91,7 +101,9 @@ class Loops(Control):
         test = ast.Compare(names[0], [ast.Lt() if items.step > 0 else ast.Gt()], [names[1]])
         take = ast.Assign([node.target], ast.Name(counter, ast.Load()))
         count = ast.AugAssign(ast.Name(counter, ast.Store()), ast.Add(), ast.Constant(items.step))
-        head = [ast.fix_missing_locations(ast.copy_location(statement, node.iter)) for statement in (take, count)]
+        head = [
+            ast.fix_missing_locations(ast.copy_location(statement, node.iter)) for statement in (take, count)
+        ]
         loop = ast.While(ast.copy_location(test, node.iter), [*head, *node.body], node.orelse)
         return self.run_block_While(ast.fix_missing_locations(ast.copy_location(loop, node)), frame, rest)
 
@@ -113,7 +125,9 @@ class Loops(Control):
             except Exception as e:
                 reason = e.message if isinstance(e, GraphcellError) else str(e)
             break
-        self.remarks.append(f"{frame.source.file}:{node.lineno}: the loop is unrolled ({items.count} iterations): {reason}")
+        self.remarks.append(
+            f"{frame.source.file}:{node.lineno}: the loop is unrolled ({items.count} iterations): {reason}"
+        )
         return self._unrolled(node, items.elements(first), frame)
 
     def _one(self, node: ast.For, item: Any, frame: Frame) -> Signal | None:
@@ -141,7 +155,9 @@ class Loops(Control):
         return self.ended(signal, lambda: self._unrolled(node, items, frame))
 
     def finished(self, signal: Signal | None, node: ast.For | ast.While, frame: Frame) -> Signal | None:
-        """How a loop ends that became one op and was left as `signal` says, if at all: its else clause may follow."""
+        """How a loop ends that became one op and was left as `signal` says, if at all: its else clause may
+        follow.
+        """
 
         def otherwise() -> Signal | None:
             return self.run(Chain(node.orelse), frame) if node.orelse else None
@@ -161,8 +177,8 @@ class Loops(Control):
 class _WhileLoop:
     """One `while` on its way to a `While`.
 
-    `first`: given where the condition assigns something (`:=`): its first value. The loop then carries the condition's value, and
-    computes the next one at the end of the body.
+    `first`: given where the condition assigns something (`:=`): its first value. The loop then carries the
+    condition's value, and computes the next one at the end of the body.
     """
 
     def __init__(self, interpreter: Loops, node: ast.While, frame: Frame, first: Tensor | None = None):
@@ -187,7 +203,10 @@ class _WhileLoop:
                     trial.keep()
             if built is not None:
                 return self._append(*built)
-        raise BranchTypeError("the types of what this loop changes do not settle", hint="give every variable its final dtype before the loop")
+        raise BranchTypeError(
+            "the types of what this loop changes do not settle",
+            hint="give every variable its final dtype before the loop",
+        )
 
     def _attempt(self) -> tuple[Trace, list[Value], list[Value], Trace, list[Value], Value] | None:
         interpreter, name = self.interpreter, self.outer.builder.name
@@ -231,17 +250,32 @@ class _WhileLoop:
 
     def _check_condition(self, log: Log, test: Trace) -> None:
         changed = [place.label for key, (place, _) in log.entries.items() if key not in self.carry.places]
-        changed += ["a Parameter or Tensor" for tensor, value in test.writes() if value not in test.builder.inputs and id(tensor) not in log.births]
+        changed += [
+            "a Parameter or Tensor"
+            for tensor, value in test.writes()
+            if value not in test.builder.inputs and id(tensor) not in log.births
+        ]
         if changed:
             raise UnsupportedSyntaxError(
-                f"the condition of this loop changes {changed[0]}, and a Tensor decides on the loop.", hint="move the change into the loop's body"
+                f"the condition of this loop changes {changed[0]}, and a Tensor decides on the loop.",
+                hint="move the change into the loop's body",
             )
 
-    def _append(self, body: Trace, inputs: list[Value], ends: list[Value], test: Trace, test_inputs: list[Value], truth: Value) -> Signal | None:
+    def _append(
+        self,
+        body: Trace,
+        inputs: list[Value],
+        ends: list[Value],
+        test: Trace,
+        test_inputs: list[Value],
+        truth: Value,
+    ) -> Signal | None:
         outer = self.outer
         self.frame.node = self.node.test
         outside = list(dict.fromkeys([*body.lifted, *test.lifted]))
-        op = While(region(test, outside, [truth], test_inputs), region(body, outside, ends, inputs), len(inputs))
+        op = While(
+            region(test, outside, [truth], test_inputs), region(body, outside, ends, inputs), len(inputs)
+        )
         results = outer.append_values(op, [*self.carry.starts(outer), *map(outer.lift, outside)])
         self.carry.take(outer, results, 0)
         for place, _ in self.carry.temporary.values():

@@ -1,8 +1,8 @@
 """Numbers that are known only while a graph runs but behave as Python numbers: loop indices.
 
-A loop over a range becomes one op whose body sees its index as a `WeakNumber`. Unlike a Tensor it does not decide dtypes (`x * i` keeps
-the dtype of x, as with a Python int). What Python or a library needs the plain number for ends the attempt to build the loop as one op
-(`Speculation`), and the loop is unrolled.
+A loop over a range becomes one op whose body sees its index as a `WeakNumber`. Unlike a Tensor it does not
+decide dtypes (`x * i` keeps the dtype of x, as with a Python int). What Python or a library needs the plain
+number for ends the attempt to build the loop as one op (`Speculation`), and the loop is unrolled.
 """
 
 from __future__ import annotations
@@ -21,7 +21,9 @@ _COMPUTED = (dt.bool_, dt.int64, dt.float64)
 
 
 class WeakNumber:
-    """A number inside a loop. `affine`: (loop, scale, offset) where it is scale * index of that loop + offset."""
+    """A number inside a loop. `affine`: (loop, scale, offset) where it is scale * index of that loop +
+    offset.
+    """
 
     __slots__ = ("affine", "tensor")
 
@@ -73,7 +75,9 @@ def binary(symbol: str, function: Callable[[Any, Any], Any], x: Any, y: Any) -> 
 
 
 def _check_operator(symbol: str, x: Any, y: Any) -> None:
-    """Refuses what a graph would not compute as Python does: division by zero, negative powers, bit operations."""
+    """Refuses what a graph would not compute as Python does: division by zero, negative powers, bit
+    operations.
+    """
     if symbol not in ("+", "-", "*", "/", "//", "%", "**"):
         raise Speculation(f"the index of the loop is an operand of {symbol}")
     if symbol in ("/", "//", "%") and (isinstance(y, WeakNumber) or y == 0):
@@ -142,17 +146,21 @@ def affine_of(index: WeakNumber, scale: int, offset: int) -> Any:
     scaled = index if scale == 1 else binary("*", lambda a, b: a * b, index, scale)
     if not offset:
         return scaled
-    return binary("+", lambda a, b: a + b, scaled, offset) if isinstance(scaled, WeakNumber) else scaled + offset
+    return (
+        binary("+", lambda a, b: a + b, scaled, offset) if isinstance(scaled, WeakNumber) else scaled + offset
+    )
 
 
-# -- Tensors that stand for numbers --------------------------------------------------------------------------------------
+# -- Tensors that stand for numbers ------------------------------------------------------------------------
 _MARK = "python_number"
 
 
 def number(tensor: Tensor) -> Tensor:
-    """Marks a scalar Tensor that stands for a Python number (which a branch or loop made known only while the graph runs).
+    """Marks a scalar Tensor that stands for a Python number (which a branch or loop made known only while the
+    graph runs).
 
-    It leaves the dtypes of other Tensors alone, as the number would, and a compiled function returns it as a number.
+    It leaves the dtypes of other Tensors alone, as the number would, and a compiled function returns it as a
+    number.
     """
     tensor.__dict__[_MARK] = True
     return tensor
@@ -160,7 +168,11 @@ def number(tensor: Tensor) -> Tensor:
 
 def is_number(leaf: Any) -> bool:
     """True for Python numbers, and for Tensors that stand for one."""
-    return type(leaf) in (bool, int, float) or isinstance(leaf, WeakNumber) or (isinstance(leaf, Tensor) and _MARK in leaf.__dict__)
+    return (
+        type(leaf) in (bool, int, float)
+        or isinstance(leaf, WeakNumber)
+        or (isinstance(leaf, Tensor) and _MARK in leaf.__dict__)
+    )
 
 
 def apply_numbers(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
@@ -169,5 +181,8 @@ def apply_numbers(function: Callable[[Any, Any], Any], x: Any, y: Any) -> Any:
         result = function(x, y)
         return number(result) if isinstance(result, Tensor) else result
     if isinstance(x, Tensor) and isinstance(y, Tensor):
-        x, y = (x if not is_number(x) else WeakNumber(x).beside(y)), (y if not is_number(y) else WeakNumber(y).beside(x))
+        x, y = (
+            (x if not is_number(x) else WeakNumber(x).beside(y)),
+            (y if not is_number(y) else WeakNumber(y).beside(x)),
+        )
     return function(x, y)

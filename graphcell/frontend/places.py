@@ -1,8 +1,9 @@
 """Places that interpreted code changes, and the log of their old values.
 
-When a branch or a loop body is interpreted, what it assigns must be seen, undone (the other branch starts from the same state) and joined.
-A `Place` can be read and written: a local name, a closure cell, a global, an attribute, the contents of a list, dict or set. A `Log`
-remembers the old value of each place that was changed since it was opened.
+When a branch or a loop body is interpreted, what it assigns must be seen, undone (the other branch starts
+from the same state) and joined. A `Place` can be read and written: a local name, a closure cell, a global, an
+attribute, the contents of a list, dict or set. A `Log` remembers the old value of each place that was changed
+since it was opened.
 """
 
 from __future__ import annotations
@@ -198,8 +199,8 @@ class ItemsPlace:
 class Log:
     """What changed since this was opened: for each place its old value.
 
-    `births`: containers and objects made since, which nothing outside can see. `strict`: a trial run that must be undoable without a
-    trace; what cannot be undone is refused in it.
+    `births`: containers and objects made since, which nothing outside can see. `strict`: a trial run that
+    must be undoable without a trace; what cannot be undone is refused in it.
     """
 
     level: int
@@ -232,4 +233,6 @@ class Unstable(Speculation):
 
 
 class Never(BaseException):
-    """The code being interpreted gets no further: it raises an exception while the graph runs. Caught where its region ends."""
+    """The code being interpreted gets no further: it raises an exception while the graph runs. Caught where
+    its region ends.
+    """

@@ -14,9 +14,11 @@ Flag = bool | Tensor
 
 @dataclass(frozen=True, slots=True)
 class Signal:
-    """The end of a block other than by its last statement. At most one flag holds; which one may be known only while the graph runs.
+    """The end of a block other than by its last statement. At most one flag holds; which one may be known
+    only while the graph runs.
 
-    `value`: what is returned if `returned`. `raised`: the code never ends otherwise than by an exception (while the graph runs).
+    `value`: what is returned if `returned`. `raised`: the code never ends otherwise than by an exception
+    (while the graph runs).
     """
 
     broken: Flag = False
@@ -42,7 +44,9 @@ RAISED = Signal(raised=True)
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """Statements still to be run: `statements[start:]`, then those of `then`. At the very end of a function it returns None."""
+    """Statements still to be run: `statements[start:]`, then those of `then`. At the very end of a function
+    it returns None.
+    """
 
     statements: Sequence[ast.stmt]
     start: int = 0

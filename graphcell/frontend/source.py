@@ -1,8 +1,9 @@
 """Function objects → their AST, with absolute places.
 
-Enters: a function, or its code object. Leaves: a `FunctionSource`: the AST node inside the tree of its whole file, so that lines and
-columns are those of the file (nothing is dedented or cut out), and `Span`s with columns in characters. Sources of the REPL and of
-notebooks come through `linecache`. Refuses, with `SourceNotFoundError`, functions that have no Python source.
+Enters: a function, or its code object. Leaves: a `FunctionSource`: the AST node inside the tree of its whole
+file, so that lines and columns are those of the file (nothing is dedented or cut out), and `Span`s with
+columns in characters. Sources of the REPL and of notebooks come through `linecache`. Refuses, with
+`SourceNotFoundError`, functions that have no Python source.
 """
 
 from __future__ import annotations
@@ -27,7 +28,8 @@ _NEVER_RUN_BY_US = inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYN
 class FunctionSource:
     """The source of one function.
 
-    `class_name`: the class around it (for the mangling of private names), or "". `local_names`: the names that are bound in its body.
+    `class_name`: the class around it (for the mangling of private names), or "". `local_names`: the names
+    that are bound in its body.
     """
 
     node: Function
@@ -165,10 +167,17 @@ def _parse_block(lines: list[str], code: CodeType) -> ast.Module:
     try:
         tree = ast.parse(text)
     except SyntaxError as e:
-        raise SourceNotFoundError(f"the source of {code.co_name} in {code.co_filename} could not be parsed: {e.msg}") from e
+        raise SourceNotFoundError(
+            f"the source of {code.co_name} in {code.co_filename} could not be parsed: {e.msg}"
+        ) from e
     indent = len(block[0]) - len(block[0].lstrip()) if block else 0
     lines_before = code.co_firstlineno - 1
-    shifts = (("lineno", lines_before), ("end_lineno", lines_before), ("col_offset", indent), ("end_col_offset", indent))
+    shifts = (
+        ("lineno", lines_before),
+        ("end_lineno", lines_before),
+        ("col_offset", indent),
+        ("end_col_offset", indent),
+    )
     for node in ast.walk(tree):
         for attribute, shift in shifts:
             if hasattr(node, attribute):
@@ -234,7 +243,9 @@ def _body_end(node: Function) -> tuple[int, int]:
 
 
 def _nested_codes(code: CodeType) -> Iterator[CodeType]:
-    """The code objects of functions in `code`; comprehensions (which are functions of their own before 3.12) are looked through."""
+    """The code objects of functions in `code`; comprehensions (which are functions of their own before 3.12)
+    are looked through.
+    """
     for constant in code.co_consts:
         if isinstance(constant, CodeType):
             yield constant
@@ -243,7 +254,9 @@ def _nested_codes(code: CodeType) -> Iterator[CodeType]:
 
 
 def local_names(node: Function) -> frozenset[str]:
-    """The names that are local to a function: arguments, and all that its body binds but does not declare global or nonlocal."""
+    """The names that are local to a function: arguments, and all that its body binds but does not declare
+    global or nonlocal.
+    """
     a = node.args
     names = {x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs, *filter(None, (a.vararg, a.kwarg)))}
     elsewhere: set[str] = set()
@@ -254,7 +267,9 @@ def local_names(node: Function) -> frozenset[str]:
 
 
 def _collect(node: ast.AST, names: set[str], elsewhere: set[str], inside: bool) -> None:
-    """Adds what `node` binds. `inside` a comprehension only walrus targets count, since its own targets live in its own scope."""
+    """Adds what `node` binds. `inside` a comprehension only walrus targets count, since its own targets live
+    in its own scope.
+    """
     if isinstance(node, ast.Name):
         if isinstance(node.ctx, (ast.Store, ast.Del)) and not inside:
             names.add(node.id)

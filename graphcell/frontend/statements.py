@@ -1,4 +1,6 @@
-"""Statements: assignment in all its forms, definitions, blocks that Python runs at compile time (with, try), assert and raise."""
+"""Statements: assignment in all its forms, definitions, blocks that Python runs at compile time (with, try),
+assert and raise.
+"""
 
 from __future__ import annotations
 
@@ -8,7 +10,15 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError, ConcretizationError, GraphcellError, MissingAttributeError, UnsupportedSyntaxError
+from graphcell.errors import (
+    ArgumentTypeError,
+    BranchTypeError,
+    ConcretizationError,
+    GraphcellError,
+    MissingAttributeError,
+    SourceNotFoundError,
+    UnsupportedSyntaxError,
+)
 from graphcell.frontend import numbers
 from graphcell.frontend.expressions import BINARY, Expressions, mangled, plain_index
 from graphcell.frontend.frame import Frame
@@ -19,7 +29,7 @@ from graphcell.frontend.text import Text, formatted, holds_symbols
 from graphcell.ops.host import Assert, Raise, template
 from graphcell.tensor import Tensor, state
 
-_ALWAYS_RAISED = (ConcretizationError, UnsupportedSyntaxError)
+_ALWAYS_RAISED = (BranchTypeError, ConcretizationError, SourceNotFoundError, UnsupportedSyntaxError)
 """What says that a program cannot be compiled is not for the program's own `except`."""
 
 
@@ -29,7 +39,7 @@ class Statements(Expressions):
     tries: tuple[int, ...] = ()
     """For each `try` with handlers around here: how many regions that a Tensor decides on were around it."""
 
-    # -- assignment --------------------------------------------------------------------------------------------------
+    # -- assignment ----------------------------------------------------------------------------------------
     def run_Assign(self, node: ast.Assign, frame: Frame) -> None:
         value = self.evaluate(node.value, frame)
         for target in node.targets:
@@ -61,7 +71,9 @@ class Statements(Expressions):
     def store_item(self, container: Any, index: Any, value: Any) -> None:
         """`container[index] = value`."""
         if isinstance(container, Tensor):
-            container[plain_index(index)] = value.beside(container) if isinstance(value, WeakNumber) else value
+            container[plain_index(index)] = (
+                value.beside(container) if isinstance(value, WeakNumber) else value
+            )
             return
         method = self.users_method(container, "__setitem__")
         if method is not None:
@@ -76,13 +88,19 @@ class Statements(Expressions):
         if star is None:
             if len(items) != len(targets):
                 few = f"not enough values to unpack (expected {len(targets)}, got {len(items)})"
-                raise ValueError(few if len(items) < len(targets) else f"too many values to unpack (expected {len(targets)})")
+                raise ValueError(
+                    few
+                    if len(items) < len(targets)
+                    else f"too many values to unpack (expected {len(targets)})"
+                )
             for target, item in zip(targets, items, strict=True):
                 self.bind(target, item, frame)
             return
         after = len(targets) - star - 1
         if len(items) < star + after:
-            raise ValueError(f"not enough values to unpack (expected at least {star + after}, got {len(items)})")
+            raise ValueError(
+                f"not enough values to unpack (expected at least {star + after}, got {len(items)})"
+            )
         for target, item in zip(targets[:star], items, strict=False):
             self.bind(target, item, frame)
         middle = targets[star]
@@ -138,7 +156,7 @@ class Statements(Expressions):
             for element in target.elts:
                 self._delete(element, frame)
 
-    # -- simple statements -------------------------------------------------------------------------------------------
+    # -- simple statements ---------------------------------------------------------------------------------
     def run_Expr(self, node: ast.Expr, frame: Frame) -> None:
         self.evaluate(node.value, frame)
 
@@ -188,7 +206,7 @@ class Statements(Expressions):
         frame.node = node
         self.store(node.name, function, frame)
 
-    # -- errors ------------------------------------------------------------------------------------------------------
+    # -- errors --------------------------------------------------------------------------------------------
     def run_Assert(self, node: ast.Assert, frame: Frame) -> None:
         truth = self.condition(node.test, frame)
         if truth is True:
@@ -221,7 +239,9 @@ class Statements(Expressions):
             self.throw(error, str(error))
         raise error
 
-    def _raise_new(self, kind: type[Exception], call: ast.Call, node: ast.Raise, frame: Frame) -> Signal | None:
+    def _raise_new(
+        self, kind: type[Exception], call: ast.Call, node: ast.Raise, frame: Frame
+    ) -> Signal | None:
         args = [self.evaluate(a, frame) for a in call.args]
         kwargs = {k.arg: self.evaluate(k.value, frame) for k in call.keywords if k.arg}
         frame.node = node
@@ -231,7 +251,7 @@ class Statements(Expressions):
         error = kind(*args, **kwargs)
         if node.cause is not None:
             error.__cause__ = self.evaluate(node.cause, frame)
-        self.throw(error, "" if not args else str(error) if not kwargs else str(args[0]))
+        self.throw(error, str(args[0]) if len(args) == 1 else str(error) if args else "")
         return None
 
     def throw(self, error: Exception | type[Exception], text: Any) -> None:
@@ -249,15 +269,13 @@ class Statements(Expressions):
         op = Raise(kind.__module__, kind.__qualname__, pieces)
         op.kind()  # the class must be found again by its name
         state.trace.append(op, operands)  # type: ignore[union-attr]
-        if not self.conditional:
-            raise ConcretizationError(f"{kind.__name__} is raised with the value of a Tensor, which is not known while the graph is being built")
         raise Never
 
     def _effect(self, kind: type[Assert], text: Any, truth: Tensor) -> None:
         pieces, operands = template(text.pieces if isinstance(text, Text) else (text,))
         state.trace.append(kind(pieces), [truth, *operands])  # type: ignore[union-attr]
 
-    # -- with and try ------------------------------------------------------------------------------------------------
+    # -- with and try --------------------------------------------------------------------------------------
     def run_block_With(self, node: ast.With, frame: Frame, rest: Chain) -> Chain | Done:
         signal = self._with(node, 0, frame)
         return self.after(signal, rest, frame)
@@ -339,7 +357,7 @@ class Statements(Expressions):
             if handler.name:
                 self.assign(frame.place(handler.name), UNBOUND)
 
-    # -- what the layers above define --------------------------------------------------------------------------------
+    # -- what the layers above define ----------------------------------------------------------------------
     def after(self, signal: Signal | None, rest: Chain, frame: Frame) -> Chain | Done:
         """What follows a block that ended with `signal`."""
         raise NotImplementedError

@@ -31,7 +31,9 @@ FORBIDDEN_BUILTINS = {
     "vars": "name the variables",
     "dir": "name the attributes",
 }
-"""Builtins that need the frame of a running function (those two take no argument then), or that make no sense at compile time."""
+"""Builtins that need the frame of a running function (those two take no argument then), or that make no sense
+at compile time.
+"""
 
 
 def unsupported(node: ast.AST) -> UnsupportedSyntaxError:
@@ -39,14 +41,20 @@ def unsupported(node: ast.AST) -> UnsupportedSyntaxError:
     known = UNSUPPORTED.get(type(node))
     kind = "statement" if isinstance(node, ast.stmt) else "expression"
     if known is None:
-        return UnsupportedSyntaxError(f"Unsupported {kind} '{type(node).__name__}'.", hint="move it out of the compiled function")
+        return UnsupportedSyntaxError(
+            f"Unsupported {kind} '{type(node).__name__}'.", hint="move it out of the compiled function"
+        )
     name, way_out = known
-    return UnsupportedSyntaxError(f"Unsupported {kind} '{type(node).__name__}': {name} cannot be compiled.", hint=way_out)
+    return UnsupportedSyntaxError(
+        f"Unsupported {kind} '{type(node).__name__}': {name} cannot be compiled.", hint=way_out
+    )
 
 
 def forbidden_builtin(name: str) -> UnsupportedSyntaxError:
     """The error for a builtin that cannot be called in a compiled function."""
-    return UnsupportedSyntaxError(f"{name}() cannot be called in a compiled function.", hint=FORBIDDEN_BUILTINS[name])
+    return UnsupportedSyntaxError(
+        f"{name}() cannot be called in a compiled function.", hint=FORBIDDEN_BUILTINS[name]
+    )
 
 
 def leaves(body: tuple[ast.stmt, ...]) -> bool:
@@ -79,7 +87,9 @@ def _any_child(node: ast.AST, in_loop: bool, test) -> bool:  # type: ignore[no-u
     if isinstance(node, (ast.expr, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
         return False
     if isinstance(node, (ast.For, ast.While)):
-        return any(test(child, True) for child in node.body) or any(test(child, in_loop) for child in node.orelse)
+        return any(test(child, True) for child in node.body) or any(
+            test(child, in_loop) for child in node.orelse
+        )
     return any(test(child, in_loop) for child in ast.iter_child_nodes(node))
 
 
@@ -100,7 +110,12 @@ def updated_names(body: tuple[ast.stmt, ...]) -> set[str]:
             names.add(node.target.id)
         elif isinstance(node, ast.Assign):
             read = {n.id for n in ast.walk(node.value) if isinstance(n, ast.Name)}
-            stored = {n.id for t in node.targets for n in ast.walk(t) if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)}
+            stored = {
+                n.id
+                for t in node.targets
+                for n in ast.walk(t)
+                if isinstance(n, ast.Name) and isinstance(n.ctx, ast.Store)
+            }
             names |= read & stored
     return names
 
@@ -112,7 +127,9 @@ def _walk_scope(body: tuple[ast.stmt, ...]) -> list[ast.AST]:
     while waiting:
         node = waiting.pop()
         found.append(node)
-        if not isinstance(node, (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)):
+        if not isinstance(
+            node, (ast.FunctionDef, ast.Lambda, ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
+        ):
             waiting.extend(ast.iter_child_nodes(node))
     return found
 
@@ -141,7 +158,11 @@ def only_appended(body: tuple[ast.stmt, ...], name: str) -> bool:
 
 
 def _is_append(node: ast.AST, name: str) -> bool:
-    if not (isinstance(node, ast.Expr) and isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Attribute)):
+    if not (
+        isinstance(node, ast.Expr)
+        and isinstance(node.value, ast.Call)
+        and isinstance(node.value.func, ast.Attribute)
+    ):
         return False
     function = node.value.func
     return function.attr == "append" and isinstance(function.value, ast.Name) and function.value.id == name

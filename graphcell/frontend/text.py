@@ -1,4 +1,6 @@
-"""Strings that contain the values of Tensors: known only when the graph runs, so they can be printed or put into an error, no more."""
+"""Strings that contain the values of Tensors: known only when the graph runs, so they can be printed or put
+into an error, no more.
+"""
 
 from __future__ import annotations
 
@@ -91,7 +93,13 @@ def _map(function: Callable[[Any], Any], value: Any) -> Any:
     """`value` with `function` applied to what it holds, through tuples, lists and dicts."""
     if isinstance(value, (list, tuple)):
         items = [_map(function, x) for x in value]
-        return items if isinstance(value, list) else type(value)(*items) if hasattr(value, "_fields") else tuple(items)
+        return (
+            items
+            if isinstance(value, list)
+            else type(value)(*items)
+            if hasattr(value, "_fields")
+            else tuple(items)
+        )
     if isinstance(value, dict):
         return {k: _map(function, x) for k, x in value.items()}
     return function(value)

@@ -1,7 +1,8 @@
 """`trace_function`: from a function and its arguments to a Graph.
 
-Enters: any callable, arguments (Tensors are the graph's inputs, all else are constants). Leaves: `Traced`: the graph, how the result is
-put together from its outputs, the Tensors that it reads from outside, what it writes, and the guards that say how long it holds.
+Enters: any callable, arguments (Tensors are the graph's inputs, all else are constants). Leaves: `Traced`:
+the graph, how the result is put together from its outputs, the Tensors that it reads from outside, what it
+writes, and the guards that say how long it holds.
 """
 
 from __future__ import annotations
@@ -74,7 +75,9 @@ def _leaf(leaf: Any, outputs: Sequence[Tensor]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a call leaves behind in Python: `place` gets the value of `structure`; with `appends`, a list is extended by it."""
+    """What a call leaves behind in Python: `place` gets the value of `structure`; with `appends`, a list is
+    extended by it.
+    """
 
     place: Place
     structure: Structure | None
@@ -93,9 +96,10 @@ class Effect:
 class Traced:
     """A traced function.
 
-    `graph`: its inputs are the Tensors in the arguments, in order (`leaves` of them), then `captured`. `updates`: (output, input): that
-    output is the new value of that input's Tensor; these outputs come last. `result`: what the function returns. `effects`: what else
-    it changes in Python, after each run. `remarks`: what a user may want to know of the translation.
+    `graph`: its inputs are the Tensors in the arguments, in order (`leaves` of them), then `captured`.
+    `updates`: (output, input): that output is the new value of that input's Tensor; these outputs come last.
+    `result`: what the function returns. `effects`: what else it changes in Python, after each run. `remarks`:
+    what a user may want to know of the translation.
     """
 
     graph: Graph
@@ -108,18 +112,26 @@ class Traced:
     remarks: tuple[str, ...]
 
 
-def trace_function(fn: Any, args: Sequence[Any], kwargs: dict[str, Any] | None = None, aliased: bool = False) -> Traced:
+def trace_function(
+    fn: Any,
+    args: Sequence[Any],
+    kwargs: dict[str, Any] | None = None,
+    aliased: bool = False,
+    varying: frozenset[tuple[int, str]] = frozenset(),
+) -> Traced:
     """Traces `fn(*args, **kwargs)`.
 
     Args:
-        aliased: arguments that are one and the same Tensor are so in every call, so that a write to one is seen in the other.
+        aliased: arguments that are one and the same Tensor are so in every call, so that a write to one is
+            seen in the other.
+        varying: numbers read from outside that change from call to call, see `Guards`.
 
     Raises:
         SourceNotFoundError: a function of the user's without source. UnsupportedSyntaxError: code that a graph cannot hold.
         Whatever the function raises at compile time.
     """
     trace = Trace(name_of(fn))
-    with interpreting(trace) as interpreter:
+    with interpreting(trace, varying) as interpreter:
         arguments = _Arguments(interpreter, trace, aliased)
         symbolic = [arguments.symbolic(x, name) for x, name in zip(args, _names(fn, args), strict=True)]
         keywords = {k: arguments.symbolic(x, k) for k, x in (kwargs or {}).items()}
@@ -149,9 +161,14 @@ def _check_callable(fn: Any) -> None:
     if not isinstance(inner, FunctionType) or is_library_file(inner.__code__.co_filename):
         return
     if inspect.isgeneratorfunction(inner):
-        raise UnsupportedSyntaxError(f"{inner.__qualname__} is a generator and cannot be compiled.", hint="return a list or a tuple instead of using yield")
+        raise UnsupportedSyntaxError(
+            f"{inner.__qualname__} is a generator and cannot be compiled.",
+            hint="return a list or a tuple instead of using yield",
+        )
     if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise UnsupportedSyntaxError(f"{inner.__qualname__} is asynchronous and cannot be compiled.", hint="use a plain def")
+        raise UnsupportedSyntaxError(
+            f"{inner.__qualname__} is asynchronous and cannot be compiled.", hint="use a plain def"
+        )
     source_of(inner)
 
 
@@ -222,7 +239,9 @@ class _Outputs:
             self._check(child, what)
         if tree.kind is not Constant:
             return
-        hidden = isinstance(tree.constant, Text) or any(isinstance(x, Tensor) and x.is_symbolic for x in _attributes(tree.constant))
+        hidden = isinstance(tree.constant, Text) or any(
+            isinstance(x, Tensor) and x.is_symbolic for x in _attributes(tree.constant)
+        )
         if hidden:
             raise ArgumentTypeError(
                 f"{what} is {type(tree.constant).__name__} that holds Tensors of the graph",
@@ -247,7 +266,16 @@ def _finish(interpreter: Interpreter, trace: Trace, leaves: list[Tensor], result
     interpreter.logs[0].undo()
     interpreter.guards.seal(captured)
     pairs = tuple((first + k, position) for k, (_, position) in enumerate(updates))
-    return Traced(graph, len(leaves), captured, pairs, structure, effects, interpreter.guards, tuple(dict.fromkeys(interpreter.remarks)))
+    return Traced(
+        graph,
+        len(leaves),
+        captured,
+        pairs,
+        structure,
+        effects,
+        interpreter.guards,
+        tuple(dict.fromkeys(interpreter.remarks)),
+    )
 
 
 def _updates(trace: Trace, leaves: list[Tensor]) -> list[tuple[Value, int]]:
@@ -268,21 +296,32 @@ def _updates(trace: Trace, leaves: list[Tensor]) -> list[tuple[Value, int]]:
 
 
 def _effects(interpreter: Interpreter, outputs: _Outputs) -> tuple[Effect, ...]:
-    """What the traced code changed outside of itself: attributes, globals, closure variables, lists and dicts."""
+    """What the traced code changed outside of itself: attributes, globals, closure variables, lists and
+    dicts.
+    """
     effects = []
     for place, old in interpreter.logs[0].entries.values():
-        subject = getattr(place, "container", None) or getattr(place, "owner", None) or getattr(place, "cell", None)
+        subject = (
+            getattr(place, "container", None) or getattr(place, "owner", None) or getattr(place, "cell", None)
+        )
         if isinstance(place, NamePlace) or id(subject) in interpreter.born:
             continue
         new = place.get()
         if isinstance(new, Unbound):
             effects.append(Effect(place, None))
         elif isinstance(place, ItemsPlace) and _is_extended(old, new):
-            effects.append(Effect(place, outputs.structure(new[len(old) :], "an item that is appended"), appends=True))
+            effects.append(
+                Effect(place, outputs.structure(new[len(old) :], "an item that is appended"), appends=True)
+            )
         elif not unchanged(old, new):
             effects.append(Effect(place, outputs.structure(new, place.label)))
     return tuple(effects)
 
 
 def _is_extended(old: Any, new: Any) -> bool:
-    return isinstance(old, list) and isinstance(new, list) and len(new) > len(old) and all(a is b for a, b in zip(old, new, strict=False))
+    return (
+        isinstance(old, list)
+        and isinstance(new, list)
+        and len(new) > len(old)
+        and all(a is b for a, b in zip(old, new, strict=False))
+    )

@@ -1,4 +1,5 @@
-"""Python values as trees: which parts may vary while a graph runs (Tensors and numbers), and how they lie in tuples, lists and dicts.
+"""Python values as trees: which parts may vary while a graph runs (Tensors and numbers), and how they lie in
+tuples, lists and dicts.
 
 Used where branches join, where loops carry values, and for what a compiled function takes and returns.
 """
@@ -108,7 +109,9 @@ def fits(a: Tree, b: Tree) -> bool:
         return False
     if a.kind is Constant:
         return same_constant(a.constant, b.constant)
-    if len(a.keys) != len(b.keys) or any(not same_constant(x, y) for x, y in zip(a.keys, b.keys, strict=True)):
+    if len(a.keys) != len(b.keys) or any(
+        not same_constant(x, y) for x, y in zip(a.keys, b.keys, strict=True)
+    ):
         return False
     return all(map(fits, a.children, b.children))
 

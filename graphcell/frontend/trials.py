@@ -34,7 +34,8 @@ class _Scope:
 
 
 class Trial:
-    """A context: what is interpreted inside is undone at its end, in Python's state and in the graph, unless `keep()` was called.
+    """A context: what is interpreted inside is undone at its end, in Python's state and in the graph, unless
+    `keep()` was called.
 
     Code that raises while the graph runs (`Never`) is kept: that is its end.
     """
@@ -50,7 +51,9 @@ class Trial:
         self.interpreter.logs.append(self.log)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
         logs = self.interpreter.logs
         logs.pop()
         if (self.kept and kind is None) or kind is Never:
@@ -82,4 +85,7 @@ class Trial:
         nodes = self.nodes()
         if self.log.entries or len(nodes) > _CHEAP or any(n.op.has_effect or n.op.regions for n in nodes):
             return False
-        return all(len(s.trace.newest_values) == len(s.newest) and s.trace.newest_values == s.newest for s in self.scopes)
+        return all(
+            len(s.trace.newest_values) == len(s.newest) and s.trace.newest_values == s.newest
+            for s in self.scopes
+        )

@@ -69,13 +69,13 @@ class Cell(Hooks, StateDict, Settings):
             return
         StateEpoch.value += 1
         if isinstance(value, Parameter):
-            self._forget(name)
+            self._forget(name, self._parameters)
             self.insert_param_to_cell(name, value)
         elif isinstance(value, Cell):
-            self._forget(name)
+            self._forget(name, self._cells)
             self._hold_cell(name, value)
         elif isinstance(value, ParameterTuple):
-            self._forget(name)
+            self._forget(name, None)
             self._parameters.update((p.name, p) for p in value)
             object.__setattr__(self, name, value)
         elif name in self._parameters:
@@ -114,10 +114,11 @@ class Cell(Hooks, StateDict, Settings):
             )
         self._buffers[name] = None
 
-    def _forget(self, name: str) -> None:
-        """Lets go of an attribute; a name that stays in the same table keeps its place there."""
+    def _forget(self, name: str, keep: Any) -> None:
+        """Lets go of an attribute, but for what the table `keep` has of that name, so that it keeps its place there."""
         for table in (self._parameters, self._cells, self._buffers, self.__dict__):
-            table.pop(name, None)
+            if table is not keep:
+                table.pop(name, None)
 
     def _hold_cell(self, name: str, cell: Cell) -> None:
         if self._auto_prefix:

@@ -1,5 +1,9 @@
 """Operations: primitives, each whole in its class, and the public functions composed of them."""
 
+import importlib
+from typing import Any
+
+from graphcell.ops import functional as functional
 from graphcell.ops.functional.activation import *  # noqa: F403
 from graphcell.ops.functional.arithmetic import *  # noqa: F403
 from graphcell.ops.functional.clipping import *  # noqa: F403
@@ -26,3 +30,24 @@ from graphcell.ops.functional.vectors import *  # noqa: F403
 
 from graphcell.ops import methods as methods  # isort: skip
 from graphcell.ops import methods_movement as methods_movement  # isort: skip
+
+# Modules of the same name as a function: `from mindspore.ops import functional as F; F.softmax` is the function.
+functional.softmax = softmax  # type: ignore[name-defined]  # noqa: F405
+functional.einsum = einsum  # type: ignore[name-defined]  # noqa: F405
+
+_ABOVE = {
+    "GradOperation": "graphcell.grad", "get_grad": "graphcell.grad", "grad": "graphcell.grad", "value_and_grad": "graphcell.grad",
+    "jacfwd": "graphcell.jacobian", "jacrev": "graphcell.jacobian", "jvp": "graphcell.jacobian", "vjp": "graphcell.jacobian",
+    "HyperMap": "graphcell.composite", "Map": "graphcell.composite", "MultitypeFuncGraph": "graphcell.composite",
+    "Partial": "graphcell.composite", "partial": "graphcell.composite", "constexpr": "graphcell.common.marks",
+    "composite": "graphcell.ops.composite", "operations": "graphcell.ops.operations",
+}  # fmt: skip
+"""Names of MindSpore's `ops` that are made of more than ops, with the modules that hold them; those stand above this one."""
+
+
+def __getattr__(name: str) -> Any:
+    home = _ABOVE.get(name)
+    if home is None:
+        raise AttributeError(f"module 'graphcell.ops' has no attribute '{name}'")
+    module = importlib.import_module(home)
+    return module if home == f"{__name__}.{name}" else getattr(module, name)

@@ -422,3 +422,21 @@ class StopGradient(Elementwise):
 
     def emit(self, b: Emitter, x: Val) -> Val:
         return x
+
+
+@dataclass(frozen=True)
+class Overwrite(Elementwise):
+    """`new`, written into a Parameter whose value was `old`. A Parameter stays one variable, whatever is written into it: what reads it
+    afterwards gives its gradient to the Parameter, none to what was written.
+    """
+
+    name = "overwrite"
+
+    def eval(self, old: Array, new: Array) -> Array:  # type: ignore[override]
+        return new
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        return (cotangents[0], None)
+
+    def emit(self, b: Emitter, old: Val, new: Val) -> Val:
+        return new

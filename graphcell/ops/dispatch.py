@@ -310,6 +310,7 @@ def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
 def write(target: Tensor, value: Tensor) -> None:
     """Makes `value`, of the same dtype and shape, the newest value of `target`: in the graph under construction, or in its buffer.
 
+    To gradients a Parameter stays one variable, whatever is written into it (see `Overwrite`).
     A Parameter that a Cell's `to_float` shows in another dtype is `written_through`.
     """
     source = target.__dict__.get("written_through")
@@ -318,9 +319,14 @@ def write(target: Tensor, value: Tensor) -> None:
 
         target, value = source, cast(value, source.dtype)
     if state.trace is not None:
-        state.trace.write(target, state.trace.read(value))
+        new = state.trace.read(value)
+        if target.is_variable:
+            from graphcell.ops.arithmetic import Overwrite
+
+            new = state.trace.append_values(Overwrite(), (state.trace.read(target), new))[0]
+        state.trace.write(target, new)
         return
-    for tape in state.tapes:
+    for tape in () if target.is_variable else state.tapes:
         tape.write(target, value)
     target.rebind(value.array())
 

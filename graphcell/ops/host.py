@@ -1,6 +1,8 @@
-"""Primitives that act on the world outside the graph: print, and the errors that a program raises while its graph runs.
+"""Primitives that act on the world outside the graph: print, and the errors that a program raises while its
+graph runs.
 
-Their texts are templates: pieces of plain text, and (operand, form) for the value of an operand. `has_effect` keeps their order.
+Their texts are templates: pieces of plain text, and (operand, form) for the value of an operand. `has_effect`
+keeps their order.
 """
 
 from __future__ import annotations
@@ -24,7 +26,9 @@ Template = tuple[Piece, ...]
 
 
 def template(pieces: Sequence[str | tuple[Tensor, str]], first: int = 0) -> tuple[Template, list[Tensor]]:
-    """`pieces` with Tensors replaced by their places in the list of operands, the second result; places count from `first`."""
+    """`pieces` with Tensors replaced by their places in the list of operands, the second result; places count
+    from `first`.
+    """
     operands: list[Tensor] = []
     parts: list[Piece] = []
     for piece in pieces:
@@ -50,13 +54,17 @@ def _shown(array: Array, form: str) -> str:
 
 
 def graph_form(array: Array) -> str:
-    """A Tensor as MindSpore's graphs print it: `Tensor(shape=[2], dtype=Float32, value=[ 1.00000000e+00  2.00000000e+00])`."""
+    """A Tensor as MindSpore's graphs print it: `Tensor(shape=[2], dtype=Float32, value=[ 1.00000000e+00
+    2.00000000e+00])`.
+    """
     dtype = dt.from_numpy(array.dtype)
     if not array.ndim:
         return str(int(array)) if not dtype.is_float else f"{float(array):g}"
     digits = 4 if dtype.bits == 16 else 8
     values = array.astype(np.float32) if dtype is dt.bfloat16 else array
-    text = np.array2string(values, formatter={"float_kind": lambda x: f"{x: .{digits}e}"} if dtype.is_float else None)
+    text = np.array2string(
+        values, formatter={"float_kind": lambda x: f"{x: .{digits}e}"} if dtype.is_float else None
+    )
     gap = "\n" if array.ndim > 1 else ""
     return f"Tensor(shape={list(array.shape)}, dtype={dtype}, value={gap}{text})"
 
@@ -116,7 +124,8 @@ class Raise(Op):
             found = getattr(found, part, None)
         if not (isinstance(found, type) and issubclass(found, Exception)):
             raise ArgumentValueError(
-                f"the exception class {self.qualname} is not found in module {self.module}", hint="define it at the top of a module"
+                f"the exception class {self.qualname} is not found in module {self.module}",
+                hint="define it at the top of a module",
             )
         return found
 

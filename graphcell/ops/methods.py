@@ -136,9 +136,13 @@ def converter(target: DType) -> Function:
     return convert
 
 
-def type(self: Tensor, dtype: Any = None) -> Any:
-    """The name of the dtype, or the values converted to `dtype`."""
-    return str(self.dtype) if dtype is None else creation.cast(self, dtype)
+def type_of(self: Tensor, dtype: Any = None) -> Any:
+    """The name of the dtype (`'Float32'`), or the values converted to `dtype` as `astype` does.
+
+    Raises:
+        TypeError: `dtype` is none.
+    """
+    return str(self.dtype) if dtype is None else astype(self, dtype)
 
 
 def type_as(self: Tensor, other: Tensor) -> Tensor:
@@ -386,7 +390,7 @@ METHODS: tuple[tuple[str, Any], ...] = (
         acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh ceil cos cosh deg2rad digamma erf erfc
         erfinv exp expm1 floor frac hypot lgamma log log10 log1p log2 logaddexp logaddexp2 logit mvlgamma rad2deg round rsqrt sigmoid sin
         sinc sinh sqrt tan tanh trunc xlogy"""),
-    ("astype", astype), ("type_as", type_as), ("to", to), ("copy", copy), ("clone", copy), ("value", value),
+    ("astype", astype), ("type", type_of), ("type_as", type_as), ("to", to), ("copy", copy), ("clone", copy), ("value", value),
     ("get_bytes", get_bytes), ("float", converter(dt.float32)), ("double", converter(dt.float64)), ("half", converter(dt.float16)),
     ("bfloat16", converter(dt.bfloat16)), ("bool", converter(dt.bool_)), ("byte", converter(dt.uint8)), ("char", converter(dt.int8)),
     ("short", converter(dt.int16)), ("int", converter(dt.int32)), ("long", converter(dt.int64)),

@@ -150,7 +150,7 @@ class Generator:
         calls = self.calls
         if state.trace is None:
             number = Tensor.of_array(np.array(calls.array()))
-            calls.rebind(number.array() + np.int64(1))
+            calls.rebind(np.array(number.array() + 1, np.int64))
             return number
         value = Tensor.of_value(state.trace.read(calls))
         state.trace.write(calls, state.trace.read(value + 1))  # type: ignore[operator]

@@ -21,6 +21,7 @@ from graphcell.errors import ExecutionError, VerificationError
 from graphcell.ir.graph import Graph
 from graphcell.ir.text import print_graph
 from graphcell.ir.verify import verify
+from graphcell.passes.accumulate import accumulate
 from graphcell.passes.decompose import decompose
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.hoist_invariant import hoist_invariant
@@ -39,6 +40,8 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_invariant", hoist_invariant),
     ("channels_last", channels_last),
     ("decompose", decompose),
+    ("accumulate", accumulate),
+    ("eliminate_dead", eliminate_dead),
     ("merge_common", merge_common),
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),

@@ -18,6 +18,7 @@ from graphcell.ops.arithmetic import (
     Minimum,
     Mul,
     Neg,
+    Overwrite,
     Relu,
     Select,
     StopGradient,
@@ -194,6 +195,11 @@ def drop_stop_gradient(r: Rewriter, node: Node) -> Result:
     return node.operands
 
 
+def drop_overwrite(r: Rewriter, node: Node) -> Result:
+    """overwrite(old, new) is new, for the same reason."""
+    return node.operands[1:]
+
+
 # -- select, comparisons, bits -------------------------------------------------------------------------------
 def select_known(r: Rewriter, node: Node) -> Result:
     """A known condition selects one side; equal sides need no condition."""
@@ -338,6 +344,7 @@ ELEMENTWISE_RULES = (
     (Relu, repeated),
     (Abs, absolute_of_negative),
     (StopGradient, drop_stop_gradient),
+    (Overwrite, drop_overwrite),
     (Select, select_known),
     (Select, select_negated),
     (Select, select_true_false),

@@ -240,7 +240,7 @@ def compile_graph(graph: Graph, updates: tuple[tuple[int, int], ...] = (), name:
 def _object_code(text: str, host: machine.Target) -> tuple[bytes, bool]:
     from graphcell.version import __version__
 
-    key = make_key(text, host.triple, host.cpu, host.features, str(host.vector_bytes), __version__, llvmlite.__version__)
+    key = make_key(text, repr(host), repr(machine.PASSES), __version__, llvmlite.__version__, sys.version)
     cache = open_cache()
     found = cache.get(key)
     if found is not None:

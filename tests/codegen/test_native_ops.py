@@ -112,7 +112,8 @@ def test_an_extremum_and_its_place_are_one_kernel() -> None:
 
 # -- updates, bits, integer products -------------------------------------------------------------------------------------
 @pytest.mark.parametrize("start, step, size", [
-    ((1, 2), (1, 1), (3, 4)), ((0, 9), (2, -3), (4, 4)), ((7, 0), (-1, 1), (8, 10)), ((0, 0), (1, 1), (8, 10)), ((3, 3), (1, 1), (0, 2)), ((7, 9), (-7, -9), (2, 2)),
+    ((1, 2), (1, 1), (3, 4)), ((0, 9), (2, -3), (4, 4)), ((7, 0), (-1, 1), (8, 10)), ((0, 0), (1, 1), (8, 10)),
+    ((3, 3), (1, 1), (0, 2)), ((7, 9), (-7, -9), (2, 2)),
 ])
 def test_updates_of_slices(start: tuple[int, ...], step: tuple[int, ...], size: tuple[int, ...]) -> None:
     for dtype in (dt.float32, dt.int8, dt.bool_, dt.bfloat16):

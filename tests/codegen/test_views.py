@@ -19,7 +19,7 @@ from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape, TensorType
-from graphcell.ops.arithmetic import Add, Cast, Maximum, Mul, Select
+from graphcell.ops.arithmetic import Add, Cast, Maximum, Minimum, Mul, Select
 from graphcell.ops.comparison import Less
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full, Iota
@@ -189,8 +189,6 @@ class _Views:
         low = self.add(Full(-5.0, v.type.shape, dt.float32))
         if one is None or low is None:
             return v
-        from graphcell.ops.arithmetic import Minimum
-
         small = self.add(Minimum(), v, one)
         return None if small is None else self.add(Maximum(), small, low)
 

@@ -1,4 +1,6 @@
-"""Compares a function that was traced, and its graph evaluated op by op, with the same function run by Python."""
+"""Compares a function that was traced, and its graph evaluated op by op, with the same function run by
+Python.
+"""
 
 from __future__ import annotations
 
@@ -50,7 +52,9 @@ def same(got: Any, want: Any, where: str = "result") -> None:
     """Asserts equality of type, structure, dtype, shape and values (floats to a few ulp)."""
     if isinstance(want, Tensor):
         assert isinstance(got, Tensor), f"{where}: {got!r} is no Tensor, but {want!r} is"
-        assert got.dtype is want.dtype and got.shape == want.shape, f"{where}: {got.ir_type}, want {want.ir_type}"
+        assert got.dtype is want.dtype and got.shape == want.shape, (
+            f"{where}: {got.ir_type}, want {want.ir_type}"
+        )
         np.testing.assert_allclose(got.asnumpy(), want.asnumpy(), rtol=1e-5, atol=1e-6, err_msg=where)
         return
     assert type(got) is type(want), f"{where}: {got!r} where {want!r} is wanted"

@@ -313,7 +313,9 @@ def test_unbound_in_one_branch_is_an_error_only_when_read() -> None:
 
     with pytest.raises(UnboundNameError) as e:
         trace_function(f, (tensor(1.0),))
-    assert "The local variable 'y' is not defined in false branch, but defined in true branch." in str(e.value)
+    assert "The local variable 'y' is not defined in false branch, but defined in true branch." in str(
+        e.value
+    )
     assert "return y" in str(e.value)
     assert isinstance(e.value, UnboundLocalError)
 

@@ -107,7 +107,12 @@ def bindings(x: Any) -> Any:
 
 def instances(x: Any) -> Any:
     options = Options(width=3)
-    return x * options.scale + options.width, options == Options(3, 0.5), isinstance(options, Options), type(options).__name__
+    return (
+        x * options.scale + options.width,
+        options == Options(3, 0.5),
+        isinstance(options, Options),
+        type(options).__name__,
+    )
 
 
 def dispatch_table(x: Any) -> Any:
@@ -142,7 +147,9 @@ def locals_and_globals(x: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    "function", [all_kinds, bindings, instances, dispatch_table, higher_order, containers_of_methods, locals_and_globals], ids=lambda f: f.__name__
+    "function",
+    [all_kinds, bindings, instances, dispatch_table, higher_order, containers_of_methods, locals_and_globals],
+    ids=lambda f: f.__name__,
 )
 @pytest.mark.parametrize("values", [(1.0, 2.0), (-1.0, -2.0)], ids=["positive", "negative"])
 def test_call(function: Any, values: Any) -> None:

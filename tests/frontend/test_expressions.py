@@ -85,7 +85,15 @@ def walrus(x: Any) -> Any:
 
 def strings(x: Any) -> Any:
     n = 3
-    return f"{n:03d} {n!r} {n + 1}", "a" + "b" * 2, "x%d" % n, "{}-{:.2f}".format(1, 2.0), "abc"[1:], "a,b".split(","), "b" in "abc"
+    return (
+        f"{n:03d} {n!r} {n + 1}",
+        "a" + "b" * 2,
+        "x%d" % n,
+        "{}-{:.2f}".format(1, 2.0),
+        "abc"[1:],
+        "a,b".split(","),
+        "b" in "abc",
+    )
 
 
 def starred(x: Any) -> Any:
@@ -130,12 +138,30 @@ def int_list_index(x: Any) -> Any:
 
 
 def nested_functions_of_values(x: Any) -> Any:
-    return max(1, 2), min([3, 1]), abs(-2), round(2.6), sum([1, 2]), divmod(7, 2), pow(2, 3), sorted([3, 1, 2], key=lambda k: -k), any([0, 1]), all([])
+    return (
+        max(1, 2),
+        min([3, 1]),
+        abs(-2),
+        round(2.6),
+        sum([1, 2]),
+        divmod(7, 2),
+        pow(2, 3),
+        sorted([3, 1, 2], key=lambda k: -k),
+        any([0, 1]),
+        all([]),
+    )
 
 
 def builtin_iterators(x: Any) -> Any:
     products = list(map(lambda a, b: a * b, [1, 2], [x, x]))
-    return list(zip([1, 2], [x, x])), products, list(filter(lambda k: k > 1, [1, 2])), list(reversed([1, 2])), dict(a=x), list(enumerate("ab", 1))
+    return (
+        list(zip([1, 2], [x, x])),
+        products,
+        list(filter(lambda k: k > 1, [1, 2])),
+        list(reversed([1, 2])),
+        dict(a=x),
+        list(enumerate("ab", 1)),
+    )
 
 
 def tensor_builtins(x: Any) -> Any:
@@ -154,7 +180,9 @@ def test_expression(function: Any) -> None:
     check(function, tensor(1.0, 2.0, 3.0))
 
 
-@pytest.mark.parametrize("function", [chained_on_tensors, logical_on_tensors, not_on_tensor], ids=lambda f: f.__name__)
+@pytest.mark.parametrize(
+    "function", [chained_on_tensors, logical_on_tensors, not_on_tensor], ids=lambda f: f.__name__
+)
 @pytest.mark.parametrize("values", [(1.0, 2.0, 3.0), (-1.0, 0.5, 0.0), (50.0, 60.0, 1.0)])
 def test_truth_of_tensors(function: Any, values: Any) -> None:
     # Python gives Bool Tensors for comparisons, and bool for `not`; the graph gives Bool Tensors for all of them
@@ -199,7 +227,9 @@ def test_cheap_conditions_are_plain_ops() -> None:
     def f(x: Any) -> Any:
         return x * 2 if x.sum() > 0 and x[0] < 5 or not x[1] > 3 else x
 
-    assert "logical_and" in op_names(check(f, tensor(1.0, 2.0))) or "bitwise_and" in op_names(check(f, tensor(1.0, 2.0)))
+    assert "logical_and" in op_names(check(f, tensor(1.0, 2.0))) or "bitwise_and" in op_names(
+        check(f, tensor(1.0, 2.0))
+    )
 
 
 def test_membership_of_tensors() -> None:

@@ -124,7 +124,12 @@ def test_numpy_arguments_are_constants_by_value() -> None:
 
 def test_attributes_are_the_originals() -> None:
     f = jit(affine)
-    assert f.__name__ == "affine" and f.__doc__ == "Multiplies." and f.__wrapped__ is affine and isinstance(f, JitFunction)
+    assert (
+        f.__name__ == "affine"
+        and f.__doc__ == "Multiplies."
+        and f.__wrapped__ is affine
+        and isinstance(f, JitFunction)
+    )
     assert jit(f) is f
 
 
@@ -148,13 +153,33 @@ def test_forms_of_the_decorator() -> None:
 @pytest.mark.parametrize(
     ("options", "error", "message"),
     [
-        ({"capture_mode": "zz"}, ValueError, "For 'jit', the 'capture_mode' must be str and must be in '['ast', 'bytecode', 'trace']', but got 'zz'."),
-        ({"jit_level": "O2"}, ValueError, "For 'jit', the 'jit_level' must be str and must be in '['O0', 'O1']', but got 'O2'."),
-        ({"jit_level": 3}, ValueError, "For 'jit', the 'jit_level' must be str and must be in '['O0', 'O1']', but got '3'."),
-        ({"dynamic": 2}, ValueError, "For 'jit', the 'dynamic' must be in range of [0, 1], but got 2 with type 'int'."),
+        (
+            {"capture_mode": "zz"},
+            ValueError,
+            "For 'jit', the 'capture_mode' must be str and must be in '['ast', 'bytecode', 'trace']', but got 'zz'.",
+        ),
+        (
+            {"jit_level": "O2"},
+            ValueError,
+            "For 'jit', the 'jit_level' must be str and must be in '['O0', 'O1']', but got 'O2'.",
+        ),
+        (
+            {"jit_level": 3},
+            ValueError,
+            "For 'jit', the 'jit_level' must be str and must be in '['O0', 'O1']', but got '3'.",
+        ),
+        (
+            {"dynamic": 2},
+            ValueError,
+            "For 'jit', the 'dynamic' must be in range of [0, 1], but got 2 with type 'int'.",
+        ),
         ({"dynamic": "a"}, TypeError, "For 'jit', the 'dynamic' must be 'int',  but got 'str'."),
         ({"fullgraph": 3}, TypeError, "For 'jit', the 'fullgraph' must be a bool, but got int."),
-        ({"exec_order": "a"}, ValueError, "For 'exec_order', the value of 'exec_order' must be one of ['bfs', 'dfs'], but got 'a'."),
+        (
+            {"exec_order": "a"},
+            ValueError,
+            "For 'exec_order', the value of 'exec_order' must be one of ['bfs', 'dfs'], but got 'a'.",
+        ),
     ],
 )
 def test_wrong_options(options: dict[str, Any], error: type[Exception], message: str) -> None:
@@ -336,7 +361,12 @@ def test_looking_inside() -> None:
     with pytest.raises(ValueError, match="there is no pass"):
         f.ir("nonsense")
     text = f.explain()
-    assert "first call" in text and "simplify" in text and "f32[2]" in text and "the loop is unrolled (9 iterations)" in text
+    assert (
+        "first call" in text
+        and "simplify" in text
+        and "f32[2]" in text
+        and "the loop is unrolled (9 iterations)" in text
+    )
     assert "kernel" in f.kernels().lower() or f.kernels()
     assert "define" in f.llvm() and f.asm()
 
@@ -348,3 +378,36 @@ def test_asking_for_data_of_a_condition() -> None:
 
     with pytest.raises(ConcretizationError, match="comprehension"):
         f(tensor(1.0, -1.0))
+
+
+def test_entries_belong_to_their_function() -> None:
+    net = Net(1.0)
+    for k in range(
+        20
+    ):  # functions that are let go of must not leave their graphs to those that take their place in memory
+        f = jit(lambda n, x, k=k: x * n.w + k)
+        assert numbers(f(net, tensor(1.0))) == [1.0 + k]
+
+
+def test_copies() -> None:
+    net = Net(2.0)
+    net(tensor(1.0))
+    other = copy.deepcopy(net)
+    other.w.set_data(tensor(5.0))
+    assert numbers(other(tensor(1.0))) == [5.0] and numbers(net(tensor(1.0))) == [2.0]
+    f = jit(net)
+    f(tensor(1.0))
+    assert numbers(copy.deepcopy(f)(tensor(1.0))) == [2.0]
+
+
+def test_a_compiled_net_is_let_go_of() -> None:
+    import gc
+    import weakref
+
+    net = Net(2.0)
+    net(tensor(1.0))
+    seen = weakref.ref(net)
+    Net.construct._last = None  # the entry that ran last is kept for looking inside
+    del net
+    gc.collect()
+    assert seen() is None

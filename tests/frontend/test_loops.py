@@ -16,7 +16,7 @@ from tests.frontend.support import check, op_names, tensor
 VALUES = [(1.0, 2.0, 3.0), (-1.0, -2.0, 0.5), (50.0, 60.0, 7.0)]
 
 
-# -- while ---------------------------------------------------------------------------------------------------------------
+# -- while -------------------------------------------------------------------------------------------------
 def while_tensor(x: Any) -> Any:
     while x.sum() < 100:
         x = x * 2 + 1
@@ -233,7 +233,7 @@ def test_name_assigned_in_loop_only() -> None:
         trace_function(f, (tensor(1.0),))
 
 
-# -- for -----------------------------------------------------------------------------------------------------------------
+# -- for ---------------------------------------------------------------------------------------------------
 def for_small(x: Any) -> Any:
     for i in range(3):
         x = x * (i + 1)
@@ -439,6 +439,54 @@ def for_list_state(x: Any) -> Any:
     return h
 
 
+def for_rows_written(x: Any) -> Any:
+    m = ops.stack([x + k for k in range(10)])
+    out = m * 0
+    for i in range(10):
+        out[i] = m[i] * i
+        out[i, 0] += 1
+    return out
+
+
+def for_conditional_append(x: Any) -> Any:
+    out = []
+    for i in range(9):
+        if i % 3 == 0:
+            out.append(x * i)
+    return out
+
+
+def for_tuple_carried(x: Any) -> Any:
+    state = (x, x * 2)
+    for i in range(9):
+        h, c = state
+        c = c * 0.5 + h
+        h = ops.tanh(c) + i
+        state = (h, c)
+    return state
+
+
+def for_dict_carried(x: Any) -> Any:
+    d = {"h": x, "n": 0}
+    for i in range(9):
+        d["h"] = d["h"] * 0.5 + i
+        d["n"] += 2
+    return d
+
+
+def for_in_function(x: Any) -> Any:
+    def run(v: Any, n: int) -> Any:
+        out = []
+        for i in range(n):
+            v = v * 0.5 + i
+            out.append(v)
+        return v, out
+
+    a, first = run(x, 9)
+    b, second = run(a, 3)
+    return a, b, first[3], second[-1]
+
+
 def for_index_into_list(x: Any) -> Any:
     scales = [1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0, 9.0]
     for i in range(9):
@@ -495,6 +543,7 @@ FORS = [
     for_small, for_range, for_range_steps, for_rows, for_indexed_rows, for_columns, for_number_start, for_number_scalar_start, for_append,
     for_append_tuple, for_counter, for_dtype_kept, for_break, for_break_small, for_return, for_return_small, for_continue, for_else, for_else_small,
     for_index_condition, for_enumerate_zip, for_nested, for_temporaries, for_writes, for_list_state, for_index_into_list, for_containers,
+    for_rows_written, for_conditional_append, for_tuple_carried, for_dict_carried, for_in_function,
     for_changing_shape, for_shared_temporary, for_last_index_read, for_range_tensor_len,
 ]  # fmt: skip
 
@@ -506,7 +555,8 @@ def test_for(function: Any, values: Any) -> None:
 
 
 ONE_OP = [for_range, for_range_steps, for_rows, for_indexed_rows, for_number_scalar_start, for_append, for_append_tuple, for_counter, for_dtype_kept,
-          for_break, for_return, for_continue, for_else, for_index_condition, for_temporaries, for_writes, for_list_state, for_range_tensor_len]  # fmt: skip
+          for_break, for_return, for_continue, for_else, for_index_condition, for_temporaries, for_writes, for_list_state, for_range_tensor_len,
+          for_rows_written, for_tuple_carried, for_dict_carried, for_in_function]  # fmt: skip
 
 
 @pytest.mark.parametrize("function", ONE_OP, ids=lambda f: f.__name__)

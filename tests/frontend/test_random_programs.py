@@ -1,4 +1,6 @@
-"""Random programs with nested branches, loops, early ends and changing state: traced, they give what Python gives."""
+"""Random programs with nested branches, loops, early ends and changing state: traced, they give what Python
+gives.
+"""
 
 from __future__ import annotations
 
@@ -108,7 +110,13 @@ class Writer:
             self.line(depth, f"while {k} < {self.random.randint(1, 4)} and {self.condition()}:")
             self.line(depth + 1, f"{k} += 1")
         else:
-            items = self.pick(f"range({self.random.randint(1, 3)})", "range(9)", "range(10, 0, -1)", "rows", "enumerate(rows)")
+            items = self.pick(
+                f"range({self.random.randint(1, 3)})",
+                "range(9)",
+                "range(10, 0, -1)",
+                "rows",
+                "enumerate(rows)",
+            )
             target = f"{k}, row" if items.startswith("enumerate") else ("row" if items == "rows" else k)
             self.line(depth, f"for {target} in {items}:")
             self.line(depth + 1, f"c = ops.tanh(c + {'row' if 'rows' in items else k} * 0.1)")

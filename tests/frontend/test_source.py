@@ -26,11 +26,13 @@ def decorated(a: Any, b: Any = 1) -> Any:
 
 PAIR = (lambda a: a + 1, lambda a: a + 2)
 NESTED = lambda a: lambda a: lambda a: a
+# fmt: off
 MULTILINE = (
     lambda a:
     a
     * 2
 )
+# fmt: on
 
 
 class Holder:
@@ -70,7 +72,10 @@ def test_equal_lambdas_in_one_line() -> None:
 
 def test_methods() -> None:
     assert body_text(Holder.method) == "return 1" and body_text(Holder.Inner.method) == "return 2"
-    assert source_of(Holder.method).class_name == "Holder" and source_of(Holder.Inner.method).class_name == "Inner"
+    assert (
+        source_of(Holder.method).class_name == "Holder"
+        and source_of(Holder.Inner.method).class_name == "Inner"
+    )
     assert source_of(Holder.Inner.method).name.endswith("Holder.Inner.method")
 
 

@@ -1,4 +1,6 @@
-"""What a compiled function reads from outside and what it changes: Parameters, Cells, attributes, globals, lists."""
+"""What a compiled function reads from outside and what it changes: Parameters, Cells, attributes, globals,
+lists.
+"""
 
 # ruff: noqa: F811  (the functions are written to exercise syntax)
 from __future__ import annotations
@@ -302,3 +304,103 @@ def test_graph_mode_compiles_cells() -> None:
     assert numbers(net(tensor(-1.0, -1.0))) == [-2.0, -3.0]
     net.k = 10
     assert numbers(net(tensor(1.0, 1.0))) == [10.0, 20.0]
+
+
+def test_random_numbers_go_on_in_loops_and_calls() -> None:
+    def f(x: Any) -> Any:
+        for _ in range(9):
+            x = x + ops.rand(2)
+        if x.sum() > 0:
+            x = x + ops.rand(2)
+        return x
+
+    from graphcell.common.seed import set_seed
+
+    set_seed(3)
+    want = [numbers(f(tensor(1.0, 2.0))) for _ in range(2)]
+    compiled = jit(f)
+    set_seed(3)
+    assert [numbers(compiled(tensor(1.0, 2.0))) for _ in range(2)] == want and want[0] != want[1]
+    assert "for" in [n.op.name for n in compiled._last.traced.graph.nodes]
+
+
+def test_hooks_are_part_of_the_graph_and_noticed() -> None:
+    net = Net()
+    f = jit(net)
+    assert numbers(f(tensor(1.0, 1.0))) == [3.0, 6.0]
+    handle = net.register_forward_hook(lambda cell, inputs, output: output * 10)
+    assert numbers(f(tensor(1.0, 1.0))) == [30.0, 60.0]
+    handle.remove()
+    assert numbers(f(tensor(1.0, 1.0))) == [3.0, 6.0]
+
+
+def test_cell_list_changes_are_noticed() -> None:
+    class Stack(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.CellList([Net(), Net()])
+
+        def construct(self, x: Any) -> Any:
+            for layer in self.layers:
+                x = layer(x)
+            return x
+
+    net = Stack()
+    f = jit(net)
+    assert numbers(f(tensor(1.0, 1.0))) == [9.0, 36.0]
+    net.layers.append(Net())
+    assert numbers(f(tensor(1.0, 1.0))) == [27.0, 216.0]
+
+
+def test_numbers_that_change_at_every_call_become_inputs() -> None:
+    net = Updating()
+    rate = 1.0
+
+    @jit
+    def f(x: Any) -> Any:
+        return net(x) * rate
+
+    for k in range(1, 21):
+        rate = rate * 0.5
+        assert numbers(f(tensor(0.0, 0.0))) == [round(k * rate, 5), round(2 * k * rate, 5)]
+        assert net.count == k and type(net.count) is int
+    assert compilations(f) <= 8  # the first, and three for each of the two numbers
+    net.count = 100
+    assert numbers(f(tensor(0.0, 0.0))) == [round(101 * rate, 5), round(202 * rate, 5)]
+    net.count = 1.5
+    assert numbers(f(tensor(0.0, 0.0))) == [round(2.5 * rate, 5), round(5.0 * rate, 5)]
+
+
+def test_numbers_that_must_stay_constants() -> None:
+    size = SimpleNamespace(n=1)
+
+    @jit
+    def f(x: Any) -> Any:
+        return x[: size.n] * size.n
+
+    for n in (1, 2, 3, 4, 5, 6):
+        size.n = n
+        assert numbers(f(tensor(1.0, 1.0, 1.0, 1.0, 1.0, 1.0))) == [float(n)] * n
+
+
+def test_data_of_tensors_from_outside_are_guarded() -> None:
+    table = tensor(2.0, 3.0)
+
+    @jit
+    def f(x: Any) -> Any:
+        return x * float(table.asnumpy()[0]) + table.tolist()[1]
+
+    assert numbers(f(tensor(1.0))) == [5.0]
+    table[0] = 10.0
+    assert numbers(f(tensor(1.0))) == [13.0]
+
+
+def test_a_tensor_from_outside_is_no_plain_number() -> None:
+    n = Tensor(1)
+
+    @jit
+    def f(x: Any) -> Any:
+        return x[:n]
+
+    with pytest.raises(RuntimeError, match="int value of a Tensor is not known"):
+        f(tensor(1.0, 2.0))

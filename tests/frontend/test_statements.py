@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from graphcell import ops
-from graphcell.errors import UnsupportedSyntaxError
+from graphcell.errors import ConcretizationError, UnsupportedSyntaxError
 from graphcell.frontend import trace_function
 from tests.frontend.support import check, run_traced, tensor
 
@@ -476,3 +476,24 @@ def test_raise_and_catch_inside_a_branch() -> None:
         return x
 
     check(f, tensor(1.0))
+
+
+def test_raise_with_a_tensor_happens_when_the_graph_runs() -> None:
+    def f(x: Any) -> Any:
+        raise KeyError(f"value {x.sum()}")
+
+    traced = trace_function(f, (tensor(1.0),))
+    with pytest.raises(KeyError) as e:
+        run_traced(traced, (tensor(2.0),))
+    assert e.value.args == ("value 2.0",)
+
+
+def test_errors_of_compilation_cannot_be_caught_inside() -> None:
+    def f(x: Any) -> Any:
+        try:
+            return x.asnumpy()
+        except RuntimeError:
+            return x
+
+    with pytest.raises(ConcretizationError):
+        trace_function(f, (tensor(1.0),))

@@ -40,7 +40,7 @@ class Case:
     high: float = 2.0
     ulps: float = 4.0
     differentiable: bool = True
-    """False for stop_gradient and casts, whose gradient is not the derivative; they have tests of their own."""
+    """False for stop_gradient, overwrite and casts, whose gradient is not the derivative; they have tests of their own."""
 
 
 def exact(function: Callable[..., Any]) -> Reference:
@@ -130,6 +130,7 @@ CASES: dict[type[Op], Case] = {
     arithmetic.Select: Case((arithmetic.Select(),), np.where),
     arithmetic.Cast: Case(CASTS, cast_reference(dt.float32), differentiable=False),
     arithmetic.StopGradient: Case((arithmetic.StopGradient(),), np.copy, differentiable=False),
+    arithmetic.Overwrite: Case((arithmetic.Overwrite(),), lambda old, new: new.copy(), differentiable=False),
     comparison.Equal: Case((comparison.Equal(),), np.equal),
     comparison.NotEqual: Case((comparison.NotEqual(),), np.not_equal),
     comparison.Less: Case((comparison.Less(),), np.less),
@@ -291,7 +292,7 @@ def test_gradient(cls: type[Op], op: Op) -> None:
 def test_what_has_no_gradient_is_listed() -> None:
     without = {cls.name for cls, _ in INSTANCES} - {cls.name for cls, _ in DIFFERENTIABLE}
     integer_only = {"bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift", "right_shift", "gcd"}
-    assert without == integer_only | {"cast", "stop_gradient"}
+    assert without == integer_only | {"cast", "overwrite", "stop_gradient"}
 
 
 def test_gradient_of_broadcast_and_empty_operands() -> None:

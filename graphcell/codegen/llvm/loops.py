@@ -370,7 +370,9 @@ class LoopEmitter:
             scope = _Scope({}, self.row_scopes[slot if self.vertical else 0])
             for n, buffer in spills.items():
                 self._store_spill(n, buffer, self._value(n, scope))
-            for n in stores:
+            for n in stores[:-1]:  # all is read before anything is written: a store may go over what another one needs
+                self._value(k.stores[n].local, scope)
+            for n in reversed(stores):
                 store = k.stores[n]
                 self._store_vector(store, self._value(store.local, scope))
             for j, n in enumerate(reductions):

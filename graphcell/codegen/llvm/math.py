@@ -10,8 +10,8 @@ results included; half and bfloat to their own rounding. Special values are exac
 signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
 contraction is that of explicit fused multiply-adds, so that every vector width and every processor with FMA
 gives the same bits. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
-with huge quotients) the code branches to a function in the same module that loops over the lanes; everything
-else is free of branches.
+with huge quotients) the code branches to a function in the same module that loops over the lanes; integer
+powers loop over bits; everything else is free of branches.
 
 The functions live by subject: exponential, hyperbolic, trigonometry, power, special, arithmetic, philox;
 their polynomials in coefficients.

@@ -44,10 +44,6 @@ class FloatFormat:
         """Adding this to a small number rounds it to an integer and leaves that integer in the low bits."""
         return 1.5 * 2.0**self.mantissa
 
-    @property
-    def infinity_bits(self) -> int:
-        return (2 * self.bias + 1) << self.mantissa
-
 
 FORMATS = {"float": FloatFormat("float", 32, 23, 127), "double": FloatFormat("double", 64, 52, 1023)}
 
@@ -67,8 +63,8 @@ def _check(name: str, xs: tuple[Val, ...]) -> None:
 
 
 def widened(function: Emit) -> Emit:
-    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds the
-    result back. Raises TypeError for other types and for mixed ones.
+    """Lets a function of float or double operands take half and bfloat too: it computes in float and rounds
+    the result back. Raises TypeError for other types and for mixed ones.
     """
 
     @functools.wraps(function)
@@ -172,8 +168,8 @@ def from_bits(b: FunctionBuilder, bits: Val) -> Val:
 
 
 def scaled_by_low_bits(b: FunctionBuilder, t: Val) -> Val:
-    """2**k, where `t` is k + bias + the format's magic number, so that k + bias stands in its low bits (0 < k
-    + bias < 2 * bias + 1).
+    """2**k, where `t` is k + bias + the format's magic number, so that k + bias stands in its low bits. The
+    result must be a normal number: 0 < k + bias <= 2 * bias.
     """
     bits = to_bits(b, t)
     return from_bits(b, b.shl(bits, b.const(format_of(t).mantissa, bits)))

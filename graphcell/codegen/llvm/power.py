@@ -96,8 +96,8 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
 # -- pow -----------------------------------------------------------------------------------------------------
 @widened
 def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
-    """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional y;
-    signed zeros. The power of floats is computed in double.
+    """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional
+    y; signed zeros. The power of floats is computed in double.
     """
     a, zero, one = absolute(b, x), b.const(0.0, x), b.const(1.0, x)
     power = _double_power(b, a, y) if x.type.kind == "double" else _float_power(b, a, y)

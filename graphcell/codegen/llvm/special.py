@@ -59,8 +59,9 @@ def erf(b: FunctionBuilder, x: Val) -> Val:
 
 @through_double
 def erfc(precision: str, b: FunctionBuilder, x: Val) -> Val:
-    """1 - erf(x), accurate where it is small (down to denormals): e**(-x**2) / |x| times a polynomial in (|x|
-    - k) / (|x| + k).
+    """1 - erf(x), accurate where it is small, down to denormals.
+
+    Far out it is e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k); near zero 1 - erf(x).
     """
     magnitude, one = absolute(b, x), b.const(1.0, x)
     near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[precision])), x, b.sub(one, x))
@@ -87,8 +88,9 @@ def _erfc_far(b: FunctionBuilder, a: Val, precision: str) -> Val:
 
 
 def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
-    """a * e**(a**2) * erfc(a) for a >= _ERFC_NEAR, and what its rounding lost: a polynomial in t = (a - k) /
-    (a + k).
+    """a * e**(a**2) * erfc(a) for a >= _ERFC_NEAR, and what its rounding lost.
+
+    It is a polynomial in t = (a - k) / (a + k).
     """
     double = precision == "double"
     scale, table = (3.0, ERFCX_3[precision]) if double else (2.0, ERFCX_2[precision])
@@ -102,10 +104,8 @@ def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
         return factor, lost
     minus = b.neg(t)
     remainder = b.fma(minus, b.sub(a, b.sub(below, centre)), b.fma(minus, below, above))
-    t_low = b.mul(
-        remainder, b.fma(t, b.const(-0.5 / scale, a), b.const(0.5 / scale, a))
-    )  # 1 / (a + k) = (1 - t) / 2k
-    return factor, b.fma(inner, t_low, lost)
+    inverse = b.fma(t, b.const(-0.5 / scale, a), b.const(0.5 / scale, a))  # 1 / (a + k) = (1 - t) / 2k
+    return factor, b.fma(inner, b.mul(remainder, inverse), lost)
 
 
 @through_double

@@ -27,10 +27,9 @@ from graphcell.errors import ArgumentValueError, CodegenError
 
 VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")
-"""What runs before instruction selection. The emitted code is vectorised and in SSA form already; these three
-take a tenth of the time of code generation and gain up to 15 percent of run time on normalisation kernels,
-where -O1 takes five times as long and -O2 ten times and both gain no more (layer norm + GELU, softmax, matmul
-and attention with their gradients).
+"""What runs before instruction selection. The emitted code is vectorised and nearly in SSA form already: on
+elementwise kernels, normalisations, matrix products and attention, with their gradients, these three gave
+the run time of -O1 and -O2 for a small part of their compile time, up to a seventh less than no passes.
 """
 _WIDTHS = (16, 32, 64)
 _CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
@@ -91,21 +90,17 @@ def _parse_width(text: str) -> int:
 def _feature_string(features: dict[str, bool], width: int) -> str:
     """The host's features, without the instructions whose registers are wider than `width` bytes.
 
-    FMA and 128-bit AVX stay at 16 bytes: that is what NEON has too, and without them every fma would be a
-    call.
+    FMA and 128-bit AVX stay at 16 bytes: that is what NEON has too. (On a processor that lacks FMA every fma
+    is a call of the C library: slow, with the same results.)
     """
     kept = dict(features)
     if width < 64:
         kept.update({name: False for name in kept if name.startswith(("avx512", "avx10", "amx"))})
-    if width < 32:
-        kept.update(
-            {
-                name: False
-                for name in kept
-                if name in ("avx2", "vaes", "vpclmulqdq") or name.startswith("avxvnni")
-            }
-        )
-    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in sorted(kept.items()))
+    if width < 32 and "avx2" in kept:
+        kept["avx2"] = False
+    # What is off comes last, since a feature that is on switches on those that it builds upon.
+    ordered = sorted(kept.items(), key=lambda item: (not item[1], item[0]))
+    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in ordered)
     # Without this LLVM splits <16 x float> in two on processors whose clock once suffered from 512-bit
     # instructions.
     return f"{text},-prefer-256-bit" if width == 64 and kept.get("avx512f") else text

@@ -45,9 +45,8 @@ def _reduced(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
     magic = b.const(form.magic, x)
     shifted = b.fma(x, b.const(_TWO_OVER_PI, x), magic)
     q = b.sub(shifted, magic)
-    first, second, third = (
-        b.const(part, x) for part in truncated_split(PI, form.kind, 3, 0.5)
-    )  # all positive: -0 stays -0
+    # The three parts are all positive, so that -0 stays -0.
+    first, second, third = (b.const(part, x) for part in truncated_split(PI, form.kind, 3, 0.5))
     start = b.fma(b.neg(q), first, x)  # exact
     product = b.mul(q, second)
     r = b.sub(start, product)

@@ -7,121 +7,283 @@ write the Parameters in their own buffers.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, field
 from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.errors import (
+    ArgumentTypeError,
+    ArgumentValueError,
+    CheckpointMismatchError,
+    MissingKeyError,
+)
 from graphcell.nn.cell import Cell
+from graphcell.nn.container import CellList
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 
-_GROUP_KEYS = ("params", "lr", "weight_decay", "order_params", "grad_centralization")
+GROUP_KEYS = ("params", "lr", "weight_decay", "order_params", "grad_centralization")
+
+
+class _IteratorLearningRate(Cell):
+    """One rate a step; after the last one, that stays."""
+
+    def __init__(self, rates: Any, name: str):
+        super().__init__(auto_prefix=False)
+        self.learning_rate = Parameter(Tensor(rates, dt.float32), name=name)
+
+    def construct(self, global_step: Any) -> Any:
+        last = self.learning_rate.shape[0] - 1
+        return ops.gather(self.learning_rate, ops.minimum(global_step, last), 0)
+
+
+class _ConvertToCell(Cell):
+    """A fixed rate beside others that change."""
+
+    def __init__(self, rate: Parameter):
+        super().__init__(auto_prefix=False)
+        self.learning_rate = rate
+
+    def construct(self, global_step: Any) -> Any:
+        return self.learning_rate + 0.0
+
+
+class _WrappedWeightDecay(Cell):
+    """A weight decay that changes with the steps, times the loss scale."""
+
+    def __init__(self, schedule: Cell, loss_scale: float):
+        super().__init__(auto_prefix=False)
+        self.weight_decay, self.loss_scale = schedule, loss_scale
+
+    def construct(self, global_step: Any) -> Any:
+        return self.weight_decay(global_step) * self.loss_scale
+
+
+@dataclass(eq=False)
+class _Group:
+    """One group of Parameters as the user gave it; `given` says which settings are its own."""
+
+    params: list[Parameter]
+    given: dict[str, Any] = field(default_factory=dict)
 
 
 class Optimizer(Cell):
-    """Base of optimizers.
+    """Base of optimizers. A subclass defines `construct(gradients)`.
 
     Args:
-        learning_rate: a number, a scalar Tensor, a 1-D Tensor or list with one rate a step, or a Cell step → rate.
-        parameters: Parameters, or groups of them: dicts with 'params' and perhaps 'lr' and 'weight_decay', and one with 'order_params'.
-        weight_decay: added to each gradient times its Parameter, but for Parameters with 'beta' or 'gamma' in their names unless a group
-            asks for it. Default 0.
+        learning_rate: a number, a scalar Tensor, a 1-D Tensor, list or generator with one rate a step (the last one stays), or a Cell
+            step → rate.
+        parameters: Parameters, or groups of them: dicts with 'params' and perhaps 'lr', 'weight_decay', 'grad_centralization', and one
+            with 'order_params'.
+        weight_decay: a number or a Cell step → number; added to each gradient times its Parameter; without groups, Parameters with
+            'beta' or 'gamma' in their names are spared. Default 0.
         loss_scale: gradients are divided by it. Default 1.
 
     Raises:
-        TypeError, ValueError: settings that do not fit; no Parameters.
+        TypeError, ValueError, KeyError, RuntimeError: settings that do not fit; no Parameters; a Parameter in two groups.
     """
 
     def __init__(self, learning_rate: Any, parameters: Any, weight_decay: Any = 0.0, loss_scale: float = 1.0):
         super().__init__(auto_prefix=False)
-        if isinstance(loss_scale, bool) or not isinstance(loss_scale, (int, float)):
-            raise ArgumentTypeError(f"For 'Optimizer', the 'loss_scale' must be a number, but got {type(loss_scale).__name__}.")
-        if loss_scale <= 0:
-            raise ArgumentValueError(f"For 'Optimizer', the 'loss_scale' must be positive, but got {loss_scale}.")
+        self._check_loss_scale(loss_scale)
         self.loss_scale = float(loss_scale)
-        self.global_step = Parameter(Tensor([0], dt.int32), name="global_step", requires_grad=False)
-        groups, order = _groups(parameters)
-        self.is_group = any(g is not None for g in groups.values())
-        params = order or list(groups)
-        self._rates: list[Any] = []
-        self._rate_of: list[int] = []
-        self._decays: list[float] = []
-        default_rate = self._add_rate(learning_rate, "learning_rate")
-        for p in params:
-            group = groups[p] or {}
-            self._rate_of.append(self._add_rate(group["lr"], f"learning_rate_{len(self._rates)}") if "lr" in group else default_rate)
-            self._decays.append(self._decay(p, group, weight_decay))
+        self.reciprocal_scale = 1.0 / self.loss_scale
+        self.need_scale = self.loss_scale != 1.0
+        self.global_step = Parameter(Tensor([0], dt.int32), name="global_step")
+        self.global_step_increase_tensor = Tensor([1], dt.int32)
+        self.assignadd = ops.assign_add
+        groups, order, self.is_group = _groups(parameters)
+        params = order or [p for g in groups for p in g.params]
+        group_of = {id(p): g for g in groups for p in g.params}
+        self._target, self._unique = "CPU", True
+        self._make_rates(learning_rate, groups, [group_of[id(p)] for p in params])
         self.parameters = ParameterTuple(params)
-        self.weight_decay = weight_decay
-        self.dynamic_lr = any(_is_dynamic(rate) for rate in self._rates)
+        self.params = self.parameters
+        self.param_length = len(params)
+        self._make_decays(weight_decay, [group_of[id(p)] for p in params])
+        self.grad_centralization_flags = tuple(bool(group_of[id(p)].given.get("grad_centralization")) for p in params)
 
-    def _decay(self, p: Parameter, group: dict[str, Any], default: Any) -> float:
-        value = group.get("weight_decay", default)
+    def _check_loss_scale(self, value: Any) -> None:
+        owner = type(self).__name__
         if isinstance(value, bool) or not isinstance(value, (int, float)):
-            raise ArgumentTypeError(f"For 'Optimizer', the 'weight_decay' must be a number, but got {type(value).__name__}.")
-        if value < 0:
-            raise ArgumentValueError(f"For 'Optimizer', the 'weight_decay' must not be negative, but got {value}.")
-        spared = "weight_decay" not in group and ("beta" in p.name or "gamma" in p.name)
-        return 0.0 if spared else float(value)
+            raise ArgumentTypeError(
+                f"For '{owner}', the type of 'loss_scale' should be 'float', but got type '{type(value).__name__}'."
+            )
+        if value <= 0:
+            raise ArgumentValueError(
+                f"For '{owner}', the 'loss_scale' must be float and must > 0, but got '{value}' with type 'float'."
+            )
 
-    def _add_rate(self, rate: Any, name: str) -> int:
-        for k, known in enumerate(self._rates):
-            if known is rate:
-                return k
-        if isinstance(rate, bool) or isinstance(rate, str) or rate is None:
-            raise ArgumentTypeError(f"For 'Optimizer', the type of 'learning_rate' must be [int, float, Tensor, Iterable, LearningRateSchedule], but got {type(rate)}.")
-        if isinstance(rate, Cell):
-            entry: Any = rate
-        elif isinstance(rate, Tensor):
-            if rate.ndim > 1:
-                raise ArgumentValueError(f"For 'Optimizer', a Tensor as 'learning_rate' must have 0 or 1 dimensions, but has shape {rate.shape}.")
-            entry = Parameter(Tensor(rate, dt.float32), name=name, requires_grad=False)
-        elif isinstance(rate, (int, float)):
-            if rate < 0:
-                raise ArgumentValueError(f"For 'Optimizer', the 'learning_rate' must be not less than 0, but got {rate}.")
-            entry = Parameter(Tensor(float(rate), dt.float32), name=name, requires_grad=False)
-        elif isinstance(rate, Iterable):
-            entry = Parameter(Tensor([float(r) for r in rate], dt.float32), name=name, requires_grad=False)
+    # -- learning rates ----------------------------------------------------------------------------------------------
+    def _make_rates(self, default: Any, groups: list[_Group], group_of: list[_Group]) -> None:
+        """Sets `learning_rate`: one Parameter or Cell for all, or for each Parameter a tuple of Parameters or a CellList."""
+        own = {
+            id(g): self._rate(g.given["lr"], f"learning_rate_group_{k}") for k, g in enumerate(groups) if "lr" in g.given
+        }
+        common = self._rate(default, "learning_rate") if len(own) < len(groups) or not own else None
+        rates = [own.get(id(g), common) for g in group_of]
+        self.is_group_lr = bool(own)
+        self.dynamic_lr = any(isinstance(r, Cell) for r in rates)
+        if not own:
+            self.learning_rate = common
+        elif self.dynamic_lr:
+            cells = {id(r): r if isinstance(r, Cell) else _ConvertToCell(r) for r in rates}
+            self.learning_rate = CellList([cells[id(r)] for r in rates], auto_prefix=False)
         else:
-            raise ArgumentTypeError(f"For 'Optimizer', the type of 'learning_rate' must be [int, float, Tensor, Iterable, LearningRateSchedule], but got {type(rate)}.")
-        number = len(self._rates)
-        self._rates.append(entry)
-        if number == 0:
-            self.learning_rate = entry
-        else:
-            setattr(self, name, entry)
-        return number
+            for rate in (*own.values(), common):
+                if rate is not None:
+                    self._parameters[rate.name] = rate
+            self.__dict__["learning_rate"] = tuple(rates)
 
-    # -- for subclasses ----------------------------------------------------------------------------------------------
-    def get_lr(self) -> Any:
-        """The rate of this step: a scalar, or one for each Parameter where groups have their own. Raises the step counter."""
-        rates = [self._rate(rate) for rate in self._rates]
-        ops.assign(self.global_step, self.global_step + 1)  # type: ignore[operator]
-        return tuple(rates[k] for k in self._rate_of) if len(rates) > 1 else rates[0]
-
-    def _rate(self, rate: Any) -> Any:
+    def _rate(self, rate: Any, name: str) -> Any:
+        """A Parameter, or a Cell for a rate that changes."""
+        kinds = "int, float, Tensor, Iterable or LearningRateSchedule"
         if isinstance(rate, Cell):
-            return rate(self.global_step).reshape(())
-        if rate.ndim == 0:
             return rate
-        step = ops.minimum(self.global_step, rate.shape[0] - 1)
-        return ops.gather(rate, step, 0).reshape(())  # type: ignore[attr-defined]
+        if isinstance(rate, Tensor):
+            if rate.ndim > 1:
+                raise ArgumentValueError(
+                    "For 'Optimizer', if 'learning_rate' is Tensor type, then the dimension of it should be 0 or 1, "
+                    f"but got {rate.ndim}."
+                )
+            return _IteratorLearningRate(rate, name) if rate.ndim else Parameter(Tensor(rate, dt.float32), name=name)
+        if isinstance(rate, (int, float)):
+            if rate < 0:
+                raise ArgumentValueError(
+                    f"For '{type(self).__name__}', the 'learning rate' must be float and must >= 0, "
+                    f"but got '{rate}' with type 'float'."
+                )
+            return Parameter(Tensor(float(rate), dt.float32), name=name)
+        if not isinstance(rate, Iterable):
+            raise ArgumentTypeError(
+                f"For 'Optimizer', the argument 'learning_rate' must be {kinds}, but got {type(rate)}."
+            )
+        return _IteratorLearningRate([float(r) for r in rate], name)
+
+    def get_lr(self) -> Any:
+        """The rate of this step: a scalar, or one for each Parameter where groups have their own."""
+        rate = self.learning_rate
+        if not self.is_group_lr:
+            return rate(self.global_step).reshape(()) if self.dynamic_lr else rate
+        if self.dynamic_lr:
+            return tuple(r(self.global_step).reshape(()) for r in rate)
+        return rate
+
+    def get_lr_parameter(self, param: Any) -> Any:
+        """The Parameter (or Cell) of the learning rate of a Parameter; for a list of them, a list.
+
+        Raises:
+            TypeError: neither. ValueError: the optimizer does not have that Parameter.
+        """
+        if not isinstance(param, (Parameter, list)):
+            raise ArgumentTypeError(
+                f"For 'get_lr_parameter', the 'param' must be 'Parameter' or 'list' type, but got {type(param)}."
+            )
+        if isinstance(param, list):
+            return [self.get_lr_parameter(p) for p in param]
+        for k, p in enumerate(self.parameters):
+            if p is param:
+                return self.learning_rate[k] if self.is_group_lr else self.learning_rate
+        raise ArgumentValueError(f"For 'get_lr_parameter', the parameter {param.name} is not in optimizer.")
 
     def rates(self) -> list[Any]:
         """The rate of this step for each Parameter. Raises the step counter."""
         rate = self.get_lr()
-        return list(rate) if isinstance(rate, tuple) else [rate] * len(self.parameters)
+        rates = list(rate) if isinstance(rate, tuple) else [rate] * len(self.parameters)
+        ops.assign(self.global_step, self.global_step + 1)
+        return rates
 
-    def scale_grad(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients divided by the loss scale."""
-        if self.loss_scale == 1.0:
-            return tuple(gradients)
-        return tuple(g * (1.0 / self.loss_scale) for g in gradients)
+    # -- weight decay ------------------------------------------------------------------------------------------------
+    def _make_decays(self, default: Any, group_of: list[_Group]) -> None:
+        """Sets `weight_decay` as MindSpore does, times the loss scale, and `_decays`, without it, for each Parameter."""
+        schedules: dict[int, Cell] = {}
+
+        def checked(value: Any) -> Any:
+            if not isinstance(value, Cell):
+                return self._check_decay(value)
+            if id(value) not in schedules:
+                schedules[id(value)] = _WrappedWeightDecay(value, self.loss_scale)
+            return schedules[id(value)]
+
+        values = [checked(g.given.get("weight_decay", default)) for g in group_of]
+        self._decays = [
+            0.0 if not self.is_group and ("beta" in p.name or "gamma" in p.name) else value
+            for p, value in zip(self.parameters, values)
+        ]
+        self.is_group_params_ordered = True
+        self.dynamic_weight_decay = bool(schedules)
+        self.exec_weight_decay = any(isinstance(d, Cell) or d > 0 for d in self._decays)
+        if self.is_group:
+            self.__dict__["weight_decay"] = tuple(self._scaled(d) for d in self._decays)
+        else:
+            self.weight_decay = self._scaled(checked(default))
+
+    def _scaled(self, value: Any) -> Any:
+        return value if isinstance(value, Cell) else Tensor(value * self.loss_scale, dt.float32)
+
+    def _check_decay(self, value: Any) -> float:
+        if not isinstance(value, (int, float)):
+            raise ArgumentTypeError(
+                f"For 'Optimizer', the argument 'Weight_decay' must be int, float or Cell.but got {type(value)}"
+            )
+        if value < 0:
+            raise ArgumentValueError(
+                f"For '{type(self).__name__}', the 'weight_decay' must be float and must >= 0, "
+                f"but got '{value}' with type 'float'."
+            )
+        return float(value)
+
+    def get_weight_decay(self) -> Any:
+        """The weight decay of this step times the loss scale; a tuple where groups have their own."""
+        decay = self.weight_decay
+        if isinstance(decay, tuple):
+            return tuple(d(self.global_step).reshape(()) if isinstance(d, Cell) else d for d in decay)
+        return decay(self.global_step).reshape(()) if isinstance(decay, Cell) else decay
+
+    def decays(self) -> list[Any]:
+        """The weight decay of this step for each Parameter, without the loss scale: a number, or a scalar Tensor."""
+        now: dict[int, Any] = {}
+        for d in self._decays:
+            if isinstance(d, Cell) and id(d) not in now:
+                now[id(d)] = d(self.global_step).reshape(()) * self.reciprocal_scale
+        return [now[id(d)] if isinstance(d, Cell) else d for d in self._decays]
 
     def decay_weight(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        """The gradients plus weight decay times the Parameters."""
-        return tuple(g + p * d if d else g for g, p, d in zip(gradients, self.parameters, self._decays))
+        """The gradients plus weight decay, times the loss scale, times the Parameters."""
+        if not self.exec_weight_decay:
+            return tuple(gradients)
+        return tuple(
+            g + ops.cast(p * (d * self.loss_scale), g.dtype) if isinstance(d, Tensor) or d else g
+            for g, p, d in zip(gradients, self.parameters, self.decays())
+        )
+
+    # -- gradients ---------------------------------------------------------------------------------------------------
+    def scale_grad(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """The gradients divided by the loss scale."""
+        if not self.need_scale:
+            return tuple(gradients)
+        return tuple(g * self.reciprocal_scale for g in gradients)
+
+    def gradients_centralization(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
+        """Gradients of convolution weights in groups with 'grad_centralization', minus their mean over all dimensions but the first."""
+        return tuple(
+            g - g.mean(tuple(range(1, g.ndim)), True) if flag and g.ndim > 2 else g
+            for g, flag in zip(gradients, self.grad_centralization_flags)
+        )
+
+    def flatten_gradients(self, gradients: Sequence[Any]) -> Sequence[Any]:
+        """The gradients as they are."""
+        return gradients
+
+    def broadcast_params(self, optim_result: Any) -> Any:
+        """What it is given: there is one device."""
+        return optim_result
+
+    def prepared(self, gradients: Any) -> tuple[Any, ...]:
+        """The gradients, checked, with weight decay, centralised, and without the loss scale."""
+        grads = self.decay_weight(self.checked(gradients))
+        return self.scale_grad(self.gradients_centralization(grads))
 
     def checked(self, gradients: Any) -> tuple[Any, ...]:
         """The gradients as a tuple that fits the Parameters.
@@ -129,71 +291,138 @@ class Optimizer(Cell):
         Raises:
             TypeError: no sequence of Tensors. ValueError: another number of them, or other shapes.
         """
-        if isinstance(gradients, Tensor):
-            gradients = (gradients,)
+        owner = f"For '{type(self).__name__}'"
         if not isinstance(gradients, (tuple, list)):
-            raise ArgumentTypeError(f"For '{type(self).__name__}', the gradients must be a tuple of Tensors, but are {type(gradients).__name__}.")
+            raise ArgumentTypeError(f"{owner}, the gradients must be a tuple of Tensors, but are {type(gradients).__name__}.")
         if len(gradients) != len(self.parameters):
-            raise ArgumentValueError(f"For '{type(self).__name__}', there are {len(self.parameters)} Parameters but {len(gradients)} gradients.")
+            raise ArgumentValueError(f"{owner}, there are {len(self.parameters)} Parameters but {len(gradients)} gradients.")
         for g, p in zip(gradients, self.parameters):
-            if not isinstance(g, Tensor) or g.shape != p.shape:
-                raise ArgumentValueError(f"For '{type(self).__name__}', the gradient of {p.name}, of shape {p.shape}, is {getattr(g, 'shape', type(g).__name__)}.")
+            if not isinstance(g, Tensor):
+                raise ArgumentTypeError(f"{owner}, the gradient of {p.name} must be a Tensor, but is {type(g).__name__}.")
+            if g.shape != p.shape:
+                raise ArgumentValueError(f"{owner}, the gradient of {p.name}, of shape {p.shape}, has shape {g.shape}.")
         return tuple(gradients)
 
-    def slots(self, prefix: str, init: str = "zeros") -> ParameterTuple:
+    def slots(self, prefix: str, init: Any = "zeros") -> ParameterTuple:
         """One Parameter beside each of the optimizer's, named `prefix.name`."""
         return self.parameters.clone(prefix=prefix, init=init)
+
+    # -- settings ----------------------------------------------------------------------------------------------------
+    @property
+    def unique(self) -> bool:
+        """Kept for MindSpore's sake: gradients are never sparse."""
+        return self._unique
+
+    @unique.setter
+    def unique(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentTypeError(f"For 'Optimizer', the property 'unique' must be bool, but got {type(value)}")
+        self._unique = value
+
+    @property
+    def target(self) -> str:
+        """'CPU'."""
+        return self._target
+
+    @target.setter
+    def target(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise ArgumentTypeError(f"For 'Optimizer', the property 'target' must be string, but got {type(value)}")
+        if value not in ("CPU", "Ascend", "GPU"):
+            raise ArgumentValueError(
+                f"For 'Optimizer', the property 'target' must be one of ['CPU', 'Ascend' ,'GPU'], but got {value}"
+            )
+        self._target = value
 
     def construct(self, *hyper_params: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define construct(gradients)")
 
 
-def _is_dynamic(rate: Any) -> bool:
-    return isinstance(rate, Cell) or rate.ndim == 1
-
-
-def _groups(parameters: Any) -> tuple[dict[Parameter, dict[str, Any] | None], list[Parameter]]:
-    """Parameter → its group (None without groups), and the order asked for."""
-    if isinstance(parameters, Parameter) or not isinstance(parameters, Iterable):
-        raise ArgumentTypeError(f"For 'Optimizer', the 'parameters' must be an Iterable of Parameters or dicts, but got {type(parameters)}.")
-    items = list(parameters)
+# -- groups --------------------------------------------------------------------------------------------------------------
+def _groups(parameters: Any) -> tuple[list[_Group], list[Parameter], bool]:
+    """The groups (one for plain Parameters), the order asked for, and whether groups were given."""
+    if not isinstance(parameters, Iterable):
+        raise ArgumentTypeError(
+            f"For 'Optimizer', the argument parameters must be Iterable type, but got {type(parameters)}."
+        )
+    items = [None] if isinstance(parameters, Tensor) else list(parameters)  # one Parameter is no collection of them
     if not items:
         raise ArgumentValueError("For 'Optimizer', the argument parameters must not be empty.")
     if all(isinstance(p, Parameter) for p in items):
-        _check_unique(items)
-        return dict.fromkeys(items), []
+        _check_names(items)
+        return [_Group(items)], [], False
     if not all(isinstance(p, dict) for p in items):
-        raise ArgumentTypeError("For 'Optimizer', all elements of the argument 'parameters' must be either 'Parameter' or 'dict', but got both or other types.")
-    table: dict[Parameter, dict[str, Any] | None] = {}
+        raise ArgumentTypeError(
+            "For 'Optimizer', all elements of the argument 'parameters' must be 'Parameter' or 'dict', "
+            "please check the 'parameters'."
+        )
+    return (*_dict_groups(items), True)
+
+
+def _dict_groups(items: list[dict[str, Any]]) -> tuple[list[_Group], list[Parameter]]:
+    groups: list[_Group] = []
     order: list[Parameter] = []
+    seen: set[int] = set()
     for group in items:
-        unknown = set(group) - set(_GROUP_KEYS)
+        unknown = [k for k in group if k not in GROUP_KEYS]
         if unknown:
-            raise ArgumentValueError(f"For 'Optimizer', a group's keys must be in {list(_GROUP_KEYS)}, but got {sorted(unknown)}.")
+            raise MissingKeyError(
+                f"For 'Optimizer', the key in group params must be one of in {list(GROUP_KEYS)}, but got {unknown}."
+            )
         if "order_params" in group:
             order = list(group["order_params"])
             continue
-        if group.get("grad_centralization"):
-            from graphcell.errors import NotImplementedFeatureError
+        if "params" not in group:
+            raise MissingKeyError("'params'")
+        made = _one_group(group)
+        for p in made.params:
+            if id(p) in seen:
+                raise CheckpointMismatchError(
+                    f"For 'Optimizer', the {p.name} parameter already exists, it does not support repeated setting. "
+                    "Please check whether the optimizer parameter has been set multiple times."
+                )
+            seen.add(id(p))
+        groups.append(made)
+    everything = [p for g in groups for p in g.params]
+    _check_names(everything)
+    _check_order(order, everything)
+    return groups, order
 
-            raise NotImplementedFeatureError("Optimizer: grad_centralization is not there yet")
-        params = list(group.get("params", ()))
-        if not params:
-            raise ArgumentValueError("For 'Optimizer', the 'params' of a group must not be empty.")
-        settings = {k: v for k, v in group.items() if k in ("lr", "weight_decay")}
-        for p in params:
-            if p in table:
-                raise ArgumentValueError(f"For 'Optimizer', the parameter {p.name} is in two groups.")
-            table[p] = settings
-    if order and set(order) != set(table):
+
+def _one_group(group: dict[str, Any]) -> _Group:
+    params = list(group["params"])
+    if not params:
+        raise ArgumentValueError("For 'Optimizer', the argument group `params` must not be empty.")
+    for k, p in enumerate(params):
+        if not isinstance(p, Parameter):
+            raise ArgumentTypeError(
+                f"For 'Optimizer', the element in group parameters must be Parameter type, but got {type(p)} at index {k}."
+            )
+    central = group.get("grad_centralization", False)
+    if not isinstance(central, bool):
+        raise ArgumentTypeError(
+            f"For 'Optimizer', the 'gradients_centralization' must be bool type, but got {type(central)}."
+        )
+    return _Group(params, {k: v for k, v in group.items() if k != "params"})
+
+
+def _check_order(order: list[Parameter], everything: list[Parameter]) -> None:
+    if not order:
+        return
+    if len(order) != len(everything):
+        raise ArgumentValueError(
+            "For 'Optimizer',the length of order parameters must be the same as the length of group parameters, but got "
+            f"order parameters' length {len(order)}, group parameters' length {len(everything)}."
+        )
+    if {id(p) for p in order} != {id(p) for p in everything}:
         raise ArgumentValueError("For 'Optimizer', 'order_params' must hold the same Parameters as the groups.")
-    _check_unique(list(table))
-    return table, order
 
 
-def _check_unique(params: list[Parameter]) -> None:
+def _check_names(params: list[Parameter]) -> None:
     names: set[str] = set()
     for p in params:
         if p.name in names:
-            raise ArgumentValueError(f"For 'Optimizer', two Parameters have the name '{p.name}'.", hint="give them unique names")
+            raise ArgumentValueError(
+                f"For 'Optimizer', two Parameters have the name '{p.name}'.", hint="give them unique names"
+            )
         names.add(p.name)

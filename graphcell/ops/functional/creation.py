@@ -444,25 +444,25 @@ def assign(variable: Any, value: Any) -> Tensor:
         TypeError: variable is no Tensor, or `value` has a dtype of a higher kind. ValueError: shapes differ.
     """
     target = tensor_of(variable, "assign", "variable")
-    new = _for_variable(target, value, "assign")
-    write(target, new)
-    return new
+    return _written(target, _for_variable(target, value, "assign"))
 
 
 def assign_add(variable: Any, value: Any) -> Tensor:
     """Adds `value` to `variable` (a Parameter or Tensor); returns the sum. Errors as in `assign`."""
     target = tensor_of(variable, "assign_add", "variable")
-    new = apply1(p.Add(), target, _for_variable(target, value, "assign_add"))
-    write(target, new)
-    return new
+    return _written(target, apply1(p.Add(), target, _for_variable(target, value, "assign_add")))
 
 
 def assign_sub(variable: Any, value: Any) -> Tensor:
     """Subtracts `value` from `variable` (a Parameter or Tensor); returns the difference. Errors as in `assign`."""
     target = tensor_of(variable, "assign_sub", "variable")
-    new = apply1(p.Sub(), target, _for_variable(target, value, "assign_sub"))
+    return _written(target, apply1(p.Sub(), target, _for_variable(target, value, "assign_sub")))
+
+
+def _written(target: Tensor, new: Tensor) -> Tensor:
+    """Writes `new` into `target`; what it holds then. Gradients of that are gradients of a Parameter, not of what was written into it."""
     write(target, new)
-    return new
+    return another(target) if target.is_variable and "written_through" not in target.__dict__ else new
 
 
 def _for_variable(target: Tensor, value: Any, function: str) -> Tensor:

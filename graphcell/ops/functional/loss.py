@@ -1,21 +1,27 @@
-"""Losses."""
+"""Losses: a scalar, or one number for each sample or element, of what a network gives and what it should give.
+
+Composed of primitives; each is written so that neither its value nor its gradient overflows where the loss itself does not.
+"""
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.common import as_tensor, broadcast, cast, select, zeros_like
+from graphcell.ops.functional.common import as_tensor, broadcast, cast, ones_like, select, zeros_like
+from graphcell.ops.functional.creation import stop_gradient
 from graphcell.ops.functional.softmax import log_softmax
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "huber_loss", "kl_div", "l1_loss", "mse_loss", "nll_loss",
-    "smooth_l1_loss",
-]
+    "binary_cross_entropy", "binary_cross_entropy_with_logits", "cosine_embedding_loss", "cross_entropy", "gaussian_nll_loss",
+    "hinge_embedding_loss", "huber_loss", "kl_div", "l1_loss", "margin_ranking_loss", "mse_loss", "multi_margin_loss",
+    "multilabel_soft_margin_loss", "nll_loss", "smooth_l1_loss", "soft_margin_loss", "triplet_margin_loss",
+]  # fmt: skip
 
 
 def reduce_loss(x: Any, reduction: str, function: str) -> Tensor:
@@ -38,6 +44,20 @@ def _same_shape(function: str, x: Tensor, y: Tensor) -> None:
         raise ShapeError(f"{function}: the shapes must be equal, but are {x.shape} and {y.shape}")
 
 
+def _floats(function: str, **operands: Any) -> list[Any]:
+    """Operands that must be Tensors of floats.
+
+    Raises:
+        TypeError: one is not.
+    """
+    for name, x in operands.items():
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"{function}: {name} must be a Tensor, but is {type(x).__name__}")
+        if not x.dtype.is_float:
+            raise DTypeError(f"{function}: {name} must be a Tensor of floats, but is {x.dtype}")
+    return list(operands.values())
+
+
 def cross_entropy(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Cross entropy between logits and classes, or class probabilities.
 
@@ -52,7 +72,12 @@ def cross_entropy(input: Any, target: Any, weight: Any = None, ignore_index: int
     Raises:
         ValueError: shapes or settings that do not fit. TypeError: dtypes.
     """
-    x, y = as_tensor(input, "input", "cross_entropy"), as_tensor(target, "target", "cross_entropy")
+    (x,) = _floats("cross_entropy", input=input)
+    y = as_tensor(target, "target", "cross_entropy")
+    if x.ndim == 0:
+        raise ShapeError("cross_entropy: the input must have a dimension of classes, but is a scalar")
+    if not 0.0 <= label_smoothing <= 1.0:
+        raise ArgumentValueError(f"cross_entropy: label_smoothing must be in [0, 1], but is {label_smoothing}")
     axis = 0 if x.ndim == 1 else 1
     log_p = log_softmax(x, axis)
     if y.dtype.is_float:
@@ -148,33 +173,223 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
 
 
 def binary_cross_entropy(logits: Any, labels: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
-    """-(y log p + (1 - y) log(1 - p)) of probabilities p, whose logarithms are no less than -100."""
-    p, y = as_tensor(logits, "logits", "binary_cross_entropy"), as_tensor(labels, "labels", "binary_cross_entropy")
+    """-(y log p + (1 - y) log(1 - p)) of probabilities p. Logarithms are taken of 1e-12 at least.
+
+    Args:
+        logits: the probabilities, in [0, 1].
+        labels: of their shape.
+        weight: a Tensor that broadcasts, or None.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: shapes that differ.
+    """
+    p, y = _floats("binary_cross_entropy", logits=logits, labels=labels)
     _same_shape("binary_cross_entropy", p, y)
-    one: Any = zeros_like(p) + 1.0  # type: ignore[operator]
-    loss = -(y * p.log().maximum(-100.0) + (one - y) * (one - p).log().maximum(-100.0))  # type: ignore[attr-defined, operator]
+    one: Any = ones_like(p)
+    loss: Any = -(y * _log_clipped(p) + (one - y) * _log_clipped(one - p))
     return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy")
 
 
+def _log_clipped(x: Any) -> Any:
+    """log(max(x, 1e-12)), whose gradient does not vanish where x is cut off."""
+    return (x + stop_gradient(x.maximum(1e-12) - x)).log()
+
+
 def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean") -> Tensor:
-    """Binary cross entropy of sigmoid(input), computed without overflow."""
-    x, y = as_tensor(input, "input", "binary_cross_entropy_with_logits"), as_tensor(target, "target", "binary_cross_entropy_with_logits")
+    """Binary cross entropy of sigmoid(input), computed without overflow.
+
+    Args:
+        weight: a Tensor that broadcasts, a factor of each element, or None.
+        pos_weight: a Tensor that broadcasts, a factor of the part of y = 1, or None.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: shapes that differ.
+    """
+    x, y = _floats("binary_cross_entropy_with_logits", input=input, target=target)
     _same_shape("binary_cross_entropy_with_logits", x, y)
-    rest = (-x.abs()).exp().log1p() + (-x).maximum(0.0)  # type: ignore[attr-defined, operator]
-    if pos_weight is None:
-        loss = (1.0 - y) * x + rest  # type: ignore[operator]
-    else:
-        loss = (1.0 - y) * x + (1.0 + (pos_weight - 1.0) * y) * rest  # type: ignore[operator]
+    rest = (-x.abs()).exp().log1p() + (-x).maximum(0.0)
+    loss: Any = (1.0 - y) * x + (rest if pos_weight is None else (1.0 + (pos_weight - 1.0) * y) * rest)
     return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy_with_logits")
 
 
 def kl_div(logits: Any, labels: Any, reduction: str = "mean") -> Tensor:
-    """labels (log labels - logits), where `logits` are log probabilities; 0 where labels are 0. 'batchmean' divides the sum by N."""
-    x, y = as_tensor(logits, "logits", "kl_div"), as_tensor(labels, "labels", "kl_div")
+    """labels (log labels - logits), where `logits` are log probabilities; 0 where labels are 0. No gradient flows to the labels.
+
+    Args:
+        reduction: 'mean', 'sum', 'none', or 'batchmean': the sum divided by N.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: another reduction.
+    """
+    x, y = _floats("kl_div", logits=logits, labels=labels)
+    y = stop_gradient(y)
     zero = zeros_like(y)
-    positive = y > zero  # type: ignore[operator]
-    safe = select(positive, y, zero + 1.0)  # type: ignore[operator]
+    positive = y > zero
+    safe = select(positive, y, ones_like(y))
     loss: Any = select(positive, y * (safe.log() - x), zero)  # type: ignore[attr-defined, operator]
     if reduction == "batchmean":
         return loss.sum() * (1.0 / max(1, x.shape[0]))  # type: ignore[no-any-return]
     return reduce_loss(loss, reduction, "kl_div")
+
+
+def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+    """1 - cos(input1, input2) where the target is 1, max(0, cos - margin) where it is -1; cosines over dimension 1.
+
+    Raises:
+        TypeError: no Tensors of floats, or a margin that is no float. ValueError: shapes that differ, a margin outside of [-1, 1].
+    """
+    x, y = _floats("cosine_embedding_loss", input1=input1, input2=input2)
+    _same_shape("cosine_embedding_loss", x, y)
+    check_margin("cosine_embedding_loss", margin)
+    if not -1.0 <= margin <= 1.0:
+        raise ArgumentValueError(f"cosine_embedding_loss: margin must be in [-1, 1], but is {margin}")
+    cosine = (x * y).sum(1) / ((x * x).sum(1) * (y * y).sum(1)).sqrt()
+    zero = zeros_like(cosine)
+    alike = select(target == 1, 1.0 - cosine, zero)
+    apart = select(target == -1, (cosine - margin).maximum(0.0), zero)
+    return reduce_loss(alike + apart, reduction, "cosine_embedding_loss")  # type: ignore[operator]
+
+
+def check_margin(function: str, margin: Any) -> None:
+    """Raises TypeError for a margin that is no float."""
+    if not isinstance(margin, float):
+        raise ArgumentTypeError(
+            f"For '{function}', the type of 'margin' should be 'float', but got type '{type(margin).__name__}'."
+        )
+
+
+def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
+    """max(0, margin - target (input1 - input2)): with target 1 the first should be larger, with -1 the second.
+
+    Raises:
+        TypeError: no Tensors, or a margin that is no float. ValueError: shapes that differ.
+    """
+    check_margin("margin_ranking_loss", margin)
+    x, y, t = _floats("margin_ranking_loss", input1=input1, input2=input2, target=target)
+    _same_shape("margin_ranking_loss", x, y)
+    return reduce_loss((margin - t * (x - y)).maximum(0.0), reduction, "margin_ranking_loss")
+
+
+def hinge_embedding_loss(inputs: Any, targets: Any, margin: float = 1.0, reduction: str = "mean") -> Tensor:
+    """inputs where the target is 1, max(0, margin - inputs) where it is -1, else 0.
+
+    Raises:
+        TypeError: no Tensor of floats, or a margin that is no number. ValueError: another reduction.
+    """
+    (x,) = _floats("hinge_embedding_loss", inputs=inputs)
+    if not isinstance(margin, (int, float)) or isinstance(margin, bool):
+        raise ArgumentTypeError(f"hinge_embedding_loss: margin must be a number, but is {type(margin).__name__}")
+    zero = zeros_like(x)
+    loss: Any = select(targets == 1, x, zero) + select(targets == -1, (margin - x).maximum(0.0), zero)  # type: ignore[operator]
+    return reduce_loss(loss, reduction, "hinge_embedding_loss")
+
+
+def gaussian_nll_loss(
+    x: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
+) -> Tensor:
+    """(log var + (x - target)² / var) / 2 for a variance of eps at least; `full` adds log(2 pi) / 2.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: eps is not positive.
+    """
+    if not isinstance(eps, float):
+        raise ArgumentTypeError(f"gaussian_nll_loss: eps must be a float, but is {type(eps).__name__}")
+    if eps <= 0:
+        raise ArgumentValueError(f"gaussian_nll_loss: eps must be positive, but is {eps}")
+    mean, y, v = _floats("gaussian_nll_loss", x=x, target=target, var=var)
+    v = v + stop_gradient(v.maximum(eps) - v)
+    d = mean - y
+    loss = (v.log() + d * d / v) * 0.5
+    return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction, "gaussian_nll_loss")
+
+
+def poisson_nll_loss(
+    input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
+) -> Tensor:
+    """exp(input) - target input, or with `log_input` False input - target log(input + eps); `full` adds Stirling's formula for
+    log(target!) where the target is above 1.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: another reduction.
+    """
+    x, y = _floats("poisson_nll_loss", input=input, target=target)
+    loss = x.exp() - y * x if log_input else x - y * (x + eps).log()
+    if full:
+        many = y > 1
+        safe = select(many, y, ones_like(y))
+        stirling: Any = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()  # type: ignore[attr-defined, operator]
+        loss = loss + select(many, stirling, zeros_like(stirling))
+    return reduce_loss(loss, reduction, "poisson_nll_loss")
+
+
+def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
+    """log(1 + exp(-target input)), for targets 1 and -1.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: shapes that differ.
+    """
+    x, y = _floats("soft_margin_loss", input=input, target=target)
+    _same_shape("soft_margin_loss", x, y)
+    z = -y * x
+    return reduce_loss((-z.abs()).exp().log1p() + z.maximum(0.0), reduction, "soft_margin_loss")
+
+
+def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
+    """Binary cross entropy of sigmoid(input), averaged over the classes, which are the last dimension.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: shapes that differ.
+    """
+    loss: Any = binary_cross_entropy_with_logits(input, target, weight, None, "none")
+    return reduce_loss(loss.mean(-1), reduction, "multilabel_soft_margin_loss")
+
+
+def multi_margin_loss(
+    input: Any, target: Any, p: int = 1, margin: float = 1, weight: Any = None, reduction: str = "mean"
+) -> Tensor:
+    """Sum over the classes but the target of max(0, margin - input[target] + input) ** p, divided by the number of classes.
+
+    Args:
+        input: (N, C), float. target: (N,), class numbers.
+        p: 1 or 2.
+        weight: (C,), a factor for each class, or None.
+
+    Raises:
+        TypeError: dtypes. ValueError: shapes that do not fit, another p.
+    """
+    (x,) = _floats("multi_margin_loss", input=input)
+    if p not in (1, 2):
+        raise ArgumentValueError(f"multi_margin_loss: p must be 1 or 2, but is {p}")
+    if not isinstance(target, Tensor) or not target.dtype.is_integer:
+        raise DTypeError("multi_margin_loss: the target must be a Tensor of integers")
+    if x.ndim != 2 or target.shape != x.shape[:1]:
+        raise ShapeError(f"multi_margin_loss: input must be (N, C) and target (N,), but are {x.shape} and {target.shape}")
+    hit = apply1(Iota(x.shape, 1, dt.int32)) == cast(target.expand_dims(1), dt.int32)
+    zero = zeros_like(x)
+    chosen: Any = select(hit, x, zero).sum(1, keepdims=True)
+    gap = (margin - chosen + x).maximum(0.0)
+    gap = gap * gap if p == 2 else gap
+    if weight is not None:
+        gap = gap * select(hit, _along(weight, 1, 2), zero).sum(1, keepdims=True)
+    return reduce_loss(select(hit, zero, gap).sum(1) / x.shape[1], reduction, "multi_margin_loss")  # type: ignore[operator]
+
+
+def triplet_margin_loss(
+    anchor: Any, positive: Any, negative: Any, margin: Any = 1.0, p: int = 2, eps: float = 1e-6, swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:  # fmt: skip
+    """max(0, d(anchor, positive) - d(anchor, negative) + margin), where d is the p-norm over the last dimension of the difference
+    plus eps; with `swap` the smaller of d(anchor, negative) and d(positive, negative) counts.
+
+    Raises:
+        TypeError: no Tensors of floats. ValueError: shapes that differ.
+    """
+    a, b, c = _floats("triplet_margin_loss", anchor=anchor, positive=positive, negative=negative)
+
+    def distance(x: Any, y: Any) -> Any:
+        return ((x - y + eps).abs() ** p).sum(-1) ** (1.0 / p)
+
+    far = distance(a, c)
+    if swap:
+        far = far.minimum(distance(b, c))
+    return reduce_loss((distance(a, b) - far + margin).maximum(0.0), reduction, "triplet_margin_loss")

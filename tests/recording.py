@@ -1,7 +1,7 @@
 """Programs that run under graphcell and under the real MindSpore alike, and what MindSpore printed and computed for them.
 
-A program module in tests/nn/programs/ holds `programs() -> dict[name, function]`; each function takes the module `mindspore` (or graphcell)
-and returns strings, numbers, Tensors, and nested lists, tuples and dicts of them. `python tests/nn/recording.py layers` under an
+A program module in tests/programs/ holds `programs() -> dict[name, function]`; each function takes the module `mindspore` (or graphcell)
+and returns strings, numbers, Tensors, and nested lists, tuples and dicts of them. `python tests/recording.py layers` under an
 interpreter with MindSpore 2.10 writes programs/layers.json; the tests run the same programs here and compare.
 """
 
@@ -141,7 +141,7 @@ def _short(x: Any) -> str:
 
 # -- running ---------------------------------------------------------------------------------------------------------------
 def load(name: str) -> dict[str, Program]:
-    """The programs of tests/nn/programs/`name`.py."""
+    """The programs of tests/programs/`name`.py."""
     spec = importlib.util.spec_from_file_location(f"programs_{name}", PROGRAMS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
@@ -164,7 +164,7 @@ def run(program: Program, ms: Any) -> Any:
 def _record(name: str) -> None:
     import mindspore as ms  # type: ignore[import-not-found]
 
-    sys.modules.setdefault("tests.nn.recording", sys.modules["__main__"])
+    sys.modules.setdefault("tests.recording", sys.modules["__main__"])
     ms.set_context(pynative_synchronize=True)
     results = {}
     for key, program in load(name).items():

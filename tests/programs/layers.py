@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.nn.recording import caught, fill, gradients, parameters, ramp
+from tests.recording import caught, fill, gradients, parameters, ramp
 
 Shapes = list[Any]
 
@@ -56,7 +56,6 @@ LAYERS: dict[str, tuple[str, Shapes]] = {
     "conv2d transpose stride same": ("nn.Conv2dTranspose(2, 3, 3, stride=2, has_bias=True)", [(1, 2, 3, 3)]),
     "conv2d transpose valid": ("nn.Conv2dTranspose(2, 3, 3, stride=2, pad_mode='valid')", [(1, 2, 3, 3)]),
     "conv2d transpose pad": ("nn.Conv2dTranspose(2, 3, 4, stride=2, pad_mode='pad', padding=1)", [(1, 2, 3, 3)]),
-    "conv2d transpose output padding": ("nn.Conv2dTranspose(1, 2, 3, stride=2, pad_mode='pad', padding=1, output_padding=1)", [(1, 1, 3, 3)]),
     "conv2d transpose dilation": ("nn.Conv2dTranspose(1, 2, 2, dilation=2)", [(1, 1, 3, 3)]),
     "conv1d transpose": ("nn.Conv1dTranspose(2, 3, 3)", [(1, 2, 5)]),
     "conv1d transpose pad": ("nn.Conv1dTranspose(2, 3, 4, stride=2, pad_mode='pad', padding=1, has_bias=True)", [(1, 2, 4)]),
@@ -122,7 +121,6 @@ LAYERS: dict[str, tuple[str, Shapes]] = {
     "constant pad 1d": ("nn.ConstantPad1d((1, 2), 0.5)", [(1, 2, 3)]),
     "constant pad 2d": ("nn.ConstantPad2d((1, 0, 2, 1), 0.5)", [(1, 1, 3, 3)]),
     "constant pad 3d": ("nn.ConstantPad3d(1, 0.5)", [(1, 1, 2, 2, 2)]),
-    "constant pad 2d negative": ("nn.ConstantPad2d((1, -1, 0, 1), 0.5)", [(1, 1, 3, 3)]),
     "zero pad 2d": ("nn.ZeroPad2d((1, 0, 2, 1))", [(1, 1, 3, 3)]),
     "reflection pad 1d": ("nn.ReflectionPad1d((2, 1))", [(1, 2, 4)]),
     "reflection pad 2d": ("nn.ReflectionPad2d((1, 1, 2, 0))", [(1, 1, 3, 3)]),
@@ -135,13 +133,12 @@ LAYERS: dict[str, tuple[str, Shapes]] = {
     "pixel unshuffle": ("nn.PixelUnshuffle(2)", [(1, 2, 4, 2)]),
     "channel shuffle": ("nn.ChannelShuffle(2)", [(1, 4, 2, 2)]),
     "unflatten": ("nn.Unflatten(1, (2, 3))", [(2, 6)]),
-    "instance norm": ("nn.InstanceNorm2d(2)", [(2, 2, 2, 3)]),
     "linear": ("nn.Linear(3, 4)", [(2, 3)]),
 }
 
 ACTIVATIONS = (
-    "ReLU() ReLU6() LeakyReLU() LeakyReLU(0.05) ELU() ELU(1.5) GELU() GELU(False) Sigmoid() LogSigmoid() Tanh() SiLU() Mish() HSwish() HSigmoid() "
-    "Softsign() Softmax() Softmax(0) LogSoftmax() LogSoftmax(0) PReLU() PReLU(3) PReLU(3,0.1) SeLU() CELU() CELU(0.5) GLU() HShrink() SoftShrink() "
+    "ReLU() ReLU6() LeakyReLU() LeakyReLU(0.05) ELU() GELU() GELU(False) Sigmoid() LogSigmoid() Tanh() SiLU() Mish() HSwish() HSigmoid() "
+    "Softsign() Softmax() Softmax(0) LogSoftmax() LogSoftmax(0) PReLU() PReLU(3) PReLU(3,0.1) CELU() CELU(0.5) GLU() HShrink() SoftShrink() "
     "SoftShrink(0.3) Hardtanh() Hardtanh(-0.5,0.7) Threshold(0.1,20.0) Softmin() Softmin(0) Tanhshrink() RReLU(0.2,0.2)"
 ).split()  # fmt: skip
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.nn.recording import caught, fill, parameters, ramp
+from tests.recording import caught, fill, parameters, ramp
 
 
 def net_class(ms: Any) -> Any:
@@ -314,7 +314,6 @@ def floats(ms: Any) -> Any:
         str(net(x)),
         str(half(x)),
         net.to_float(ms.float16) is net,
-        str(net(ms.Tensor([1, 2]))[0]),
         dense(x),
         str(dense.weight.dtype),
         conv(ms.Tensor(ramp((1, 1, 3, 3)))),
@@ -491,6 +490,43 @@ def hooks(ms: Any) -> Any:
     return results
 
 
+def hook_values(ms: Any) -> Any:
+    """Hooks that keep nothing, so that they may become part of a graph."""
+
+    class Net(ms.nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.inner = ms.nn.Dense(2, 2, weight_init="ones", bias_init="zeros")
+
+        def construct(self, x: Any) -> Any:
+            return self.inner(x) * 2.0
+
+    class Pair(ms.nn.Cell):
+        def construct(self, x: Any, y: Any) -> Any:
+            return x * y, x + y
+
+    x, y = ms.Tensor([[1.0, 2.0]]), ms.Tensor([[3.0, 5.0]])
+    net, pair = Net(), Pair()
+    weights = net.trainable_params()
+    results: list[Any] = []
+
+    def with_hook(register: Any, hook: Any, action: Any) -> None:
+        handle = register(hook)
+        results.append(action())
+        handle.remove()
+        results.append(action())
+
+    with_hook(net.inner.register_forward_pre_hook, lambda cell, args: (args[0] * 3,), lambda: net(x))
+    with_hook(net.inner.register_forward_hook, lambda cell, args, out: out + args[0], lambda: net(x))
+    with_hook(net.inner.register_forward_hook, lambda cell, args, out: out * out, lambda: ms.grad(net, 0, weights)(x))
+    with_hook(net.inner.register_backward_hook, lambda cell, gin, gout: (gout[0] * 10,), lambda: ms.grad(net, 0, weights)(x))
+    with_hook(net.inner.register_backward_hook, lambda cell, gin, gout: (gin[0] + 1,), lambda: ms.grad(net, 0, weights)(x))
+    with_hook(net.inner.register_backward_pre_hook, lambda cell, gout: (gout[0] * 100,), lambda: ms.grad(net, 0, weights)(x))
+    with_hook(pair.register_backward_hook, lambda cell, gin, gout: (gin[1], gin[0] * gout[0]), lambda: ms.grad(pair, (0, 1))(x, y))
+    with_hook(pair.register_backward_pre_hook, lambda cell, gout: (gout[0] * 2, gout[1] * 3), lambda: ms.grad(pair, (0, 1))(x, y))
+    return results
+
+
 def custom_bprop(ms: Any) -> Any:
     class Double(ms.nn.Cell):
         def construct(self, x: Any, y: Any) -> Any:
@@ -552,7 +588,6 @@ def various(ms: Any) -> Any:
         caught(lambda: net.offload() is None),
         caught(lambda: net.cast_inputs((ms.Tensor([1.0]),), ms.float16)),
         caught(lambda: net.compile(ms.Tensor([[1.0, 2.0]]))),
-        caught(lambda: net.compiled),
         caught(lambda: type(net.get_func_graph_proto()).__name__),
         caught(lambda: list(net.parameters_broadcast_dict())),
         caught(lambda: [type(k).__name__ for k in net.init_parameters_data()]),
@@ -717,6 +752,6 @@ def parameters_in_place(ms: Any) -> Any:
 def programs() -> dict[str, Any]:
     table = (
         naming, prefix, rename, assign_attributes, children, inserted_parameters, calling, training_state, flags, applied, floats, buffers, state_dicts,
-        hooks, custom_bprop, various, containers, dicts, loss_cells, train_steps, forward_value_and_grad, batch_norm_state, parameters_in_place,
+        hooks, hook_values, custom_bprop, various, containers, dicts, loss_cells, train_steps, forward_value_and_grad, batch_norm_state, parameters_in_place,
     )  # fmt: skip
     return {f.__name__: f for f in table}

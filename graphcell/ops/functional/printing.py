@@ -1,0 +1,38 @@
+"""`print_`: prints when the program, or the graph, runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphcell.errors import ArgumentTypeError
+from graphcell.ops.dispatch import apply
+from graphcell.ops.host import Print, template
+from graphcell.tensor import Tensor
+
+__all__ = ["print_"]
+
+
+def print_(*input_x: Any) -> None:
+    """Prints each argument, Tensors, numbers and strings or tuples and lists of them, in a line of its own.
+
+    Raises:
+        TypeError: an argument is something else.
+    """
+    pieces: list[str | tuple[Tensor, str]] = []
+    for x in input_x:
+        _line(x, pieces)
+    text, operands = template(pieces)
+    apply(Print(text), *operands)
+
+
+def _line(x: Any, pieces: list[str | tuple[Tensor, str]]) -> None:
+    if isinstance(x, (tuple, list)):
+        for item in x:
+            _line(item, pieces)
+        return
+    if isinstance(x, Tensor):
+        pieces += [(x, "g"), "\n"]
+    elif isinstance(x, (str, bool, int, float)):
+        pieces.append(f"{x}\n")
+    else:
+        raise ArgumentTypeError(f"print_: expected Tensors, numbers and strings, but got {type(x).__name__}")
