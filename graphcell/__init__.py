@@ -5,20 +5,65 @@
 
 from graphcell import common, context, nn, ops, train
 from graphcell import tensor as _tensor  # noqa: F401  (a module; `tensor` below is MindSpore's function)
-from graphcell.common import dtype
+from graphcell.common import dtype as _dtype
 from graphcell.common.dtype import (
-    Type, bfloat16, bool_, byte, double, dtype_to_nptype, dtype_to_pytype, float16, float32, float64, float_, half, int8, int16, int32, int64, int_,
-    intc, intp, long, pytype_to_dtype, short, single, ubyte, uint, uint8, uint16, uint32, uint64, uintc, uintp, ushort,
+    Type,
+    bfloat16,
+    bool_,
+    byte,
+    double,
+    dtype_to_nptype,
+    dtype_to_pytype,
+    float16,
+    float32,
+    float64,
+    float_,
+    half,
+    int8,
+    int16,
+    int32,
+    int64,
+    int_,
+    intc,
+    intp,
+    long,
+    pytype_to_dtype,
+    short,
+    single,
+    ubyte,
+    uint,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    uintc,
+    uintp,
+    ushort,
 )  # fmt: skip
 from graphcell.common.generator import (
-    Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state,
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
 )  # fmt: skip
 from graphcell.common.initializer import Initializer
 from graphcell.common.jit_config import JitConfig
 from graphcell.common.marks import constexpr, jit_class, mutable
 from graphcell.common.seed import get_seed, set_seed
 from graphcell.context import (
-    COMPATIBLE, GRAPH_MODE, LAX, PYNATIVE_MODE, STRICT, get_context, get_current_device, set_context, set_deterministic, set_device,
+    COMPATIBLE,
+    GRAPH_MODE,
+    LAX,
+    PYNATIVE_MODE,
+    STRICT,
+    get_context,
+    get_current_device,
+    set_context,
+    set_deterministic,
+    set_device,
     set_recursion_limit,
 )  # fmt: skip
 from graphcell.grad import get_grad, grad, value_and_grad
@@ -32,6 +77,7 @@ from graphcell.version import __version__
 
 from_numpy = Tensor.from_numpy
 bool, int, float = bool_, int32, float32
+globals()["dtype"] = _dtype  # in place of the inner module graphcell.dtype, all of whose names it has
 
 __all__ = [
     "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "Generator", "Initializer", "JitConfig", "Parameter", "ParameterTuple", "Tensor",

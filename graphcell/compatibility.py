@@ -41,8 +41,8 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ("Floats too large for an integer", "become the nearest integer there is, and NaN becomes 0. MindSpore gives the smallest integer."),
     (
         "Indices out of range",
-        "raise IndexError where the operation runs at once (MindSpore raises RuntimeError, and may do so in a later call). In a compiled graph"
-        " they are moved to the nearest element, never read beside the buffer.",
+        "raise IndexError in both modes, in the call that they belong to; as data of an operation they raise an error that also is MindSpore's RuntimeError."
+        " MindSpore may raise in a later call. Nothing is ever read or written beside a buffer.",
     ),
     (
         "Captured Tensors are inputs",

@@ -151,4 +151,4 @@ def promote_scalar(tensor: DType, value: bool | int | float) -> DType:
 
 def finfo(dtype: DType) -> Any:
     """Machine limits of a float dtype (`eps`, `max`, `min`, `tiny`)."""
-    return ml_dtypes.finfo(dtype.np_type)
+    return ml_dtypes.finfo(dtype.np_type)  # type: ignore[no-untyped-call]

@@ -149,6 +149,13 @@ class IndexRangeError(GraphcellError, IndexError):
     code = "GC205"
 
 
+class DataIndexError(IndexRangeError, RuntimeError):
+    """GC209: an index that a Tensor holds is outside of its dimension; RuntimeError is what MindSpore raises then. In a compiled
+    function it is found while that runs."""
+
+    code = "GC209"
+
+
 class MissingAttributeError(GraphcellError, AttributeError):
     """GC206: an object has no attribute of that name."""
 

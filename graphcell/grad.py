@@ -7,6 +7,7 @@ the whole gradient function is compiled. Refuses: positions and weights that are
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -293,12 +294,25 @@ def chosen_arguments(
     chosen = []
     for k in range(len(everything)) if request.every else request.positions or ():
         if k >= len(everything):
+            _check_arity(request.fn, args, kwargs)
             raise IndexRangeError(
                 f"{name_of(request.fn)}: 'grad_position' {k} is out of range, the call has {len(everything)} arguments"
             )
         if tensors_in(everything[k]):
             chosen.append((k, everything[k]))
     return chosen
+
+
+def _check_arity(fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raises TypeError if `fn` cannot be called with these arguments at all."""
+    try:
+        signature = inspect.signature(getattr(fn, "construct", fn))
+    except ValueError:  # a builtin may have none
+        return
+    try:
+        signature.bind(*args, **kwargs)
+    except TypeError as e:
+        raise ArityError(f"{name_of(fn)}: {e}") from None
 
 
 def separate(

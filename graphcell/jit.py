@@ -32,6 +32,7 @@ from graphcell.ir.op import Array
 from graphcell.ir.text import print_graph
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
+from graphcell.ops.host import Raise
 from graphcell.passes.pipeline import PIPELINE, run_pipeline
 from graphcell.tensor import Tensor, state
 
@@ -443,6 +444,7 @@ class JitFunction:
         lines += [
             f"calls back into Python for {c.op.name}{f' ({c.where})' if c.where else ''}"
             for c in compilation.program.host_calls
+            if not isinstance(c.op, Raise)  # which is called at the end of all
         ]
         lines += list(traced.remarks)
         return "\n".join(lines)

@@ -12,6 +12,7 @@ import json
 import math
 import sys
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -52,14 +53,14 @@ def parameters(net: Any) -> list[str]:
 
 
 def gradients(ms: Any, net: Any, inputs: list[Any]) -> dict[str, Any]:
-    """The outputs of a Cell, and the gradients of a weighted sum of them with respect to its float inputs and Parameters."""
-    weights = tuple(net.trainable_params())
+    """The outputs of a Cell or function, and the gradients of a weighted sum of them with respect to its float inputs and Parameters."""
+    weights = tuple(net.trainable_params()) if isinstance(net, ms.nn.Cell) else ()
 
     def weighted(*args: Any) -> Any:
         outputs = net(*args)
         total = 0.0
-        for k, y in enumerate(outputs if isinstance(outputs, tuple) else (outputs,)):
-            if str(y.dtype).startswith(("Float", "BFloat")):
+        for k, y in enumerate(outputs if isinstance(outputs, (tuple, list)) else (outputs,)):
+            if isinstance(y, ms.Tensor) and str(y.dtype).startswith(("Float", "BFloat")):
                 total = total + (y.astype(ms.float32) * ms.Tensor(ramp(y.shape, 5.0 + k))).sum()
         return total, outputs
 
@@ -106,7 +107,7 @@ def _number(v: Any) -> Any:
 
 
 def differences(want: Any, got: Any, rtol: float = 2e-5, atol: float = 2e-6, path: str = "") -> list[str]:
-    """Where two encoded results differ. Of exceptions the builtin class must agree (`IndexError` also counts as `ValueError` …: no)."""
+    """Where two encoded results differ. Of exceptions the builtin class must agree."""
     if isinstance(want, dict) and isinstance(got, dict):
         if "raises" in want:
             same = "raises" in got and want["raises"] == got["raises"]
@@ -140,16 +141,19 @@ def _short(x: Any) -> str:
 
 
 # -- running ---------------------------------------------------------------------------------------------------------------
+@lru_cache
 def load(name: str) -> dict[str, Program]:
     """The programs of tests/programs/`name`.py."""
     spec = importlib.util.spec_from_file_location(f"programs_{name}", PROGRAMS / f"{name}.py")
     assert spec is not None and spec.loader is not None
     module: ModuleType = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     programs: dict[str, Program] = module.programs()
     return programs
 
 
+@lru_cache
 def recorded(name: str) -> dict[str, Any]:
     """What MindSpore gave for them."""
     table: dict[str, Any] = json.loads((PROGRAMS / f"{name}.json").read_text())
@@ -159,6 +163,16 @@ def recorded(name: str) -> dict[str, Any]:
 def run(program: Program, ms: Any) -> Any:
     """The encoded result of a program, which may be an exception."""
     return encode(caught(lambda: program(ms)))
+
+
+def check(name: str, key: str, mode: int, tolerance: float = 2e-5) -> None:
+    """Asserts that the program `key` of tests/programs/`name`.py gives here what it gave under MindSpore."""
+    import graphcell
+
+    graphcell.set_seed(1)
+    graphcell.set_context(mode=mode)
+    found = differences(recorded(name)[key], run(load(name)[key], graphcell), tolerance)
+    assert not found, "\n".join(found)
 
 
 def _record(name: str) -> None:

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("runtime",),
     ("frontend",),
-    ("jit", "pullback", "bprop", "jacobian", "grad", "composite"),
+    ("jit", "pullback", "bprop", "jacobian", "grad", "composite", "gradient_primitives"),
     ("nn",),
     ("train",),
     ("__init__",),

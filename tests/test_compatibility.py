@@ -101,11 +101,19 @@ def test_integers_without_a_result(compiled: bool) -> None:
     shows(lambda: run(lambda x: x.astype(ms.int32), np.float32([NAN, 1e20, -1e20])), [0, 2**31 - 1, -(2**31)])
 
 
-def test_indices_out_of_range() -> None:
-    x, index = ms.Tensor([1, 2, 3]), ms.Tensor([5, -9])
+@pytest.mark.parametrize("compiled", [False, True])
+def test_indices_out_of_range(compiled: bool) -> None:
+    def gather(x: ms.Tensor, index: ms.Tensor) -> ms.Tensor:
+        return ops.gather(x, index, 0)
+
+    run = ms.jit(gather) if compiled else gather
+    x = ms.Tensor([1, 2, 3])
+    shows(lambda: run(x, ms.Tensor([2, -3])), [3, 1])
+    with pytest.raises(IndexError, match="out of range") as error:
+        run(x, ms.Tensor([5, -9]))
+    assert isinstance(error.value, RuntimeError)
     with pytest.raises(IndexError):
-        ops.gather(x, index, 0)
-    shows(lambda: ms.jit(lambda x, i: ops.gather(x, i, 0))(x, index), [3, 1])
+        x[5]
 
 
 class Scaled(ms.nn.Cell):

@@ -19,7 +19,6 @@ from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 
-
 PROFILE = "profile"
 """Name of the global that holds the cycles spent in each step, in programs lowered with GRAPHCELL_PROFILE=1."""
 

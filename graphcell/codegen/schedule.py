@@ -5,6 +5,7 @@ Enters: a Group (fuse.py). Leaves: the kernel and the values whose buffers it re
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
@@ -204,18 +205,47 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
 
 
 def choose_vector(kernel: LoopKernel) -> LoopKernel:
-    """Picks the vector loop: the one that most accesses walk with stride 1; without reductions it becomes the inner loop."""
+    """Picks the vector loop: the one that most accesses walk with stride 1; without reductions it becomes the inner loop.
+
+    With reductions it is the loop that `_row_cost` finds cheapest.
+    """
     count = len(kernel.extents)
     if not count:
         return kernel
+    if kernel.outer < count:
+        cheapest = min(range(count), key=lambda d: (kernel.extents[d] == 1, _row_cost(kernel, d), -kernel.extents[d], -d))
+        return LoopKernel(kernel.extents, kernel.outer, cheapest, kernel.body, kernel.stores, kernel.operands)
     contiguous = [sum(v[d] == 1 for v in _vectors(kernel)) for d in range(count)]
     stores = [sum(s.access.strides[d] == 1 for s in kernel.stores) for d in range(count)]
     best = max(range(count), key=lambda d: (kernel.extents[d] > 1, stores[d] > 0 and contiguous[d] > 0, contiguous[d], kernel.extents[d], d))
-    if kernel.outer < count:
-        return LoopKernel(kernel.extents, kernel.outer, best, kernel.body, kernel.stores, kernel.operands)
     order = [d for d in range(count) if d != best] + [best]
     moved = permute(kernel, order)
     return LoopKernel(moved.extents, count - 1, count - 1, moved.body, moved.stores, moved.operands)
+
+
+_LANES = 16
+"""Lanes of a vector, for rough costs."""
+_COMBINE_LANES = 12
+"""What combining the lanes of one reduction costs, in vector instructions."""
+
+
+def _row_cost(kernel: LoopKernel, d: int) -> float:
+    """Rough vector instructions for one row of a kernel with reductions, if loop d is the vector loop.
+
+    Elements that are not neighbours in memory are loaded one by one. Along an outer loop, rows lie in the lanes; along an inner one,
+    lanes are combined at the end of the row, and what does not vary in the row costs a scalar instruction.
+    """
+    inner, extent = math.prod(kernel.extents[kernel.outer :]), kernel.extents[d]
+    across = d < kernel.outer
+    cost = 0.0 if across else float(_COMBINE_LANES * sum(s.is_reduction for s in kernel.body))
+    for strides in _vectors(kernel):
+        apart = _LANES if abs(strides[d]) > 1 else 1
+        steps = inner if any(strides[kernel.outer :]) else 1
+        if across:
+            cost += steps * apart / min(extent, _LANES)
+        else:
+            cost += 1 if steps == 1 else steps / extent * -(-extent // _LANES) * apart
+    return cost
 
 
 def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:

@@ -3,9 +3,16 @@
 from graphcell.common import dtype, initializer
 from graphcell.common import parameter as parameter
 from graphcell.common import tensor as _tensor  # noqa: F401  (imported once, so that it does not take the name of the function below later)
+
 from graphcell.common.seed import get_seed, set_seed  # isort: skip  (before the function `seed`, for the same reason)
 from graphcell.common.generator import (
-    Generator, default_generator, get_rng_state, initial_seed, manual_seed, seed, set_rng_state,
+    Generator,
+    default_generator,
+    get_rng_state,
+    initial_seed,
+    manual_seed,
+    seed,
+    set_rng_state,
 )  # fmt: skip
 from graphcell.common.jit_config import JitConfig
 from graphcell.common.marks import jit_class, mutable

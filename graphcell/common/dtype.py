@@ -7,8 +7,30 @@ from typing import Any
 import numpy as np
 
 from graphcell.dtype import (
-    ALL, FLOATS, INTEGERS, NUMBERS, DType, as_dtype, bfloat16, bool_, finfo, float16, float32, float64, from_numpy, int8, int16, int32, int64, promote,
-    promote_scalar, scalar_dtype, uint8, uint16, uint32, uint64,
+    ALL,
+    FLOATS,
+    INTEGERS,
+    NUMBERS,
+    DType,
+    as_dtype,
+    bfloat16,
+    bool_,
+    finfo,
+    float16,
+    float32,
+    float64,
+    from_numpy,
+    int8,
+    int16,
+    int32,
+    int64,
+    promote,
+    promote_scalar,
+    scalar_dtype,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
 )  # fmt: skip
 from graphcell.errors import ArgumentTypeError
 

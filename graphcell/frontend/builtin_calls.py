@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentTypeError, UnsupportedSyntaxError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, UnsupportedSyntaxError
 from graphcell.frontend.counted import SymbolicRange
 from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import AttributePlace
@@ -89,6 +89,17 @@ def _converter(kind: type, dtype: dt.DType) -> Handler:
         return kind(*args, **kwargs)
 
     return convert
+
+
+def item(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """Tensor.item: a number that is known while the graph runs."""
+    x = args[0]
+    if calls.is_constant(x) or len(args) > 1 or kwargs:
+        return Tensor.item(*args, **kwargs)
+    if x.size != 1:
+        raise ArgumentValueError(f"item: a Tensor of shape {x.shape} has {x.size} elements, not one")
+    kind = dt.bool_ if x.dtype.is_bool else dt.int64 if x.dtype.is_integer else dt.float32
+    return number(cast(x.reshape(()), dt.float64 if x.dtype is dt.float64 else kind))
 
 
 def _convert_weak(x: WeakNumber, kind: type, dtype: dt.DType) -> Any:

@@ -24,9 +24,14 @@ from types import (
 )
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError, ConcretizationError, SourceNotFoundError, UnsupportedSyntaxError
+from graphcell.errors import (
+    ArgumentTypeError,
+    ConcretizationError,
+    SourceNotFoundError,
+    UnsupportedSyntaxError,
+)
 from graphcell.frontend.arguments import bind_arguments
-from graphcell.frontend.builtin_calls import BUILTINS, reads_frame, string_method
+from graphcell.frontend.builtin_calls import BUILTINS, item, reads_frame, string_method
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.guards import is_cell
 from graphcell.frontend.libraries import is_layer_file, is_library_file, is_library_name
@@ -107,6 +112,8 @@ class Calls(Loops):
             return self._call_function(function, args, kwargs, None)
         if kind is MethodType:
             inner = function.__func__
+            if inner is Tensor.item:
+                return item(self, (function.__self__, *args), kwargs)
             if type(inner) is FunctionType:
                 return self._call_function(inner, (function.__self__, *args), kwargs, function.__self__)
             return self.call(inner, (function.__self__, *args), kwargs)
@@ -195,8 +202,12 @@ class Calls(Loops):
         """The data of a Tensor from outside are asked for: they become constants, as long as they stay what they are."""
         if tensor.is_symbolic or self.is_constant(tensor):
             return
-        if state.trace is not None and any(id(tensor) in scope.newest_values for scope in state.trace.chain()):
-            raise ConcretizationError("the value of a Tensor that was written to is not known while the graph is being built")
+        if state.trace is not None and any(
+            id(tensor) in scope.newest_values for scope in state.trace.chain()
+        ):
+            raise ConcretizationError(
+                "the value of a Tensor that was written to is not known while the graph is being built"
+            )
         self.guards.data_read(tensor)
 
     @staticmethod

@@ -3,6 +3,9 @@ joined.
 
 A return, break or continue inside takes the rest of the function (or of the loop body) into the branches, so
 that they end alike.
+
+A Tensor that a branch or loop makes anew is another object afterwards, even where the other branch kept the
+old one: a later write into it (`y[0] = 1`) is not seen through other names of the old one.
 """
 
 from __future__ import annotations

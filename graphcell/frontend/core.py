@@ -23,8 +23,9 @@ from graphcell.errors import (
     UnsupportedSyntaxError,
     render,
 )
-from graphcell.frontend.frame import Frame
+from graphcell.frontend.frame import Frame, call_site
 from graphcell.frontend.guards import Guards
+from graphcell.frontend.libraries import is_library_file
 from graphcell.frontend.numbers import WeakNumber
 from graphcell.frontend.places import (
     CONTAINERS,
@@ -64,6 +65,7 @@ class Core:
         self.loops: list[Any] = []
         self.remarks: list[str] = []
         self.born: dict[int, Any] = {}
+        self.outside: Span | None = None
 
     # -- places --------------------------------------------------------------------------------------------
     def note(self, place: Place) -> None:
@@ -263,7 +265,7 @@ class Core:
             signal = self.run(Chain(source.body, ends_function=True), frame)
             return signal.value if signal is not None else None
         except GraphcellError as e:
-            e.at(self.span())
+            self.locate(e)
             raise
         except Exception as e:
             self._annotate(e)
@@ -285,12 +287,19 @@ class Core:
 
     def span(self) -> Span | None:
         """The place of the code being interpreted: the innermost call that is not in one of graphcell's own
-        layers.
+        layers. Where a layer itself is what is compiled, the line that called it.
         """
         for frame in reversed(self.frames):
             if not frame.library:
                 return frame.span()
-        return self.frames[-1].span() if self.frames else None
+        if self.outside is None:
+            self.outside = call_site()
+        return self.outside
+
+    def locate(self, error: GraphcellError) -> None:
+        """Sets the place of an error if it has none in the user's code yet."""
+        if error.span is None or is_library_file(error.span.file):
+            error.span = self.span() or error.span
 
     # -- what the layers above define ----------------------------------------------------------------------
     def call(self, function: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import ast
 import builtins
+import linecache
+import sys
 from types import CellType
 from typing import Any
 
 from graphcell.errors import GraphcellError, Span, UnboundNameError, UndefinedNameError
+from graphcell.frontend.libraries import is_library_file
 from graphcell.frontend.places import UNBOUND, CellPlace, GlobalPlace, NamePlace, Place, Unbound
-from graphcell.frontend.source import FunctionSource
+from graphcell.frontend.source import FunctionSource, characters
 
 _MISSING = object()
 
@@ -139,3 +142,23 @@ class Frame:
             frame = frame.parent
         cell = self.base.cells[name] = CellType()
         return cell
+
+
+def call_site() -> Span | None:
+    """The place in the user's code, running as it is, that called graphcell."""
+    frame = sys._getframe(1)
+    while is_library_file(frame.f_code.co_filename):
+        if frame.f_back is None:
+            return None
+        frame = frame.f_back
+    code = frame.f_code
+    line, end, start, stop = list(code.co_positions())[frame.f_lasti // 2]
+    if line is None or end is None or start is None or stop is None:
+        return None
+    first, last = (linecache.getline(code.co_filename, k, frame.f_globals) for k in (line, end))
+    name = (
+        ""
+        if code.co_name == "<module>"
+        else getattr(code, "co_qualname", code.co_name).replace(".<locals>", "")
+    )
+    return Span(code.co_filename, line, characters(first, start), end, characters(last, stop), name)

@@ -13,6 +13,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from graphcell.frontend.calls import Calls
+from graphcell.frontend.source import check_interpretable
 from graphcell.ops.dispatch import Trace
 from graphcell.tensor import state
 
@@ -83,6 +84,7 @@ def call(fn: Any, *args: Any, **kwargs: Any) -> Any:
     trace = state.trace
     if trace is None:
         return fn(*args, **kwargs)
+    check_interpretable(fn)
     interpreter = _active.interpreter
     if interpreter is not None:
         return interpreter.call(fn, args, kwargs)

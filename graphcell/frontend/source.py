@@ -14,9 +14,11 @@ import linecache
 import textwrap
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, MethodType
+from typing import Any
 
-from graphcell.errors import SourceNotFoundError, Span
+from graphcell.errors import SourceNotFoundError, Span, UnsupportedSyntaxError
+from graphcell.frontend.libraries import is_library_file
 
 Function = ast.FunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -58,8 +60,7 @@ class FunctionSource:
 
     def _characters(self, line: int, offset: int) -> int:
         """A column in characters, of one in UTF-8 bytes."""
-        text = self.lines[line - 1] if line <= len(self.lines) else ""
-        return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
+        return characters(self.lines[line - 1] if line <= len(self.lines) else "", offset)
 
     def code_of(self, node: Function) -> CodeType:
         """The code object of a function or lambda that stands directly in this one."""
@@ -100,11 +101,6 @@ def source_of(function: FunctionType) -> FunctionSource:
     return found
 
 
-def remember(source: FunctionSource) -> None:
-    """Makes `source` the one that `source_of` finds for its code."""
-    _sources.setdefault(id(source.code), source)
-
-
 def source_of_nested(outer: FunctionSource, node: Function) -> FunctionSource:
     """The source of a function that stands directly in `outer`."""
     code = outer.code_of(node)
@@ -112,6 +108,32 @@ def source_of_nested(outer: FunctionSource, node: Function) -> FunctionSource:
     if found is None:
         found = _sources[id(code)] = _make(node, code, outer.lines, outer.class_name)
     return found
+
+
+def characters(text: str, offset: int) -> int:
+    """A column in characters, of one in UTF-8 bytes."""
+    return offset if text.isascii() else len(text.encode()[:offset].decode(errors="replace"))
+
+
+def check_interpretable(fn: Any) -> None:
+    """A function of the user's must be interpretable, since running it as it is would miss its control flow.
+
+    Raises:
+        SourceNotFoundError: it has no source. UnsupportedSyntaxError: a generator, or asynchronous.
+    """
+    inner = fn.__func__ if isinstance(fn, MethodType) else fn
+    if not isinstance(inner, FunctionType) or is_library_file(inner.__code__.co_filename):
+        return
+    if inspect.isgeneratorfunction(inner):
+        raise UnsupportedSyntaxError(
+            f"{inner.__qualname__} is a generator and cannot be compiled.",
+            hint="return a list or a tuple instead of using yield",
+        )
+    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
+        raise UnsupportedSyntaxError(
+            f"{inner.__qualname__} is asynchronous and cannot be compiled.", hint="use a plain def"
+        )
+    source_of(inner)
 
 
 def is_plain(code: CodeType) -> bool:

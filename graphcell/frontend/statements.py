@@ -296,7 +296,7 @@ class Statements(Expressions):
             signal = self._with(node, k + 1, frame)
         except Exception as error:
             if isinstance(error, GraphcellError):
-                error.at(self.span())
+                self.locate(error)
             if not self.call(kind.__exit__, (manager, type(error), error, error.__traceback__), {}):
                 raise
             return None

@@ -7,20 +7,18 @@ writes, and the guards that say how long it holds.
 
 from __future__ import annotations
 
-import inspect
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from types import FunctionType, MethodType
+from types import MethodType
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError, UnsupportedSyntaxError
+from graphcell.errors import ArgumentTypeError
 from graphcell.frontend.guards import Guards, is_cell
 from graphcell.frontend.interpreter import Interpreter, interpreting
-from graphcell.frontend.libraries import is_library_file
 from graphcell.frontend.numbers import is_number
 from graphcell.frontend.places import UNBOUND, ItemsPlace, NamePlace, Never, Place, Unbound
-from graphcell.frontend.source import source_of
+from graphcell.frontend.source import check_interpretable
 from graphcell.frontend.text import Text
 from graphcell.frontend.trees import Constant, Tree, flatten, unchanged, unflatten
 from graphcell.ir.graph import Graph, Value
@@ -135,7 +133,7 @@ def trace_function(
         arguments = _Arguments(interpreter, trace, aliased)
         symbolic = [arguments.symbolic(x, name) for x, name in zip(args, _names(fn, args), strict=True)]
         keywords = {k: arguments.symbolic(x, k) for k, x in (kwargs or {}).items()}
-        _check_callable(fn)
+        check_interpretable(fn)
         try:
             result = interpreter.call(fn, symbolic, keywords)
         except Never:
@@ -153,23 +151,6 @@ def name_of(fn: Any) -> str:
         return type(owner).__name__
     name = str(getattr(fn, "__name__", type(fn).__name__))
     return "function" if name == "<lambda>" else name
-
-
-def _check_callable(fn: Any) -> None:
-    """A function of the user's must be interpretable, since running it as it is would miss its control flow."""
-    inner = fn.__func__ if isinstance(fn, MethodType) else fn
-    if not isinstance(inner, FunctionType) or is_library_file(inner.__code__.co_filename):
-        return
-    if inspect.isgeneratorfunction(inner):
-        raise UnsupportedSyntaxError(
-            f"{inner.__qualname__} is a generator and cannot be compiled.",
-            hint="return a list or a tuple instead of using yield",
-        )
-    if inspect.iscoroutinefunction(inner) or inspect.isasyncgenfunction(inner):
-        raise UnsupportedSyntaxError(
-            f"{inner.__qualname__} is asynchronous and cannot be compiled.", hint="use a plain def"
-        )
-    source_of(inner)
 
 
 def _names(fn: Any, args: Sequence[Any]) -> list[str]:

@@ -30,10 +30,6 @@ class Tree:
     keys: tuple[Any, ...] = ()
     constant: Any = None
 
-    def count(self) -> int:
-        """The number of varying leaves."""
-        return 1 if self.kind is None else sum(c.count() for c in self.children)
-
 
 class Constant:
     """Marks a leaf that does not vary."""
@@ -132,11 +128,6 @@ def type_of(leaf: Any) -> TensorType:
     if isinstance(leaf, WeakNumber):
         return TensorType(leaf.default_dtype, ())
     return TensorType(dt.scalar_dtype(leaf), ())
-
-
-def category(leaf: Any) -> int:
-    """0 bool, 1 integer, 2 float."""
-    return type_of(leaf).dtype.category
 
 
 def join_numbers(a: DType, b: DType) -> DType:

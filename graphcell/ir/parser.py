@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import ast
 import dataclasses
-import difflib
 import functools
 import json
 import linecache
@@ -203,6 +202,8 @@ class _Parser:
     def op_class(self, name: Token) -> type[Op]:
         cls = Op.table.get(name.text)
         if cls is None:
+            import difflib
+
             near = difflib.get_close_matches(name.text, Op.table, 1)
             self.fail(f"there is no op named {name.text}", name, f"did you mean {near[0]}?" if near else "")
         return cls

@@ -97,4 +97,4 @@ def int_or_tuple(owner: str, name: str, value: Any, rank: int, least: int = 1) -
             raise ArgumentValueError(
                 f"For '{owner}', the '{name} item' must be int and must {bound}, but got '{item}' with type 'int'."
             )
-    return value
+    return value  # type: ignore[no-any-return]

@@ -132,9 +132,7 @@ class CellList(_Ordered):
 
     def __init__(self, *args: Any, auto_prefix: bool = True):
         super().__init__(auto_prefix)
-        if len(args) == 1 and not isinstance(args[0], Cell):
-            self.extend(args[0])
-        elif len(args) == 1 and isinstance(args[0], _Ordered):
+        if (len(args) == 1 and not isinstance(args[0], Cell)) or (len(args) == 1 and isinstance(args[0], _Ordered)):
             self.extend(args[0])
         else:
             self._fill(args)

@@ -72,7 +72,7 @@ def exponential_decay_lr(
     _check_decay("exponential_decay_lr", learning_rate, decay_rate, decay_epoch, is_stair)
 
     def rate(epoch: int) -> float:
-        return learning_rate * decay_rate ** _part(epoch, decay_epoch, is_stair)
+        return float(learning_rate * decay_rate ** _part(epoch, decay_epoch, is_stair))
 
     return _each_step(total_step, step_per_epoch, rate)
 
@@ -130,7 +130,7 @@ def polynomial_decay_lr(
     def rate(epoch: int) -> float:
         epochs = decay_epoch * max(1, -(-epoch // decay_epoch)) if update_decay_epoch else decay_epoch
         part = min(epoch, epochs) / epochs
-        return (learning_rate - end_learning_rate) * (1.0 - part) ** power + end_learning_rate
+        return float((learning_rate - end_learning_rate) * (1.0 - part) ** power + end_learning_rate)
 
     return _each_step(total_step, step_per_epoch, rate)
 

@@ -78,7 +78,7 @@ class Dense(_Affine):
             raise ArgumentTypeError(
                 f"For 'Dense', the 'activation' must be str or Cell or Primitive, but got {type(activation).__name__}."
             )
-        self.activation = get_activation(activation) if isinstance(activation, str) else activation
+        self.activation: Any = get_activation(activation) if isinstance(activation, str) else activation
         self.activation_flag = self.activation is not None
 
     def construct(self, x: Any) -> Any:

@@ -39,7 +39,7 @@ class LossBase(Cell):
         """x times `weights`, reduced."""
         return reduce_loss(x * weights, self.reduction, type(self).__name__)
 
-    def construct(self, logits: Any, labels: Any) -> Any:
+    def construct(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define construct(logits, labels)")
 
 

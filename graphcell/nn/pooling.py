@@ -9,7 +9,7 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_choice, is_int
 from graphcell.ops.functional.convolution import choose_padding, each_dimension
-from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_pool, max_places
+from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_places, max_pool
 
 _MODES = ("VALID", "SAME", "PAD")
 

@@ -139,7 +139,8 @@ class Settings:
 
     def to_empty(self, *, device: str | None = None, recurse: bool = True) -> Self:
         """Gives the Parameters and buffers fresh memory; their values are undefined afterwards."""
-        for _, cell in self._inside if recurse else [("", self)]:
+        cells: list[tuple[str, Any]] = list(self._inside) if recurse else [("", self)]
+        for _, cell in cells:
             tensors = [*cell._parameters.values(), *cell._buffers.values()]
             for tensor in tensors:
                 if tensor is not None:

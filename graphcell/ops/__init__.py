@@ -14,12 +14,14 @@ from graphcell.ops.functional.creation import *  # noqa: F403
 from graphcell.ops.functional.diagonals import *  # noqa: F403
 from graphcell.ops.functional.einsum import *  # noqa: F403
 from graphcell.ops.functional.gathering import *  # noqa: F403
+from graphcell.ops.functional.interpolation import *  # noqa: F403
 from graphcell.ops.functional.loss import *  # noqa: F403
 from graphcell.ops.functional.masking import *  # noqa: F403
 from graphcell.ops.functional.mathematics import *  # noqa: F403
 from graphcell.ops.functional.movement import *  # noqa: F403
 from graphcell.ops.functional.normalization import *  # noqa: F403
 from graphcell.ops.functional.pooling import *  # noqa: F403
+from graphcell.ops.functional.printing import *  # noqa: F403
 from graphcell.ops.functional.random import *  # noqa: F403
 from graphcell.ops.functional.rearranging import *  # noqa: F403
 from graphcell.ops.functional.reductions import *  # noqa: F403
@@ -30,15 +32,18 @@ from graphcell.ops.functional.vectors import *  # noqa: F403
 
 from graphcell.ops import methods as methods  # isort: skip
 from graphcell.ops import methods_movement as methods_movement  # isort: skip
+from graphcell.ops.primitive import *  # noqa: F403  # isort: skip
+from graphcell.ops.primitives import *  # noqa: F403  # isort: skip
 
 # Modules of the same name as a function: `from mindspore.ops import functional as F; F.softmax` is the function.
-functional.softmax = softmax  # type: ignore[name-defined]  # noqa: F405
-functional.einsum = einsum  # type: ignore[name-defined]  # noqa: F405
+functional.softmax = softmax  # type: ignore[assignment]  # noqa: F405
+functional.einsum = einsum  # type: ignore[assignment]  # noqa: F405
 
 _ABOVE = {
     "GradOperation": "graphcell.grad", "get_grad": "graphcell.grad", "grad": "graphcell.grad", "value_and_grad": "graphcell.grad",
     "jacfwd": "graphcell.jacobian", "jacrev": "graphcell.jacobian", "jvp": "graphcell.jacobian", "vjp": "graphcell.jacobian",
     "HyperMap": "graphcell.composite", "Map": "graphcell.composite", "MultitypeFuncGraph": "graphcell.composite",
+    "HookBackward": "graphcell.gradient_primitives", "InsertGradientOf": "graphcell.gradient_primitives",
     "Partial": "graphcell.composite", "partial": "graphcell.composite", "constexpr": "graphcell.common.marks",
     "composite": "graphcell.ops.composite", "operations": "graphcell.ops.operations",
 }  # fmt: skip

@@ -6,6 +6,7 @@ Activations lie NCHW… or NHWC… (`channels_last`), weights always (out, in / 
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -62,7 +63,8 @@ class _Convolution(Op):
     def taps(self, kernel: Shape, out: Shape) -> Iterator[tuple[tuple[int, ...], tuple[slice, ...]]]:
         """Each tap of the kernel and where it reads the padded input (channels first)."""
         for tap in itertools.product(*map(range, kernel)):
-            window = tuple(slice(t * d, t * d + (o - 1) * s + 1, s) if o else slice(0, 0) for t, d, o, s in zip(tap, self.dilation, out, self.stride, strict=True))
+            steps = zip(tap, self.dilation, out, self.stride, strict=True)
+            window = tuple(slice(t * d, t * d + (o - 1) * s + 1, s) if o else slice(0, 0) for t, d, o, s in steps)
             yield tap, (slice(None), slice(None), *window)
 
     def first(self, x: Array) -> Array:
@@ -77,7 +79,8 @@ class _Convolution(Op):
 def _grouped(x: Array, groups: int) -> Array:
     """(N, C, *S) as (groups, C/groups, N * S) for matrix products."""
     n, c = x.shape[:2]
-    return np.moveaxis(x.reshape(n, groups, c // groups, -1), 0, 2).reshape(groups, c // groups, -1)
+    places = math.prod(x.shape[2:])
+    return np.moveaxis(x.reshape(n, groups, c // groups, places), 0, 2).reshape(groups, c // groups, n * places)
 
 
 def _tap(weights: Array, tap: tuple[int, ...]) -> Array:
@@ -89,7 +92,7 @@ def _tap(weights: Array, tap: tuple[int, ...]) -> Array:
 def _ungrouped(y: Array, n: int, spatial: Shape) -> Array:
     """(groups, K/groups, N * S) as (N, K, *S)."""
     groups, k, _ = y.shape
-    return np.moveaxis(y.reshape(groups, k, n, -1), 2, 0).reshape(n, groups * k, *spatial)
+    return np.moveaxis(y.reshape(groups, k, n, math.prod(spatial)), 2, 0).reshape(n, groups * k, *spatial)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentValueError
+from graphcell.errors import ArgumentValueError, DataIndexError, DTypeError
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 from graphcell.tensor import Tensor
@@ -135,3 +135,27 @@ class Raise(Op):
     def eval(self, *arrays: Array) -> tuple[Array, ...]:
         text = fill(self.text, arrays)
         raise self.kind()(text) if text else self.kind()()
+
+
+@dataclass(frozen=True)
+class CheckIndex(Op):
+    """Raises DataIndexError if a value of the operand, integers, is outside of [-extent, extent). `what` begins the message."""
+
+    extent: int
+    what: str
+    name = "check_index"
+    has_effect = True
+
+    def infer(self, index: TensorType) -> tuple[TensorType, ...]:  # type: ignore[override]
+        if not index.dtype.is_integer:
+            raise DTypeError(f"check_index: integers are checked, not {index.dtype}")
+        return ()
+
+    def eval(self, index: Array) -> tuple[Array, ...]:  # type: ignore[override]
+        if index.size and not -self.extent <= int(index.min()) <= int(index.max()) < self.extent:
+            raise DataIndexError(self.message(int(index.min()), int(index.max())))
+        return ()
+
+    def message(self, low: object, high: object) -> str:
+        """The message for indices that go from `low` to `high`."""
+        return f"{self.what}: an index is out of range for a dimension of {self.extent} elements; the indices go from {low} to {high}"

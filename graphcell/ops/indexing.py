@@ -2,7 +2,7 @@
 
 An index i into an extent n stands for the place `clamp(i < 0 ? i + n : i, 0, n - 1)`, in every primitive here: a negative index counts
 from the end, and one that is out of range takes the nearest end, so that no buffer is left whatever the indices hold. The public functions
-check indices whose values are known, that is, always in eager mode, and raise IndexError. (MindSpore's CPU kernels raise while running.)
+check their indices before (`check_range`): at once in eager mode, else when the graph runs, where only unknown scalars are not checked.
 Start indices of dynamic slices are clamped so that the whole slice lies inside; they do not count from the end.
 """
 

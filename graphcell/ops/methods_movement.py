@@ -267,8 +267,9 @@ def softmax_(self: Tensor, axis: int, dtype: Any = None) -> Tensor:
 
 
 def cumsum(self: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None) -> Tensor:
-    """See `ops.cumsum`; without a dimension that of the flattened Tensor."""
+    """See `ops.cumsum`; without a dimension that of the flattened Tensor. Bool and integers of up to 16 bits give Int32."""
     k = _either("cumsum", dim, axis, "dim and axis")
+    dtype = dt.int32 if dtype is None and not self.dtype.is_float and self.dtype.bits <= 16 else dtype
     return scanning.cumsum(movement.ravel(self), 0, dtype) if k is None else scanning.cumsum(self, k, dtype)
 
 

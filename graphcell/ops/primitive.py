@@ -8,7 +8,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable
-from typing import Any, ClassVar, Self, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Self, TypeVar
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, NotImplementedFeatureError
 
@@ -31,6 +31,11 @@ class Primitive:
         self.name = name
         self.attrs: dict[str, Any] = {}
         self.instance_name = ""
+
+    if TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> Any:
+            """Settings are attributes of the names that the constructor takes."""
 
     def __call__(self, *args: Any) -> Any:
         construct = getattr(self, "construct", None)

@@ -1,6 +1,6 @@
 """Rewrites ops that have no kernel of their own into ops that have one.
 
-Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin` and matrix products of integers. Runs after
+Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index` and matrix products of integers. Runs after
 differentiation, so that gradients are those of the whole ops.
 """
 
@@ -9,13 +9,15 @@ from __future__ import annotations
 import itertools
 
 from graphcell import dtype as dt
-from graphcell.errors import Span
-from graphcell.ir.graph import Graph, Node, Value, copy_node
+from graphcell.errors import DataIndexError, Span, render
+from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
 from graphcell.ops.arithmetic import Add, Cast, Mul, Select
-from graphcell.ops.comparison import BitwiseOr, Equal, NotEqual
+from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, Less, NotEqual
 from graphcell.ops.contraction import MatMul
+from graphcell.ops.control import If
 from graphcell.ops.creation import Full, Iota, number_of
+from graphcell.ops.host import CheckIndex, Raise
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, ReduceMinPlace
 from graphcell.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin, ReduceSum
@@ -37,6 +39,9 @@ class _Decomposition:
     def run(self) -> Graph:
         for node in self.graph.nodes:
             self.span = node.span
+            if isinstance(node.op, CheckIndex):
+                self._check(node.op, self.table[node.operands[0]])
+                continue
             replacement = self._decomposed(node)
             if replacement is not None:
                 self.table[node.results[0]] = replacement
@@ -54,6 +59,22 @@ class _Decomposition:
         if isinstance(op, MatMul) and _is_decomposed(node):
             return self._integer_product(op, *operands)
         return None
+
+    def _check(self, op: CheckIndex, index: Value) -> None:
+        """A branch on the smallest and largest index, in which an exception is raised: the host is called only then."""
+        axes = tuple(range(index.type.rank))
+        low, high = (self.emit(reduce(axes, False), self._cast(index, dt.int64)) for reduce in (ReduceMin, ReduceMax))
+        below = self.emit(Less(), low, self._full(-op.extent, low))
+        outside = self.emit(BitwiseOr(), below, self.emit(GreaterEqual(), high, self._full(op.extent, high)))
+        place = f" [{DataIndexError.code}]\n{render(self.span)}" if self.span is not None else ""
+        before, between, after = op.message("\0", "\0").split("\0")
+        text = (before, (0, "g"), between, (1, "g"), after + place)
+        branch = Builder("index_out_of_range")
+        branch.append(Raise(DataIndexError.__module__, DataIndexError.__name__, text), (branch.input(low.type), branch.input(high.type)), self.span)
+        other = Builder("index_in_range")
+        for v in (low, high):
+            other.input(v.type)
+        self.nodes.append(Node(If(branch.finish([]), other.finish([])), (outside, low, high), (), self.span))
 
     def _full(self, value: int, like: Value) -> Value:
         return self.emit(Full(number_of(value, like.type.dtype), like.type.shape, like.type.dtype))
@@ -137,7 +158,7 @@ class _Decomposition:
 def _is_decomposed(node: Node) -> bool:
     if isinstance(node.op, MatMul):
         return not node.operands[0].type.dtype.is_float
-    return isinstance(node.op, (Fold, ArgMax, ArgMin))
+    return isinstance(node.op, (Fold, ArgMax, ArgMin, CheckIndex))
 
 
 def decompose(graph: Graph) -> Graph:

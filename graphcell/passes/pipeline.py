@@ -11,7 +11,6 @@ from __future__ import annotations
 import itertools
 import os
 import re
-import tempfile
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -125,6 +124,8 @@ class _Dump:
         text = print_graph(graph, elide_over=_DUMPED_ELEMENTS)
         try:
             os.makedirs(self.path, exist_ok=True)
+            import tempfile
+
             handle, temporary = tempfile.mkstemp(prefix=".", suffix=".ir", dir=self.path)
             try:
                 with os.fdopen(handle, "w", encoding="utf-8") as f:

@@ -7,7 +7,6 @@ leaves the old file or the new one.
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -15,7 +14,11 @@ from typing import Any
 import numpy as np
 
 from graphcell.errors import (
-    ArgumentTypeError, ArgumentValueError, CheckpointError, CheckpointMismatchError, NotImplementedFeatureError,
+    ArgumentTypeError,
+    ArgumentValueError,
+    CheckpointError,
+    CheckpointMismatchError,
+    NotImplementedFeatureError,
 )
 from graphcell.nn.cell import Cell
 from graphcell.parameter import Parameter
@@ -45,11 +48,16 @@ def save_checkpoint(save_obj: Any, ckpt_file_name: str, integrated_save: bool = 
     if not isinstance(save_obj, (Cell, list, dict)):
         raise ArgumentTypeError(f"For 'save_checkpoint', the parameter 'save_obj' must be nn.Cell, list or dict, but got {type(save_obj)}.")
     if not isinstance(ckpt_file_name, (str, os.PathLike)):
-        raise ArgumentTypeError(f"For 'save_checkpoint', the parameter {ckpt_file_name} for checkpoint file name is invalid,'ckpt_file_name' must be string, but got {type(ckpt_file_name)}.")
+        raise ArgumentTypeError(
+            f"For 'save_checkpoint', the parameter {ckpt_file_name} for checkpoint file name is invalid,'ckpt_file_name' must be string, "
+            f"but got {type(ckpt_file_name)}."
+        )
     _check_options("save_checkpoint", enc_key, crc_check, format)
     entries = [(n, v) for n, v in _entries_of(save_obj) if choice_func is None or choice_func(n)]
     entries += [(n, _appended(n, v)) for n, v in (append_dict or {}).items()]
     name = os.fspath(ckpt_file_name)
+    if not os.path.basename(name):
+        raise IsADirectoryError(f"For 'save_checkpoint', the parameter 'ckpt_file_name': {name!r} is a directory, it must be a file name.")
     _write(Path(name if name.endswith(".ckpt") else f"{name}.ckpt"), entries)
 
 
@@ -100,6 +108,8 @@ def _appended(name: str, value: Any) -> Array | str:
 
 def _write(path: Path, entries: Entries) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
+    import tempfile
+
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
     try:
         with os.fdopen(handle, "wb") as file:
@@ -150,7 +160,9 @@ def load_checkpoint(ckpt_file_name: str, net: Cell | None = None, strict_load: b
         if chosen and (choice_func is None or choice_func(name)):
             result[name] = value if isinstance(value, str) else Parameter(Tensor.of_array(value), name=name)
     if not result:
-        raise CheckpointError("The loaded parameter dict is empty after filter or specify, please check whether 'filter_prefix' or 'specify_prefix' are set correctly.")
+        raise CheckpointError(
+            "The loaded parameter dict is empty after filter or specify, please check whether 'filter_prefix' or 'specify_prefix' are set correctly."
+        )
     if net is not None:
         load_param_into_net(net, {n: p for n, p in result.items() if isinstance(p, Parameter)}, strict_load)
     return result
@@ -182,7 +194,10 @@ def load_param_into_net(net: Cell, parameter_dict: dict[str, Any], strict_load: 
         raise ArgumentTypeError(f"For 'load_param_into_net', the argument 'parameter_dict' should be a dict, but got {type(parameter_dict)}.")
     for name, value in parameter_dict.items():
         if not isinstance(name, str) or not isinstance(value, (Parameter, str)):
-            raise ArgumentTypeError(f"For 'parameter_dict', the element in the argument 'parameter_dict' should be a 'str' and 'Parameter' , but got {type(name)} and {type(value)}.")
+            raise ArgumentTypeError(
+                "For 'parameter_dict', the element in the argument 'parameter_dict' should be a 'str' and 'Parameter' , "
+                f"but got {type(name)} and {type(value)}."
+            )
     pairs: list[tuple[Parameter, Parameter]] = []
     missing: list[str] = []
     for param in net.get_parameters():

@@ -1,6 +1,6 @@
 """Expressions: each function is traced and compared with Python's own result."""
 
-# ruff: noqa: B023, RUF021, SIM222, SIM223, SIM905, UP031, UP032  (the functions are written to exercise syntax)
+# ruff: noqa: RUF021, SIM222, SIM223, SIM905, UP031, UP032  (the functions are written to exercise syntax)
 from __future__ import annotations
 
 import math

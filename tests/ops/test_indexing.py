@@ -15,6 +15,7 @@ from graphcell import ops
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Tape, apply1, recording
 from graphcell.ops.functional.indexing import tensor_combine, tensor_getitem, tensor_setitem
+from graphcell.ops.host import CheckIndex
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements
 from graphcell.tensor import Tensor
 from tests.helpers import check_gradients, in_graph, trace
@@ -598,7 +599,7 @@ def test_segments() -> None:
     for function in (ops.unsorted_segment_sum, ops.unsorted_segment_prod, ops.unsorted_segment_max):
         # the segment in the middle is empty: its bound would drown the finite differences
         check_gradients(lambda t, k, f=function: f(t, k, 3)[::2] ** 2, x, ids)
-    with pytest.raises(ValueError, match="a segment id is 2, but there are 2 segments"):
+    with pytest.raises(IndexError, match="a segment id is 2, but there are 2 segments"):
         ops.unsorted_segment_sum(Tensor(x), Tensor(ids), 2)
     with pytest.raises(ValueError, match="must be the leading dimensions"):
         ops.unsorted_segment_sum(Tensor(x), Tensor(ids[:2]), 3)
@@ -620,9 +621,9 @@ def test_in_place_methods_write_into_a_graphs_storage() -> None:
 
 
 def test_a_graph_of_a_dynamic_index() -> None:
-    """x[i] with a scalar Tensor is one gather; its gradient scatters."""
+    """x[i] with a scalar Tensor is a check and one gather; its gradient scatters."""
     graph = trace(lambda x, i: x[i], TensorType(dt.float32, (5, 3)), TensorType(dt.int64, ()))
-    assert [n.op for n in graph.nodes] == [Gather((0,))]
+    assert [n.op for n in graph.nodes] == [CheckIndex(5, "a Tensor of shape (5, 3)"), Gather((0,))]
     x = array(3, 2)
     check_gradients(lambda t, i: t[i] ** 2 * t[0], x, np.array(2))
     check_gradients(lambda t, i, j: tensor_setitem(t, (i, j), t[j, i] * 3.0) ** 2, array(2, 2), np.array(1), np.array(0))

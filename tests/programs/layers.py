@@ -136,11 +136,7 @@ LAYERS: dict[str, tuple[str, Shapes]] = {
     "linear": ("nn.Linear(3, 4)", [(2, 3)]),
 }
 
-ACTIVATIONS = (
-    "ReLU() ReLU6() LeakyReLU() LeakyReLU(0.05) ELU() GELU() GELU(False) Sigmoid() LogSigmoid() Tanh() SiLU() Mish() HSwish() HSigmoid() "
-    "Softsign() Softmax() Softmax(0) LogSoftmax() LogSoftmax(0) PReLU() PReLU(3) PReLU(3,0.1) CELU() CELU(0.5) GLU() HShrink() SoftShrink() "
-    "SoftShrink(0.3) Hardtanh() Hardtanh(-0.5,0.7) Threshold(0.1,20.0) Softmin() Softmin(0) Tanhshrink() RReLU(0.2,0.2)"
-).split()  # fmt: skip
+ACTIVATIONS = ["ReLU()", "ReLU6()", "LeakyReLU()", "LeakyReLU(0.05)", "ELU()", "GELU()", "GELU(False)", "Sigmoid()", "LogSigmoid()", "Tanh()", "SiLU()", "Mish()", "HSwish()", "HSigmoid()", "Softsign()", "Softmax()", "Softmax(0)", "LogSoftmax()", "LogSoftmax(0)", "PReLU()", "PReLU(3)", "PReLU(3,0.1)", "CELU()", "CELU(0.5)", "GLU()", "HShrink()", "SoftShrink()", "SoftShrink(0.3)", "Hardtanh()", "Hardtanh(-0.5,0.7)", "Threshold(0.1,20.0)", "Softmin()", "Softmin(0)", "Tanhshrink()", "RReLU(0.2,0.2)"]  # fmt: skip
 
 ERRORS = [
     "nn.Dense(3)",

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.ir.types import Shape
 
@@ -22,42 +22,41 @@ _VECTORS = 4
 
 @dataclass(frozen=True)
 class ScanKernel:
-    """The loops of a scan: (extent, stride in elements) of the rows, the scans in the lanes, and the steps, which run in order."""
+    """The loops of a scan: `rows` times `steps` times `lanes` elements, contiguous. Steps run in order; the scans that lie side by
+    side are `lanes` many.
+    """
 
     kind: str
     dtype: DType
-    rows: tuple[int, int]
-    lanes: tuple[int, int]
-    steps: tuple[int, int]
+    rows: int
+    steps: int
+    lanes: int
     reverse: bool
 
     def __str__(self) -> str:
         order = " backwards" if self.reverse else ""
-        return f"scan {self.kind} {self.dtype} ({self.rows[0]} rows, {self.lanes[0]} in lanes, {self.steps[0]} steps{order})"
+        return f"scan {self.kind} {self.dtype} ({self.rows} rows, {self.lanes} in lanes, {self.steps} steps{order})"
 
     def width(self, target: Target) -> int:
         """Lanes of one vector; 0 for a single scan."""
-        return target.lanes("double" if self.dtype.bits == 64 else "float") if self.lanes[0] > 1 else 0
+        return target.lanes("double" if self.dtype.bits == 64 else "float") if self.lanes > 1 else 0
 
     def vectors(self, target: Target) -> int:
         """Vectors of a block."""
-        return min(_VECTORS, -(-self.lanes[0] // max(1, self.width(target))))
+        return min(_VECTORS, -(-self.lanes // max(1, self.width(target))))
 
     def blocks(self, target: Target) -> int:
         wide = max(1, self.width(target)) * self.vectors(target)
-        return self.rows[0] * -(-self.lanes[0] // wide) if self.points else 0
+        return self.rows * -(-self.lanes // wide) if self.points else 0
 
     @property
     def points(self) -> int:
-        return self.rows[0] * self.lanes[0] * self.steps[0]
+        return self.rows * self.lanes * self.steps
 
 
 def scan_kernel(kind: str, dtype: DType, shape: Shape, axis: int, reverse: bool) -> ScanKernel:
     """The scan of a contiguous array of `shape` along `axis`."""
-    outer, extent, inner = math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :])
-    if inner > 1:
-        return ScanKernel(kind, dtype, (outer, extent * inner), (inner, 1), (extent, inner), reverse)
-    return ScanKernel(kind, dtype, (1, 0), (outer, extent), (extent, 1), reverse)
+    return ScanKernel(kind, dtype, math.prod(shape[:axis]), shape[axis], math.prod(shape[axis + 1 :]), reverse)
 
 
 class _ScanEmitter:
@@ -70,24 +69,24 @@ class _ScanEmitter:
     def emit(self) -> str:
         b, k = self.b, self.kernel
         wide = max(1, self.width) * self.vectors
-        groups = -(-k.lanes[0] // wide)
+        groups = -(-k.lanes // wide)
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
             row, group = block.index, i64(0)
             if groups > 1:
                 group, row = b.rem(row, i64(groups), signed=False), b.div(row, i64(groups), signed=False)
             first = b.mul(group, i64(wide))
-            start = b.add(b.mul(row, i64(k.rows[1])), b.mul(first, i64(k.lanes[1])))
-            partial = k.lanes[0] % wide != 0
+            start = b.add(b.mul(row, i64(k.steps * k.lanes)), first)
+            partial = k.lanes % wide != 0
             self._scan(start, [self._mask(first, v) if partial else None for v in range(self.vectors)])
         return b.finish()
 
     def _mask(self, first: Val, vector: int) -> Val:
-        left = self.b.sub(i64(self.kernel.lanes[0]), self.b.add(first, i64(vector * self.width)))
+        left = self.b.sub(i64(self.kernel.lanes), self.b.add(first, i64(vector * self.width)))
         return self.b.lane_mask(self.b.binary("smax", left, i64(0)), self.width)
 
     def _scan(self, start: Val, masks: list[Val | None]) -> None:
         b, k = self.b, self.kernel
-        extent, stride = k.steps
+        extent, stride = k.steps, k.lanes
         at = b.add(start, i64((extent - 1) * stride)) if k.reverse else start
         values = [self._load(at, v, masks[v]) for v in range(self.vectors)]
         for v, value in enumerate(values):
@@ -101,30 +100,16 @@ class _ScanEmitter:
             loop.carry(*following)
 
     def _place(self, buffer: str, at: Val, vector: int) -> Val:
-        shift = vector * self.width * self.kernel.lanes[1]
+        shift = vector * self.width
         return self.b.gep(self.b.args[buffer], self.b.add(at, i64(shift)) if shift else at, self.element)
 
-    def _each(self, pointer: Val) -> Val:
-        """The addresses of the elements of a vector."""
-        stride = self.kernel.lanes[1]
-        offsets = Val(f"<{', '.join(f'i64 {j * stride}' for j in range(self.width))}>", LType("i64", self.width))
-        return self.b.gep_vector(pointer, offsets, self.element)
-
-    def _all(self, mask: Val | None) -> Val:
-        return mask if mask is not None else self.b.const(True, LType("i1", self.width))
-
     def _load(self, at: Val, vector: int, mask: Val | None) -> Val:
-        pointer = self._place("source", at, vector)
-        if self.width and self.kernel.lanes[1] != 1:
-            return self.b.gather_value(self._each(pointer), self.kernel.dtype, self._all(mask))
-        return self.b.load_value(pointer, self.kernel.dtype, self.width, mask)
+        return self.b.load_value(self._place("source", at, vector), self.kernel.dtype, self.width, mask)
 
     def _store(self, value: Val, at: Val, vector: int, mask: Val | None) -> None:
         b = self.b
         pointer, stored = self._place("target", at, vector), b.narrow(value, self.kernel.dtype)
-        if self.width and self.kernel.lanes[1] != 1:
-            b.scatter(stored, self._each(pointer), self._all(mask))
-        elif mask is None:
+        if mask is None:
             b.store(stored, pointer)
         else:
             b.masked_store(stored, pointer, mask)

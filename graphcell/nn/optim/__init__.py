@@ -1,7 +1,7 @@
 """Optimizers."""
 
-from graphcell.nn.optim.adam import AdaMax as AdaMax
 from graphcell.nn.optim.adam import Adam as Adam
+from graphcell.nn.optim.adam import AdaMax as AdaMax
 from graphcell.nn.optim.adam import AdamWeightDecay as AdamWeightDecay
 from graphcell.nn.optim.adam import Lamb as Lamb
 from graphcell.nn.optim.adaptive import ASGD as ASGD

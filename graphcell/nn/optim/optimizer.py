@@ -121,10 +121,11 @@ class Optimizer(Cell):
         own = {
             id(g): self._rate(g.given["lr"], f"learning_rate_group_{k}") for k, g in enumerate(groups) if "lr" in g.given
         }
-        common = self._rate(default, "learning_rate") if len(own) < len(groups) or not own else None
-        rates = [own.get(id(g), common) for g in group_of]
+        common: Any = self._rate(default, "learning_rate") if len(own) < len(groups) or not own else None
+        rates: list[Any] = [own.get(id(g), common) for g in group_of]
         self.is_group_lr = bool(own)
         self.dynamic_lr = any(isinstance(r, Cell) for r in rates)
+        self.learning_rate: Any
         if not own:
             self.learning_rate = common
         elif self.dynamic_lr:
@@ -345,7 +346,7 @@ def _groups(parameters: Any) -> tuple[list[_Group], list[Parameter], bool]:
         raise ArgumentTypeError(
             f"For 'Optimizer', the argument parameters must be Iterable type, but got {type(parameters)}."
         )
-    items = [None] if isinstance(parameters, Tensor) else list(parameters)  # one Parameter is no collection of them
+    items: list[Any] = [None] if isinstance(parameters, Tensor) else list(parameters)  # one Parameter is no collection of them
     if not items:
         raise ArgumentValueError("For 'Optimizer', the argument parameters must not be empty.")
     if all(isinstance(p, Parameter) for p in items):

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
+from graphcell.errors import ArgumentValueError, DataIndexError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import StopGradient
 from graphcell.ops.creation import Iota
@@ -451,12 +451,13 @@ def _segments(x: Any, segment_ids: Any, num_segments: Any, function: str, kind: 
         raise ShapeError(f"{function}: segment_ids of shape {ids.shape} must be the leading dimensions of x, whose shape is {t.shape}")
     values = known_array(ids)
     if values is not None and values.size and int(values.max()) >= count:
-        raise ArgumentValueError(f"{function}: a segment id is {int(values.max())}, but there are {count} segments")
+        raise DataIndexError(f"{function}: a segment id is {int(values.max())}, but there are {count} segments")
     rest = t.shape[ids.ndim :]
     if values is None or (values < 0).any():
         dropped = less(ids, zeros_like(ids))
         t = select(broadcast(reshaped(dropped, ids.shape + (1,) * len(rest)), t.shape), full_like(t, start), t)
         ids = select(dropped, zeros_like(ids), ids)
+        check_range(ids, count, function)
     rows = ids.size
     flat = reshaped(t, (rows, *rest))
     return apply1(Scatter((0,), kind), full((count, *rest), start, t.dtype), reshaped(ids, (rows,)), flat)
@@ -468,7 +469,7 @@ def unsorted_segment_sum(input_x: Tensor, segment_ids: Tensor, num_segments: int
     `segment_ids` has the leading dimensions of `input_x`. Result: (num_segments, *remaining dimensions).
 
     Raises:
-        TypeError: no Tensors, ids that are no integers. ValueError: shapes that do not fit, num_segments not positive, an id known to be too large.
+        TypeError: no Tensors, ids that are no integers. ValueError: shapes that do not fit, num_segments not positive. IndexError: an id too large.
     """
     return _segments(input_x, segment_ids, num_segments, "unsorted_segment_sum", "add", 0)
 

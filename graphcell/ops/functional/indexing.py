@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentTypeError, ConcretizationError, IndexRangeError, ShapeError
+from graphcell.errors import ArgumentTypeError, ConcretizationError, DataIndexError, IndexRangeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add
-from graphcell.ops.dispatch import apply1, write
+from graphcell.ops.dispatch import apply, apply1, write
 from graphcell.ops.functional.axes import int_of, known_array, plain_number
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, broadcast_shapes, cast, constant, full, select
-from graphcell.ops.functional.creation import deepcopy
+from graphcell.ops.functional.creation import another, deepcopy
 from graphcell.ops.functional.movement import cut, permuted, reshaped
+from graphcell.ops.host import CheckIndex
 from graphcell.ops.indexing import Gather, Scatter, ScatterElements
 from graphcell.ops.movement import Slice, UpdateSlice
 from graphcell.tensor import Tensor
@@ -31,6 +32,7 @@ from graphcell.tensor import Tensor
 __all__ = ["tensor_getitem", "tensor_setitem"]
 
 EVERYTHING = builtins.slice(None)
+LOOP_INDEX = "loop_index"
 
 
 # -- compositions for internal use ------------------------------------------------------------------------------------
@@ -47,13 +49,26 @@ def scatter_elements_sum(shape: Shape, axis: int, index: Tensor, updates: Tensor
 
 
 def check_range(index: Tensor, extent: int, what: str) -> None:
-    """Raises IndexError if the values of `index` are known and one is outside of [-extent, extent)."""
+    """Raises an IndexError (and RuntimeError) if a value of `index` is outside of [-extent, extent): now if the values are known, else
+    when the graph runs. The index of a counted loop (`loop_index`) is not checked in every iteration.
+    """
     values = known_array(index)
-    if values is None or values.size == 0:
+    if values is None:
+        if index.size and LOOP_INDEX not in index.__dict__ and extent <= np.iinfo(index.dtype.np_type).max:
+            apply(CheckIndex(extent, what), index)
+        return
+    if values.size == 0:
         return
     low, high = int(values.min()), int(values.max())
     if low < -extent or high >= extent:
-        raise IndexRangeError(f"{what}: index {low if low < -extent else high} is out of range for a dimension of {extent} elements")
+        raise DataIndexError(f"{what}: index {low if low < -extent else high} is out of range for a dimension of {extent} elements")
+
+
+def loop_index(index: Tensor) -> Tensor:
+    """Another Tensor with the value of `index`, known to count iterations."""
+    same = another(index)
+    same.__dict__[LOOP_INDEX] = True
+    return same
 
 
 def place_of(index: int, shape: Shape, k: int) -> int:
@@ -301,7 +316,13 @@ def plan_index(x: Tensor, index: Any) -> Plan:
         IndexError: an entry of another kind, too many entries, or known to be out of range. ValueError: a Bool Tensor of another shape.
         RuntimeError: a Bool Tensor whose values are not known while the graph is being built.
     """
-    return _Planner(x, _items(index, x.ndim, x.shape)).plan()
+    planner = _Planner(x, _items(index, x.ndim, x.shape))
+    try:
+        return planner.plan()
+    except IndexRangeError as e:
+        if any(isinstance(i, Tensor) for i in (index if isinstance(index, tuple) else (index,))):
+            raise DataIndexError(e.message) from None
+        raise
 
 
 # -- taking -------------------------------------------------------------------------------------------------------------------

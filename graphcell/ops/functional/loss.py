@@ -14,6 +14,7 @@ from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor, broadcast, cast, ones_like, select, zeros_like
 from graphcell.ops.functional.creation import stop_gradient
+from graphcell.ops.functional.indexing import check_range
 from graphcell.ops.functional.softmax import log_softmax
 from graphcell.tensor import Tensor
 
@@ -110,7 +111,7 @@ def nll_loss(inputs: Any, target: Any, weight: Any = None, ignore_index: int = -
 
 
 def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, ignore_index: int, reduction: str, smoothing: float) -> Tensor:
-    """The class is picked by comparing with a ramp, which fuses with what comes before and after."""
+    """The class is picked by comparing with a ramp, which fuses with what comes before and after. Negative numbers count from the end."""
     if not target.dtype.is_integer:
         raise DTypeError(f"{function}: class numbers must be integers, but are {target.dtype}")
     want = (*log_p.shape[:axis], *log_p.shape[axis + 1 :])
@@ -120,19 +121,23 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
         raise ArgumentValueError(f"{function}: label_smoothing must be in [0, 1], but is {smoothing}")
     y = target.expand_dims(axis)
     counted = y != ignore_index
-    hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == cast(y, dt.int32)) & counted  # type: ignore[operator]
+    classes = log_p.shape[axis]
+    place = select(counted, y, zeros_like(y))
+    check_range(place, classes, f"{function}: target")
+    place = cast(select(place < 0, place + classes, place), dt.int32)
+    hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == place) & counted  # type: ignore[operator]
     zero = zeros_like(log_p)
-    picked = select(hit, log_p, zero)
+    picked = select(hit, -log_p, zero)
     # the targets alone say how much counts, so that the gradient need not wait for a reduction over the input
     counts = cast(counted, log_p.dtype)
     if weight is not None:
         scale = cast(_along(weight, axis, log_p.ndim), log_p.dtype)
         picked, counts = picked * scale, select(hit, broadcast(scale, log_p.shape), zero)  # type: ignore[operator]
-    loss = -picked.sum(axis)  # type: ignore[attr-defined]
+    loss = picked.sum(axis)  # type: ignore[attr-defined]
     if smoothing:
         every = log_p if weight is None else log_p * _along(weight, axis, log_p.ndim)
         smooth = -(every * cast(counted, log_p.dtype)).sum(axis)
-        loss = loss * (1.0 - smoothing) + smooth * (smoothing / log_p.shape[axis])
+        loss = loss * (1.0 - smoothing) + smooth * (smoothing / classes)
     if reduction == "mean":
         return loss.sum() / counts.sum()  # type: ignore[no-any-return, attr-defined]
     return reduce_loss(loss, reduction, function)

@@ -9,10 +9,11 @@ from graphcell import dtype as dt
 from graphcell.errors import ArgumentValueError, ShapeError
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor, cast
+from graphcell.ops.functional.creation import assign, stop_gradient
 from graphcell.ops.reduction import ReduceSum
 from graphcell.tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "layer_norm"]
+__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
 
 
 def moments(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
@@ -62,14 +63,12 @@ def normalize_batch(x: Any, running_mean: Any, running_var: Any, training: bool,
         mean, var = moments(wide, axis)
         _update_running(running_mean, running_var, mean, var, x.size // max(x.shape[1], 1), momentum)
     else:
-        mean, var = (cast(_channels(v, x.ndim), wide.dtype) for v in (running_mean, running_var))
+        mean, var = (stop_gradient(cast(_channels(v, x.ndim), wide.dtype)) for v in (running_mean, running_var))
     y = (wide - mean) * (var + eps).rsqrt()
     return cast(y, x.dtype) if half else y
 
 
 def _update_running(running_mean: Any, running_var: Any, mean: Any, var: Any, count: int, momentum: float) -> None:
-    from graphcell.ops.functional.creation import assign, stop_gradient
-
     unbiased = var * (count / max(count - 1, 1))
     for running, batch in ((running_mean, mean), (running_var, unbiased)):
         new = running * (1.0 - momentum) + stop_gradient(batch).reshape(running.shape) * momentum  # type: ignore[attr-defined]
@@ -111,3 +110,24 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     if weight is not None:
         y = y * _channels(weight, x.ndim)
     return y if bias is None else y + _channels(bias, x.ndim)  # type: ignore[no-any-return]
+
+
+def rms_norm(x: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
+    """x / sqrt(mean(x**2) + epsilon) * gamma, over as many last dimensions as gamma has (Zhang and Sennrich, 2019).
+
+    Args:
+        x: (..., D), float. gamma: the shape of the last dimensions of x.
+
+    Returns:
+        The result, and the reciprocal roots: Float32, with the normalised dimensions kept as 1.
+
+    Raises:
+        ValueError: gamma does not have the shape of x's last dimensions.
+    """
+    x, gamma = as_tensor(x, "x", "rms_norm"), as_tensor(gamma, "gamma", "rms_norm")
+    if gamma.ndim == 0 or x.shape[-gamma.ndim :] != gamma.shape:
+        raise ShapeError(f"rms_norm: gamma has shape {gamma.shape}, which is not that of the last dimensions of x, {x.shape}")
+    wide: Any = x if x.dtype is dt.float64 else cast(x, dt.float32)
+    axis = tuple(range(x.ndim - gamma.ndim, x.ndim))
+    scale: Any = (apply1(ReduceSum(axis, True), wide * wide) * (1.0 / max(gamma.size, 1)) + epsilon).rsqrt()
+    return cast(wide * scale * cast(gamma, wide.dtype), x.dtype), cast(scale, dt.float32)

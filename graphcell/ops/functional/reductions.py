@@ -328,12 +328,13 @@ def _max_or_min(input: Tensor, axis: int | None, keepdims: bool, initial: Any, w
 
 
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
-    """The index (Int64) of the first largest element along `dim`, or in the flattened Tensor; NaN counts as largest.
+    """The index (Int64) of the first largest element along `dim`, or in the flattened Tensor; NaN counts as largest, True as larger than False.
 
     Raises:
         TypeError: input is no Tensor, dim no int. ValueError: dim out of range, or nothing to compare.
     """
     x = tensor_of(input, "argmax")
+    x = cast(x, dt.int8) if x.dtype.is_bool else x
     return place(x, _axis(dim, x, "argmax", "dim"), flag(keepdim, "argmax", "keepdim"), ArgMax)
 
 

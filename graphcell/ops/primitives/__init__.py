@@ -1,0 +1,31 @@
+"""MindSpore's primitive classes: `ops.ReLU()`, `ops.MatMul(transpose_b=True)`, `ops.ReduceMean(keep_dims=True)`, …
+
+A primitive is made with its settings and called with Tensors. Each is a thin wrapper of the functions in graphcell/ops/functional; what
+enters, leaves and is refused is theirs.
+"""
+
+from graphcell.ops.primitives import indexing as _indexing
+from graphcell.ops.primitives import losses as _losses
+from graphcell.ops.primitives import mathematics as _mathematics
+from graphcell.ops.primitives import network as _network
+from graphcell.ops.primitives import reductions as _reductions
+from graphcell.ops.primitives import shapes as _shapes
+from graphcell.ops.primitives import training as _training
+from graphcell.ops.primitives.indexing import *  # noqa: F403
+from graphcell.ops.primitives.losses import *  # noqa: F403
+from graphcell.ops.primitives.mathematics import *  # noqa: F403
+from graphcell.ops.primitives.network import *  # noqa: F403
+from graphcell.ops.primitives.reductions import *  # noqa: F403
+from graphcell.ops.primitives.shapes import *  # noqa: F403
+from graphcell.ops.primitives.training import *  # noqa: F403
+
+# the names of the files are those of rooms of ops, which must stay
+__all__ = [
+    *_indexing.__all__,
+    *_losses.__all__,
+    *_mathematics.__all__,
+    *_network.__all__,
+    *_reductions.__all__,
+    *_shapes.__all__,
+    *_training.__all__,
+]

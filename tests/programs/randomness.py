@@ -1,0 +1,132 @@
+"""Random functions: dtypes, shapes and refused arguments (the numbers themselves are the generator's own)."""
+
+from __future__ import annotations
+
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tests.recording import ramp
+
+EXPRESSIONS = [
+    "ops.rand(2, 3)",
+    "ops.rand((2, 3))",
+    "ops.rand()",
+    "ops.rand(3, dtype=ms.float16)",
+    "ops.rand(3, dtype=ms.float64)",
+    "ops.rand(3, seed=2)",
+    "ops.rand(3, dtype=ms.int32)",
+    "ops.rand(-1)",
+    "ops.rand(2.5)",
+    "ops.rand('x')",
+    "ops.rand(3, seed=-1)",
+    "ops.rand(3, seed='x')",
+    "ops.randn(2, 3)",
+    "ops.randn((2,))",
+    "ops.randn(3, dtype=ms.float16)",
+    "ops.randn(3, dtype=ms.int32)",
+    "ops.rand_like(Tensor(ramp((2, 3))))",
+    "ops.rand_like(Tensor(ramp((2, 3))), dtype=ms.float16)",
+    "ops.rand_like(Tensor([1, 2]), dtype=ms.float32)",
+    "ops.rand_like(Tensor([1, 2]))",
+    "ops.rand_like(3)",
+    "ops.randn_like(Tensor(ramp((2, 3))))",
+    "ops.randn_like(3)",
+    "ops.randint(0, 10, (2, 3))",
+    "ops.randint(-5, 5, (4,), dtype=ms.int32)",
+    "ops.randint(5, 5, (4,))",
+    "ops.randint(0.5, 5, (4,))",
+    "ops.randint(0, 5, 'x')",
+    "ops.randint(0, 10, (2,), dtype=ms.float32)",
+    "ops.randint_like(Tensor(ramp((2, 3))), 0, 5)",
+    "ops.randint_like(Tensor([1, 2]), 0, 5)",
+    "ops.randperm(5)",
+    "ops.randperm(0)",
+    "ops.randperm(-1)",
+    "ops.randperm(2.5)",
+    "ops.randperm(5, dtype=ms.int32)",
+    "ops.uniform((1, 4), Tensor(1.0), Tensor(2.0), seed=1)",
+    "ops.uniform((2, 2), Tensor([1.0, 2.0]), Tensor([3.0, 4.0]))",
+    "ops.uniform((3, 2), Tensor([1, 2], ms.int32), Tensor([3, 4], ms.int32), dtype=ms.int32)",
+    "ops.uniform((2,), 1.0, 2.0)",
+    "ops.uniform((-2,), Tensor(1.0), Tensor(2.0))",
+    "ops.normal((2, 3), Tensor(0.0), Tensor(1.0))",
+    "ops.normal((2, 3), 0.0, 1.0)",
+    "ops.normal((2, 3), Tensor([1.0, 2.0, 3.0]), Tensor(1.0), seed=3)",
+    "ops.normal((2, 3), 'x', 1.0)",
+    "ops.standard_normal((2, 3))",
+    "ops.standard_normal((2, 3), seed=1)",
+    "ops.standard_laplace((2, 3))",
+    "ops.laplace((2, 3), Tensor(1.0), Tensor(2.0))",
+    "ops.bernoulli(Tensor(ramp((2, 3))), 0.3)",
+    "ops.bernoulli(Tensor([1, 2, 3]), 1.0)",
+    "ops.bernoulli(Tensor([1, 2, 3], ms.int32), Tensor([0.0, 1.0, 1.0]))",
+    "ops.bernoulli(Tensor([1.0]), 1.5)",
+    "ops.bernoulli(Tensor([1.0]), 'x')",
+    "ops.bernoulli(3.0)",
+    "ops.multinomial(Tensor([0.0, 1.0, 0.0]), 4)",
+    "ops.multinomial(Tensor([[0.1, 0.9], [0.5, 0.5]]), 3)",
+    "ops.multinomial(Tensor([0.1, 0.5, 0.4]), 2, False)",
+    "ops.multinomial(Tensor([0.1, 0.5, 0.4]), 4, False)",
+    "ops.multinomial(Tensor([0.1, 0.5, 0.4]), 0)",
+    "ops.multinomial(Tensor([0.1, 0.5, 0.4]), 2.5)",
+    "ops.multinomial(Tensor([1, 2]), 2)",
+    "ops.gumbel_softmax(Tensor(ramp((2, 3))))",
+    "ops.gumbel_softmax(Tensor(ramp((2, 3))), 0.5, True, 0)",
+    "ops.gumbel_softmax(Tensor(ramp((2, 3))), 0.0)",
+    "ops.gumbel_softmax(Tensor([1, 2]))",
+    "ops.dropout(Tensor(ramp((2, 3))), 0.3)",
+    "ops.dropout(Tensor(ramp((2, 3)), ms.float16), 0.3)",
+    "ops.dropout(Tensor(ramp((2, 3))), 0.3, True, 2)",
+    "ops.dropout(3.0)",
+    "ops.dropout(Tensor([1, 2]), 0.5)",
+    "ops.dropout1d(Tensor(ramp((2, 3, 4))))",
+    "ops.dropout1d(Tensor(ramp((2, 3, 4))), 2.0)",
+    "ops.dropout1d(Tensor(ramp((2, 3, 4, 5))))",
+    "ops.dropout2d(Tensor(ramp((2, 3, 4, 5))), 0.2)",
+    "ops.dropout2d(Tensor(ramp((2, 3))), 0.2)",
+    "ops.dropout3d(Tensor(ramp((2, 3, 2, 2, 2))), 0.2)",
+    "ops.shuffle(Tensor(ramp((4, 2))))",
+    "ms.set_seed(1)",
+    "ms.set_seed(-1)",
+    "ms.set_seed('x')",
+    "ms.set_seed(1.5)",
+    "ms.set_seed(2**32)",
+    "(ms.set_seed(7), ms.get_seed())",
+    "(ms.set_seed(1), np.random.uniform(0, 3, (2, 5)))[1]",
+]
+
+
+def describe(ms: Any, expression: str) -> Any:
+    result = eval(expression, {"ms": ms, "ops": ms.ops, "Tensor": ms.Tensor, "np": np, "ramp": ramp})
+    return [str(result.dtype), list(result.shape)] if isinstance(result, ms.Tensor) else result
+
+
+def repeats(ms: Any) -> Any:
+    """Two draws, the seed set again, two draws: are they the same, and do the two differ?"""
+    results = []
+    for draw in (
+        lambda: ms.ops.rand(3),
+        lambda: ms.ops.randn(3),
+        lambda: ms.ops.uniform((3,), ms.Tensor(1.0), ms.Tensor(2.0), seed=5),
+        lambda: ms.ops.standard_normal((3,), seed=5),
+        lambda: ms.ops.dropout(ms.Tensor(np.ones(40, np.float32)), 0.5),
+        lambda: ms.ops.randint(0, 1000, (5,)),
+        lambda: ms.nn.Dense(2, 2).weight.value(),
+    ):
+        seen = []
+        for _ in range(2):
+            ms.set_seed(11)
+            seen.append([draw().asnumpy().tolist() for _ in range(2)])
+        results.append([seen[0] == seen[1], seen[0][0] == seen[0][1]])
+    return results
+
+
+def programs() -> dict[str, Any]:
+    return {e: partial(_call, describe, e) for e in EXPRESSIONS} | {"repeats": repeats}
+
+
+def _call(function: Any, *args: Any) -> Any:
+    *given, ms = args
+    return function(ms, *given)
