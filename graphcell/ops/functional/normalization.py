@@ -1,4 +1,4 @@
-"""Normalisation: batch, layer and group."""
+"""Normalisation: batch, layer, group, root mean square, local response. Half precision is normalised in float32."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentValueError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.common import as_tensor, cast
+from graphcell.ops.functional.common import cast
 from graphcell.ops.functional.creation import assign, stop_gradient
 from graphcell.ops.reduction import ReduceSum
 from graphcell.tensor import Tensor
 
-__all__ = ["batch_norm", "group_norm", "layer_norm", "rms_norm"]
+__all__ = ["batch_norm", "group_norm", "layer_norm", "lrn", "rms_norm"]
 
 
 def moments(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
@@ -45,7 +45,7 @@ def batch_norm(input_x: Any, running_mean: Any, running_var: Any, weight: Any, b
     Raises:
         ValueError: the channels do not fit.
     """
-    x = as_tensor(input_x, "input_x", "batch_norm")
+    x = _floats("batch_norm", input_x)
     if x.ndim < 2 or x.shape[1] != running_mean.shape[0]:
         raise ShapeError(f"batch_norm: the input has shape {x.shape}, but there are {running_mean.shape[0]} channels")
     y: Any = normalize_batch(x, running_mean, running_var, training, momentum, eps)
@@ -81,7 +81,7 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, 
     Raises:
         ValueError: the extents do not fit.
     """
-    x = as_tensor(input, "input", "layer_norm")
+    x = _floats("layer_norm", input)
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or x.shape[-len(shape) :] != shape:
         raise ShapeError(f"layer_norm: the last dimensions of the input, {x.shape}, must be normalized_shape, {shape}")
@@ -95,21 +95,54 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, 
     return y if bias is None else y + cast(bias, x.dtype)
 
 
+def lrn(
+    x: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5,
+    norm_region: str = "ACROSS_CHANNELS",
+) -> Tensor:  # fmt: skip
+    """x / (bias + alpha * sum of x² over the channels at most `depth_radius` away) ** beta, for x (N, C, H, W).
+
+    Raises:
+        TypeError: no Tensor of floats. ValueError: another shape or region, a negative radius.
+    """
+    from graphcell.ops.functional.pooling import pad_spatial, windows
+
+    t = _floats("lrn", x)
+    if t.ndim != 4 or depth_radius < 0 or norm_region != "ACROSS_CHANNELS":
+        raise ArgumentValueError(
+            f"lrn: x must have 4 dimensions, depth_radius be at least 0 and norm_region 'ACROSS_CHANNELS', but got shape {t.shape}, "
+            f"{depth_radius} and {norm_region!r}"
+        )
+    square = (t * t).transpose(0, 2, 3, 1)
+    near = windows(pad_spatial(square, ((depth_radius, depth_radius),), 0.0), (2 * depth_radius + 1,), (1,))
+    total: Any = apply1(ReduceSum((4,)), near)
+    return t / (bias + alpha * total.transpose(0, 3, 1, 2)) ** beta  # type: ignore[no-any-return]
+
+
+def _floats(function: str, x: Any) -> Any:
+    """`x`, which must be a Tensor of floats; raises TypeError."""
+    if not isinstance(x, Tensor):
+        raise ArgumentTypeError(f"{function}: the input must be a Tensor, but is {type(x).__name__}")
+    if not x.dtype.is_float:
+        raise DTypeError(f"{function}: the input must be a Tensor of floats, but is {x.dtype}")
+    return x
+
+
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalises each of `num_groups` groups of channels of input (N, C, ...); weight and bias are (C,).
 
     Raises:
         ValueError: the channels are no multiple of the groups.
     """
-    x: Any = as_tensor(input, "input", "group_norm")
+    x = _floats("group_norm", input)
     if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
         raise ArgumentValueError(f"group_norm: {num_groups} groups do not divide the channels of an input of shape {x.shape}")
-    grouped = x.reshape((x.shape[0], num_groups, -1))
+    wide: Any = cast(x, dt.float32) if x.dtype.bits == 16 else x
+    grouped = wide.reshape((x.shape[0], num_groups, x.size // max(x.shape[0] * num_groups, 1)))
     mean, var = moments(grouped, (2,))
-    y = ((grouped - mean) * (var + eps).rsqrt()).reshape(x.shape)
+    y: Any = cast(((grouped - mean) * (var + eps).rsqrt()).reshape(x.shape), x.dtype)
     if weight is not None:
-        y = y * _channels(weight, x.ndim)
-    return y if bias is None else y + _channels(bias, x.ndim)  # type: ignore[no-any-return]
+        y = y * cast(_channels(weight, x.ndim), x.dtype)
+    return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)  # type: ignore[no-any-return]
 
 
 def rms_norm(x: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
@@ -122,9 +155,9 @@ def rms_norm(x: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]
         The result, and the reciprocal roots: Float32, with the normalised dimensions kept as 1.
 
     Raises:
-        ValueError: gamma does not have the shape of x's last dimensions.
+        TypeError: no Tensors of floats. ValueError: gamma does not have the shape of x's last dimensions.
     """
-    x, gamma = as_tensor(x, "x", "rms_norm"), as_tensor(gamma, "gamma", "rms_norm")
+    x, gamma = _floats("rms_norm", x), _floats("rms_norm", gamma)
     if gamma.ndim == 0 or x.shape[-gamma.ndim :] != gamma.shape:
         raise ShapeError(f"rms_norm: gamma has shape {gamma.shape}, which is not that of the last dimensions of x, {x.shape}")
     wide: Any = x if x.dtype is dt.float64 else cast(x, dt.float32)

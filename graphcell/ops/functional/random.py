@@ -6,6 +6,7 @@ Every function draws from the process's generator, or with a `seed` of its own f
 
 from __future__ import annotations
 
+import hashlib
 from typing import Any
 
 import numpy as np
@@ -30,17 +31,18 @@ _SEEDED: dict[tuple[str, int], Generator] = {}
 
 def forget_op_seeds() -> None:
     """Starts the sequences of all op-level seeds anew."""
-    for (_, seed), source in _SEEDED.items():
-        source.reset(_mix(seed))
+    for (function, seed), source in _SEEDED.items():
+        source.reset(_mix(function, seed))
 
 
-def _mix(seed: int) -> int:
-    """The op-level seed together with the global one."""
+def _mix(function: str, seed: int) -> int:
+    """A seed for a sequence of its own, made of the function, its op-level seed, and the global one."""
     before, state.trace = state.trace, None
     try:
-        return (int(generator.seed.array()) * 0x9E3779B1 + seed * 0x85EBCA77 + 1) % (1 << 62)
+        text = f"{function} {seed} {int(generator.seed.array())}"
     finally:
         state.trace = before
+    return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 2
 
 
 def _source(function: str, seed: Any) -> Generator:
@@ -52,7 +54,7 @@ def _source(function: str, seed: Any) -> Generator:
         raise ArgumentValueError(f"{function}: seed must not be negative, but is {seed}")
     key = (function, int(seed))
     if key not in _SEEDED:
-        _SEEDED[key] = Generator(_mix(int(seed)))
+        _SEEDED[key] = Generator(_mix(*key))
     return _SEEDED[key]
 
 
@@ -168,7 +170,7 @@ def standard_normal(shape: Any, seed: Any = None) -> Tensor:
 
 def standard_laplace(shape: Any, seed: Any = None) -> Tensor:
     """Laplace numbers of mean 0 and scale 1 of `shape`, float32."""
-    return _laplace(_shape("standard_laplace", (shape,)), _source("standard_laplace", seed))
+    return _laplace(_shape("standard_laplace", (shape,)), _source("standard_laplace", seed))  # type: ignore[no-any-return]
 
 
 def laplace(shape: Any, mean: Any, lambda_param: Any, seed: Any = None) -> Tensor:
