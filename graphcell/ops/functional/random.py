@@ -278,9 +278,11 @@ def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, dim: int =
     from graphcell.ops.functional.masking import one_hot
     from graphcell.ops.functional.softmax import softmax
 
-    x = _floats("gumbel_softmax", logits)
+    x = _floats("gumbel_softmax", logits, "logits")
     if not isinstance(tau, float) or tau <= 0:
         raise ArgumentValueError(f"For 'gumbel_softmax', the 'tau' must be float and must > 0, but got {tau!r}.")
+    if not isinstance(dim, int) or not -x.ndim <= dim < x.ndim:
+        raise ArgumentValueError(f"For 'gumbel_softmax', the 'dim' must be an int in [{-x.ndim}, {x.ndim}), but got {dim!r}.")
     y: Any = softmax((x + _gumbel(x.shape, x.dtype, generator)) * (1.0 / tau), dim)
     if not hard:
         return y  # type: ignore[no-any-return]
@@ -290,10 +292,10 @@ def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, dim: int =
 
 
 # -- dropout -------------------------------------------------------------------------------------------------------------
-def _floats(function: str, x: Any) -> Any:
+def _floats(function: str, x: Any, what: str = "the input") -> Any:
     """`x`, which must be a Tensor of floats; raises TypeError."""
     if not _tensor(function, x).dtype.is_float:
-        raise DTypeError(f"{function}: the input must be a Tensor of floats, but is {x.dtype}")
+        raise DTypeError(f"{function}: {what} must be a Tensor of floats, but is {x.dtype}")
     return x
 
 
