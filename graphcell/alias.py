@@ -1,4 +1,8 @@
-"""`import mindspore` → graphcell, for programs that are run as they are."""
+"""`import mindspore` → graphcell, for programs that are run as they are.
+
+`install()` puts a finder before all others: the names mindspore, mindspore.nn, … give the very module objects of graphcell. Refused: a
+module that graphcell has no counterpart of.
+"""
 
 from __future__ import annotations
 
@@ -13,13 +17,11 @@ from types import ModuleType
 _NAME = "mindspore"
 
 
-class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
-    """Gives the very module objects of graphcell under the names mindspore, mindspore.nn, …"""
+class _Loader(importlib.abc.Loader):
+    """Gives the module of graphcell that a name stands for. One for each import."""
 
-    def find_spec(self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None) -> importlib.machinery.ModuleSpec | None:
-        if fullname != _NAME and not fullname.startswith(f"{_NAME}."):
-            return None
-        return importlib.util.spec_from_loader(fullname, self)
+    def __init__(self) -> None:
+        self.spec: importlib.machinery.ModuleSpec | None = None
 
     def create_module(self, spec: importlib.machinery.ModuleSpec) -> ModuleType:
         name = "graphcell" + spec.name[len(_NAME) :]
@@ -27,22 +29,45 @@ class _Alias(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module = importlib.import_module(name)
         except ModuleNotFoundError as e:
             if e.name == name:
-                raise ModuleNotFoundError(f"graphcell has no counterpart of the module '{spec.name}' yet", name=spec.name) from None
+                raise ModuleNotFoundError(
+                    f"graphcell has no counterpart of the module '{spec.name}' yet", name=spec.name
+                ) from None
             raise
-        self._spec = module.__spec__
+        self.spec = module.__spec__
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        module.__spec__ = self._spec  # the import system has put the alias's there
+        """Nothing is left to run; the import system has put the alias's spec into the module, and this puts its own back."""
+        module.__spec__ = self.spec
+        module.__loader__ = None if self.spec is None else self.spec.loader
+
+
+class _Finder(importlib.abc.MetaPathFinder):
+    """Finds mindspore and all that is inside."""
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None = None, target: ModuleType | None = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if fullname != _NAME and not fullname.startswith(f"{_NAME}."):
+            return None
+        return importlib.util.spec_from_loader(fullname, _Loader())
 
 
 def install() -> None:
     """Makes `import mindspore` give graphcell in this process; a MindSpore that is imported already stays."""
-    if any(isinstance(finder, _Alias) for finder in sys.meta_path):
-        return
-    sys.meta_path.insert(0, _Alias())
+    if not any(isinstance(finder, _Finder) for finder in sys.meta_path):
+        sys.meta_path.insert(0, _Finder())
     if _NAME in sys.modules:
         return
-    for name, module in list(sys.modules.items()):  # importing these again would put modules over functions of the same name (`common.tensor`)
+    for name, module in list(sys.modules.items()):
+        # Importing these again would put modules over functions of the same name (`common.tensor`).
         if name == "graphcell" or name.startswith("graphcell."):
             sys.modules[_NAME + name[len("graphcell") :]] = module
+
+
+def uninstall() -> None:
+    """Undoes `install`: the names of MindSpore mean MindSpore again."""
+    sys.meta_path[:] = [finder for finder in sys.meta_path if not isinstance(finder, _Finder)]
+    for name in [n for n in sys.modules if n == _NAME or n.startswith(f"{_NAME}.")]:
+        if getattr(sys.modules[name], "__name__", "").startswith("graphcell"):
+            del sys.modules[name]

@@ -59,7 +59,7 @@ class RReLU(Cell):
     def construct(self, x: Any) -> Any:
         if not self.training or self.lower == self.upper:
             return ops.leaky_relu(x, (self.lower + self.upper) / 2)
-        slope = ops.rand(*x.shape, dtype=x.dtype) * (self.upper - self.lower) + self.lower  # type: ignore[operator]
+        slope = ops.rand(*x.shape, dtype=x.dtype) * (self.upper - self.lower) + self.lower
         return ops.select(x > 0, x, x * slope)
 
 

@@ -70,7 +70,7 @@ class _Decay(LearningRateSchedule):
         self.is_stair = check_bool(owner, "is_stair", is_stair)
 
     def _part(self, global_step: Any) -> Any:
-        p: Any = ops.cast(global_step, dt.float32) / self.decay_steps  # type: ignore[operator]
+        p: Any = ops.cast(global_step, dt.float32) / self.decay_steps
         return ops.floor(p) if self.is_stair else p
 
 
@@ -109,8 +109,8 @@ class CosineDecayLR(LearningRateSchedule):
         self.decay_steps = positive_int("CosineDecayLR", "decay_steps", decay_steps)
 
     def construct(self, global_step: Any) -> Any:
-        p: Any = ops.minimum(ops.cast(global_step, dt.float32), float(self.decay_steps)) / self.decay_steps  # type: ignore[operator]
-        return self.min_lr + 0.5 * (self.max_lr - self.min_lr) * (1.0 + ops.cos(p * math.pi))  # type: ignore[operator]
+        p: Any = ops.minimum(ops.cast(global_step, dt.float32), float(self.decay_steps)) / self.decay_steps
+        return self.min_lr + 0.5 * (self.max_lr - self.min_lr) * (1.0 + ops.cos(p * math.pi))
 
 
 class PolynomialDecayLR(LearningRateSchedule):
@@ -138,8 +138,8 @@ class PolynomialDecayLR(LearningRateSchedule):
         steps: Any = float(self.decay_steps)
         if self.update_decay_steps:
             steps = steps * ops.maximum(ops.ceil(step / steps), 1.0)
-        p: Any = ops.minimum(step, steps) / steps  # type: ignore[operator]
-        return (self.learning_rate - self.end_learning_rate) * ops.pow(1.0 - p, self.power) + self.end_learning_rate  # type: ignore[operator]
+        p: Any = ops.minimum(step, steps) / steps
+        return (self.learning_rate - self.end_learning_rate) * ops.pow(1.0 - p, self.power) + self.end_learning_rate
 
 
 class WarmUpLR(LearningRateSchedule):
@@ -155,5 +155,5 @@ class WarmUpLR(LearningRateSchedule):
         self.warmup_steps = positive_int("WarmUpLR", "warmup_steps", warmup_steps)
 
     def construct(self, global_step: Any) -> Any:
-        p: Any = ops.minimum(ops.cast(global_step, dt.float32), float(self.warmup_steps)) / self.warmup_steps  # type: ignore[operator]
+        p: Any = ops.minimum(ops.cast(global_step, dt.float32), float(self.warmup_steps)) / self.warmup_steps
         return self.learning_rate * p

@@ -148,7 +148,7 @@ class StateDict:
                 cell.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
         for (hook,) in tuple(self._state_hooks("state_dict").values()):
             hook(self, state, prefix, {})
-        return state  # type: ignore[no-any-return]
+        return state
 
     def _own_state(self) -> Iterator[tuple[str, Tensor]]:
         for name, value in (*self._parameters.items(), *self._buffers.items()):

@@ -177,7 +177,7 @@ class TrainOneStepWithLossScaleCell(TrainOneStepCell):
         self.loss_scaling_manager: Any = None
         if isinstance(scale_sense, Cell):
             self.loss_scaling_manager = scale_sense
-            start = Tensor(scale_sense.get_loss_scale(), dt.float32)  # type: ignore[attr-defined]
+            start = Tensor(scale_sense.get_loss_scale(), dt.float32)
             self.scale_sense = Parameter(start, name="scale_sense")
         elif isinstance(scale_sense, Tensor):
             if scale_sense.shape not in ((), (1,)):
@@ -212,7 +212,7 @@ class TrainOneStepWithLossScaleCell(TrainOneStepCell):
         """Whether a gradient is not finite, a Bool scalar."""
         finite: Any = None
         for g in compute_output:
-            part = ops.isfinite(g).all()  # type: ignore[attr-defined]
+            part = ops.isfinite(g).all()
             finite = part if finite is None else ops.logical_and(finite, part)
         return ops.logical_not(finite)
 

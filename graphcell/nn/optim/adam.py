@@ -91,7 +91,7 @@ class Adam(_Adam):
                 ops.assign(self.vhat[k], second)
             along = first * self.beta1 + g * (1.0 - self.beta1) if self.use_nesterov else first
             rate = ops.cast(rates[k] * correction, p.dtype)
-            ops.assign(p, p - rate * along / (ops.sqrt(second) + self.eps))  # type: ignore[operator]
+            ops.assign(p, p - rate * along / (ops.sqrt(second) + self.eps))
         return True
 
 
@@ -122,8 +122,8 @@ class AdamWeightDecay(_Adam):
             second = self._average(v, g * g, self.beta2)
             update: Any = first / (ops.sqrt(second) + self.eps)
             if isinstance(decays[k], Tensor) or decays[k]:
-                update = update + p * decays[k]  # type: ignore[operator]
-            ops.assign(p, p - ops.cast(rates[k], p.dtype) * update)  # type: ignore[operator]
+                update = update + p * decays[k]
+            ops.assign(p, p - ops.cast(rates[k], p.dtype) * update)
         return True
 
 
@@ -152,18 +152,18 @@ class Lamb(_Adam):
         grads = self.gradients_centralization(self.checked(gradients))
         decays = self.decays()
         rates = self.rates()
-        step: Any = ops.cast(self.global_step, dt.float32).reshape(())  # type: ignore[attr-defined]
+        step: Any = ops.cast(self.global_step, dt.float32).reshape(())
         scale1, scale2 = 1.0 / (1.0 - self.beta1**step), 1.0 / (1.0 - self.beta2**step)
         for k, (p, m, v, g) in enumerate(zip(self.parameters, self.moments1, self.moments2, grads)):
             first = self._average(m, g, self.beta1) * scale1
             second = self._average(v, g * g, self.beta2) * scale2
             update: Any = first / (ops.sqrt(second) + self.eps)
             if isinstance(decays[k], Tensor) or decays[k]:
-                update = update + p * decays[k]  # type: ignore[operator]
-            own, new = ops.sqrt((p * p).sum()), ops.sqrt((update * update).sum())  # type: ignore[operator]
+                update = update + p * decays[k]
+            own, new = ops.sqrt((p * p).sum()), ops.sqrt((update * update).sum())
             both = ops.logical_and(own > 0, new > 0)
             trust = ops.select(both, ops.minimum(own / ops.select(both, new, ops.ones_like(new)), 10.0), ops.ones_like(own))
-            ops.assign(p, p - ops.cast(rates[k] * trust, p.dtype) * update)  # type: ignore[operator]
+            ops.assign(p, p - ops.cast(rates[k] * trust, p.dtype) * update)
         return True
 
 
@@ -192,7 +192,7 @@ class AdaMax(_Adam):
         correction = 1.0 / (1.0 - self._raise_power(self.beta1_power, self.beta1))
         for p, m, v, g, rate in zip(self.parameters, self.moment1, self.moment2, grads, self.rates()):
             first = self._average(m, g, self.beta1)
-            second: Any = ops.maximum(v * self.beta2, ops.abs(g))  # type: ignore[operator]
+            second: Any = ops.maximum(v * self.beta2, ops.abs(g))
             ops.assign(v, second)
-            ops.assign(p, p - ops.cast(rate * correction, p.dtype) * first / (second + self.eps))  # type: ignore[operator]
+            ops.assign(p, p - ops.cast(rate * correction, p.dtype) * first / (second + self.eps))
         return True

@@ -46,9 +46,9 @@ class Adagrad(Optimizer):
         for p, a, g, rate in zip(self.parameters, self.accum, prepared, self.rates()):
             total: Any = a
             if self.update_slots:
-                total = a + g * g  # type: ignore[operator]
+                total = a + g * g
                 ops.assign(a, total)
-            ops.assign(p, p - ops.cast(rate, p.dtype) * g / ops.sqrt(total))  # type: ignore[operator]
+            ops.assign(p, p - ops.cast(rate, p.dtype) * g / ops.sqrt(total))
         return True
 
 
@@ -84,16 +84,16 @@ class RMSProp(Optimizer):
         grads = self.prepared(gradients)
         rates = self.rates()
         for k, (p, s, m, g) in enumerate(zip(self.parameters, self.ms, self.moment, grads)):
-            square: Any = s * self.decay + g * g * (1.0 - self.decay)  # type: ignore[operator]
+            square: Any = s * self.decay + g * g * (1.0 - self.decay)
             ops.assign(s, square)
             if self.mg is not None:
-                mean: Any = self.mg[k] * self.decay + g * (1.0 - self.decay)  # type: ignore[operator]
+                mean: Any = self.mg[k] * self.decay + g * (1.0 - self.decay)
                 ops.assign(self.mg[k], mean)
                 square = square - mean * mean
             step = g / ops.sqrt(square + self.epsilon)
-            moment: Any = m * self.momentum + ops.cast(rates[k], p.dtype) * step  # type: ignore[operator]
+            moment: Any = m * self.momentum + ops.cast(rates[k], p.dtype) * step
             ops.assign(m, moment)
-            ops.assign(p, p - moment)  # type: ignore[operator]
+            ops.assign(p, p - moment)
         return True
 
 
@@ -122,11 +122,11 @@ class Adadelta(Optimizer):
     def construct(self, gradients: Any) -> bool:
         grads = self.prepared(gradients)
         for p, a, d, g, rate in zip(self.parameters, self.accum, self.accum_update, grads, self.rates()):
-            square: Any = a * self.rho + g * g * (1.0 - self.rho)  # type: ignore[operator]
+            square: Any = a * self.rho + g * g * (1.0 - self.rho)
             ops.assign(a, square)
-            update: Any = ops.sqrt(d + self.epsilon) / ops.sqrt(square + self.epsilon) * g  # type: ignore[operator]
-            ops.assign(d, d * self.rho + update * update * (1.0 - self.rho))  # type: ignore[operator]
-            ops.assign(p, p - ops.cast(rate, p.dtype) * update)  # type: ignore[operator]
+            update: Any = ops.sqrt(d + self.epsilon) / ops.sqrt(square + self.epsilon) * g
+            ops.assign(d, d * self.rho + update * update * (1.0 - self.rho))
+            ops.assign(p, p - ops.cast(rate, p.dtype) * update)
         return True
 
 
@@ -171,14 +171,14 @@ class Rprop(Optimizer):
         rates = self.rates()
         start = ops.cast(self.global_step == 1, dt.float32)
         for k, (p, before, size, g) in enumerate(zip(self.parameters, self.prev, self.step_size, grads)):
-            step: Any = size + rates[k] * start  # type: ignore[operator]
+            step: Any = size + rates[k] * start
             same = g * before
             factor = ops.select(same > 0, self.etas[1], ops.select(same < 0, self.etas[0], 1.0))
             step = ops.clamp(step * factor, self.step_sizes[0], self.step_sizes[1])
             used = ops.select(same < 0, ops.zeros_like(g), g)
             ops.assign(size, step)
             ops.assign(before, used)
-            ops.assign(p, p - ops.sign(used) * step)  # type: ignore[operator]
+            ops.assign(p, p - ops.sign(used) * step)
         return True
 
 
@@ -214,13 +214,13 @@ class ASGD(Optimizer):
     def construct(self, gradients: Any) -> bool:
         grads = self.prepared(gradients)
         rates = self.rates()
-        step: Any = ops.cast(self.global_step, dt.float32).reshape(())  # type: ignore[attr-defined]
+        step: Any = ops.cast(self.global_step, dt.float32).reshape(())
         for k, (p, g, ax) in enumerate(zip(self.parameters, grads, self.ax)):
             mu: Any = self.mu[k]
             eta: Any = ops.select(step == 1, rates[k], self.eta[k])
             new: Any = p * (1.0 - self.lambd * eta) - g * eta
             ops.assign(p, new)
-            ops.assign(ax, ops.select(mu == 1.0, new, ax + (new - ax) * mu))  # type: ignore[operator]
+            ops.assign(ax, ops.select(mu == 1.0, new, ax + (new - ax) * mu))
             ops.assign(self.eta[k], rates[k] / (1.0 + self.lambd * rates[k] * step) ** self.alpha)
             ops.assign(mu, 1.0 / ops.maximum(step - self.t0, 1.0))
         return True

@@ -49,7 +49,7 @@ class Momentum(Optimizer):
             moment = v * ops.cast(momentum, v.dtype) + g
             ops.assign(v, moment)
             step = g + moment * ops.cast(momentum, v.dtype) if self.use_nesterov else moment
-            ops.assign(p, p - ops.cast(rate, p.dtype) * step)  # type: ignore[operator]
+            ops.assign(p, p - ops.cast(rate, p.dtype) * step)
         return True
 
 
@@ -97,5 +97,5 @@ class SGD(Optimizer):
                 ops.assign(v, moment)
                 ops.assign(first, ops.zeros_like(first))
                 step = g + moment * ops.cast(momentum, v.dtype) if self.nesterov else moment
-            ops.assign(p, p - ops.cast(rate, p.dtype) * step)  # type: ignore[operator]
+            ops.assign(p, p - ops.cast(rate, p.dtype) * step)
         return True

@@ -76,12 +76,12 @@ def _conv(function: str, rank: int, input: Any, weight: Any, bias: Any, stride: 
     pads = choose_padding(pad_mode, padding, x.shape[2:], w.shape[2:], steps, apart, function)
     flat = rank == 1  # one spatial dimension is a picture of one row
     if flat:
-        x, w = x.reshape((*x.shape[:2], 1, x.shape[2])), w.reshape((*w.shape[:2], 1, w.shape[2]))  # type: ignore[attr-defined]
+        x, w = x.reshape((*x.shape[:2], 1, x.shape[2])), w.reshape((*w.shape[:2], 1, w.shape[2]))
         steps, apart, pads = (1, *steps), (1, *apart), ((0, 0), *pads)
     y = apply1(Conv(steps, pads, apart, groups), x, w)
     if flat:
-        y = y.reshape((*y.shape[:2], y.shape[3]))  # type: ignore[attr-defined]
-    return y if bias is None else y + bias.reshape((1, -1, *(1,) * rank))  # type: ignore[operator]
+        y = y.reshape((*y.shape[:2], y.shape[3]))
+    return y if bias is None else y + bias.reshape((1, -1, *(1,) * rank))
 
 
 def conv1d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:

@@ -125,33 +125,34 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
     place = select(counted, y, zeros_like(y))
     check_range(place, classes, f"{function}: target")
     place = cast(select(place < 0, place + classes, place), dt.int32)
-    hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == place) & counted  # type: ignore[operator]
+    hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == place) & counted
     zero = zeros_like(log_p)
     picked = select(hit, -log_p, zero)
     # the targets alone say how much counts, so that the gradient need not wait for a reduction over the input
     counts = cast(counted, log_p.dtype)
     if weight is not None:
         scale = cast(_along(weight, axis, log_p.ndim), log_p.dtype)
-        picked, counts = picked * scale, select(hit, broadcast(scale, log_p.shape), zero)  # type: ignore[operator]
-    loss = picked.sum(axis)  # type: ignore[attr-defined]
+        picked, counts = picked * scale, select(hit, broadcast(scale, log_p.shape), zero)
+    loss = picked.sum(axis)
     if smoothing:
         every = log_p if weight is None else log_p * _along(weight, axis, log_p.ndim)
         smooth = -(every * cast(counted, log_p.dtype)).sum(axis)
         loss = loss * (1.0 - smoothing) + smooth * (smoothing / classes)
     if reduction == "mean":
-        return loss.sum() / counts.sum()  # type: ignore[no-any-return, attr-defined]
+        mean: Tensor = loss.sum() / counts.sum()
+        return mean
     return reduce_loss(loss, reduction, function)
 
 
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(input - target)², reduced; the two broadcast."""
-    d = as_tensor(input, "input", "mse_loss") - as_tensor(target, "target", "mse_loss")  # type: ignore[operator]
+    d = as_tensor(input, "input", "mse_loss") - as_tensor(target, "target", "mse_loss")
     return reduce_loss(d * d, reduction, "mse_loss")
 
 
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """|input - target|, reduced."""
-    d = as_tensor(input, "input", "l1_loss") - as_tensor(target, "target", "l1_loss")  # type: ignore[operator]
+    d = as_tensor(input, "input", "l1_loss") - as_tensor(target, "target", "l1_loss")
     return reduce_loss(d.abs(), reduction, "l1_loss")
 
 
@@ -165,7 +166,7 @@ def smooth_l1_loss(input: Any, target: Any, beta: float = 1.0, reduction: str = 
     _same_shape("smooth_l1_loss", x, y)
     if not beta > 0:
         raise ArgumentValueError(f"smooth_l1_loss: beta must be positive, but is {beta}")
-    d = (x - y).abs()  # type: ignore[operator]
+    d = (x - y).abs()
     return reduce_loss(select(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction, "smooth_l1_loss")
 
 
@@ -173,7 +174,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     """d² / 2 where d = |input - target| <= delta, else delta (d - delta / 2)."""
     if not delta > 0:
         raise ArgumentValueError(f"huber_loss: delta must be positive, but is {delta}")
-    d = (as_tensor(input, "input", "huber_loss") - as_tensor(target, "target", "huber_loss")).abs()  # type: ignore[operator]
+    d = (as_tensor(input, "input", "huber_loss") - as_tensor(target, "target", "huber_loss")).abs()
     return reduce_loss(select(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), reduction, "huber_loss")
 
 
@@ -231,7 +232,7 @@ def kl_div(logits: Any, labels: Any, reduction: str = "mean") -> Tensor:
     zero = zeros_like(y)
     positive = y > zero
     safe = select(positive, y, ones_like(y))
-    loss: Any = select(positive, y * (safe.log() - x), zero)  # type: ignore[attr-defined, operator]
+    loss: Any = select(positive, y * (safe.log() - x), zero)
     if reduction == "batchmean":
         return loss.sum() * (1.0 / max(1, x.shape[0]))  # type: ignore[no-any-return]
     return reduce_loss(loss, reduction, "kl_div")
@@ -252,7 +253,7 @@ def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float =
     zero = zeros_like(cosine)
     alike = select(target == 1, 1.0 - cosine, zero)
     apart = select(target == -1, (cosine - margin).maximum(0.0), zero)
-    return reduce_loss(alike + apart, reduction, "cosine_embedding_loss")  # type: ignore[operator]
+    return reduce_loss(alike + apart, reduction, "cosine_embedding_loss")
 
 
 def check_margin(function: str, margin: Any) -> None:
@@ -285,7 +286,7 @@ def hinge_embedding_loss(inputs: Any, targets: Any, margin: float = 1.0, reducti
     if not isinstance(margin, (int, float)) or isinstance(margin, bool):
         raise ArgumentTypeError(f"hinge_embedding_loss: margin must be a number, but is {type(margin).__name__}")
     zero = zeros_like(x)
-    loss: Any = select(targets == 1, x, zero) + select(targets == -1, (margin - x).maximum(0.0), zero)  # type: ignore[operator]
+    loss: Any = select(targets == 1, x, zero) + select(targets == -1, (margin - x).maximum(0.0), zero)
     return reduce_loss(loss, reduction, "hinge_embedding_loss")
 
 
@@ -322,7 +323,7 @@ def poisson_nll_loss(
     if full:
         many = y > 1
         safe = select(many, y, ones_like(y))
-        stirling: Any = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()  # type: ignore[attr-defined, operator]
+        stirling: Any = safe * safe.log() - safe + 0.5 * (2 * math.pi * safe).log()
         loss = loss + select(many, stirling, zeros_like(stirling))
     return reduce_loss(loss, reduction, "poisson_nll_loss")
 
@@ -376,7 +377,7 @@ def multi_margin_loss(
     gap = gap * gap if p == 2 else gap
     if weight is not None:
         gap = gap * select(hit, _along(weight, 1, 2), zero).sum(1, keepdims=True)
-    return reduce_loss(select(hit, zero, gap).sum(1) / x.shape[1], reduction, "multi_margin_loss")  # type: ignore[operator]
+    return reduce_loss(select(hit, zero, gap).sum(1) / x.shape[1], reduction, "multi_margin_loss")
 
 
 def triplet_margin_loss(

@@ -18,7 +18,7 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import clamp
 from graphcell.ops.functional.axes import tensor_of
 from graphcell.ops.functional.common import binary, cast, common_dtype, ones_like, pair, select, zeros_like
-from graphcell.ops.functional.comparison import isnan
+from graphcell.ops.functional.comparison import isinf, isnan
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -304,7 +304,9 @@ def logaddexp2(input: Any, other: Any) -> Tensor:
 def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other), but 0 where input is 0 and other is no NaN. Integers become float32."""
     x, y = pair(input, other, "xlogy", _real_dtype(input, other, "xlogy"))
-    nothing = (x == zeros_like(x)) & ~isnan(y)
+    zero = zeros_like(y)
+    # Where the product is right by itself it stays, for its gradient: log(other), at 0 too.
+    nothing = (x == zeros_like(x)) & ~isnan(y) & ((y <= zero) | isinf(y))
     return select(nothing, zeros_like(x), x * apply1(p.Log(), select(nothing, ones_like(y), y)))
 
 

@@ -21,9 +21,9 @@ def moments(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
     count = 1
     for a in axis:
         count *= x.shape[a]
-    mean = apply1(ReduceSum(axis, True), x) * (1.0 / max(count, 1))  # type: ignore[operator]
+    mean = apply1(ReduceSum(axis, True), x) * (1.0 / max(count, 1))
     centred = x - mean
-    return mean, apply1(ReduceSum(axis, True), centred * centred) * (1.0 / max(count, 1))  # type: ignore[operator]
+    return mean, apply1(ReduceSum(axis, True), centred * centred) * (1.0 / max(count, 1))
 
 
 def _channels(v: Any, rank: int) -> Any:
@@ -71,7 +71,7 @@ def normalize_batch(x: Any, running_mean: Any, running_var: Any, training: bool,
 def _update_running(running_mean: Any, running_var: Any, mean: Any, var: Any, count: int, momentum: float) -> None:
     unbiased = var * (count / max(count - 1, 1))
     for running, batch in ((running_mean, mean), (running_var, unbiased)):
-        new = running * (1.0 - momentum) + stop_gradient(batch).reshape(running.shape) * momentum  # type: ignore[attr-defined]
+        new = running * (1.0 - momentum) + stop_gradient(batch).reshape(running.shape) * momentum
         assign(running, stop_gradient(new))
 
 

@@ -280,7 +280,7 @@ def _adaptive_places(function: str, x: Tensor, output_size: Any, rank: int, inde
         chosen = []
         for low, high in _spans(x.shape[axis], out[k]):
             cut = y[(*(slice(None),) * axis, slice(low, high))]
-            chosen.append(apply1(ArgMax(axis), cut).expand_dims(axis) + low)  # type: ignore[attr-defined]
+            chosen.append(apply1(ArgMax(axis), cut).expand_dims(axis) + low)
         where = concat(chosen, axis)
         y, places = gather_elements(y, axis, where), gather_elements(places, axis, where)
     return cast(places, index)
@@ -471,4 +471,5 @@ def _max_unpool(
     rows, count = math.prod(lead), math.prod(spatial)
     empty = full((rows, count), 0, t.dtype)
     filled = tensor_scatter_elements(empty, places.reshape((rows, -1)), t.reshape((rows, -1)), 1)
-    return filled.reshape((*lead, *spatial))  # type: ignore[no-any-return, attr-defined]
+    whole: Tensor = filled.reshape((*lead, *spatial))
+    return whole

@@ -146,9 +146,9 @@ def uniform(shape: Any, minval: Any, maxval: Any, seed: Any = None, dtype: Any =
     full = broadcast_shapes("uniform", _shape("uniform", (shape,)), low.shape, high.shape)
     kind = dt.float64 if target.is_integer else target
     u: Any = random(RandomUniform(kind), full, _source("uniform", seed))
-    spread: Any = cast(high, kind) - cast(low, kind)  # type: ignore[operator]
+    spread: Any = cast(high, kind) - cast(low, kind)
     y = u * spread + cast(low, kind)
-    return cast(y.floor(), target) if target.is_integer else y  # type: ignore[no-any-return]
+    return cast(y.floor(), target) if target.is_integer else y
 
 
 def normal(shape: Any, mean: Any, stddev: Any, seed: Any = None) -> Tensor:
@@ -177,12 +177,13 @@ def laplace(shape: Any, mean: Any, lambda_param: Any, seed: Any = None) -> Tenso
     """Laplace numbers of `mean` and scale `lambda_param`, numbers or Tensors that broadcast with `shape`; float32."""
     m, s = as_tensor(mean, "mean", "laplace"), as_tensor(lambda_param, "lambda_param", "laplace")
     full = broadcast_shapes("laplace", _shape("laplace", (shape,)), m.shape, s.shape)
-    return _laplace(full, _source("laplace", seed)) * cast(s, dt.float32) + cast(m, dt.float32)  # type: ignore[operator, no-any-return]
+    scaled: Tensor = _laplace(full, _source("laplace", seed)) * cast(s, dt.float32) + cast(m, dt.float32)
+    return scaled
 
 
 def _laplace(shape: Shape, source: Generator) -> Any:
     """The inverse of the distribution function, of numbers from -1 to 1."""
-    u: Any = random(RandomUniform(dt.float64), shape, source) * 2.0 - 1.0  # type: ignore[operator]
+    u: Any = random(RandomUniform(dt.float64), shape, source) * 2.0 - 1.0
     return cast(-u.sign() * (-u.abs()).log1p(), dt.float32)
 
 
@@ -251,9 +252,9 @@ def multinomial(input: Any, num_samples: int, replacement: bool = True, seed: An
         raise ArgumentValueError(f"multinomial: cannot draw {num_samples} of {classes} classes without replacement")
     source = _source("multinomial", seed)
     if not replacement:  # the largest of log(p) + Gumbel noise
-        keys: Any = cast(p, dt.float64).log() + _gumbel(p.shape, dt.float64, source)  # type: ignore[attr-defined]
+        keys: Any = cast(p, dt.float64).log() + _gumbel(p.shape, dt.float64, source)
         return cast(topk(keys, num_samples)[1], dt.int32)
-    cumulative: Any = cast(p, dt.float64).cumsum(-1)  # type: ignore[attr-defined]
+    cumulative: Any = cast(p, dt.float64).cumsum(-1)
     u: Any = random(RandomUniform(dt.float64), (*p.shape[:-1], num_samples), source)
     target = u * cumulative[..., -1:]
     passed: Any = cast(target.expand_dims(-1) >= cumulative.expand_dims(-2), dt.int64)
@@ -262,7 +263,7 @@ def multinomial(input: Any, num_samples: int, replacement: bool = True, seed: An
 
 def _gumbel(shape: Shape, dtype: DType, source: Generator) -> Any:
     """Gumbel noise, from numbers in (0, 1]."""
-    u: Any = 1.0 - random(RandomUniform(dt.float64), shape, source)  # type: ignore[operator]
+    u: Any = 1.0 - random(RandomUniform(dt.float64), shape, source)
     return cast(-((-u.log()) + 1e-300).log(), dtype)
 
 
@@ -288,7 +289,8 @@ def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, dim: int =
         return y  # type: ignore[no-any-return]
     axis = dim % x.ndim
     hot = cast(one_hot(y.argmax(axis), x.shape[axis], axis=axis if axis < x.ndim - 1 else -1), x.dtype)
-    return y + stop_gradient(hot - y)  # type: ignore[no-any-return, operator]
+    straight: Tensor = y + stop_gradient(hot - y)
+    return straight
 
 
 # -- dropout -------------------------------------------------------------------------------------------------------------

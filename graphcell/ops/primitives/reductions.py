@@ -166,7 +166,7 @@ class LpNorm(Configured):
 
     def __call__(self, input: Any) -> Any:
         axis = self.axis if isinstance(self.axis, int) else tuple(self.axis)
-        total: Any = F.sum(F.abs(input) ** self.p, axis, self.keep_dims)  # type: ignore[operator]
+        total: Any = F.sum(F.abs(input) ** self.p, axis, self.keep_dims)
         return total ** (1.0 / self.p)
 
 

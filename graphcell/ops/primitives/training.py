@@ -42,9 +42,9 @@ class Adam(_Locking):
     ) -> tuple[Any, Any, Any]:  # fmt: skip
         first = F.assign(m, m * beta1 + gradient * (1.0 - beta1))
         second = F.assign(v, v * beta2 + gradient * gradient * (1.0 - beta2))
-        along: Any = first * beta1 + gradient * (1.0 - beta1) if self.use_nesterov else first  # type: ignore[operator]
+        along: Any = first * beta1 + gradient * (1.0 - beta1) if self.use_nesterov else first
         rate = lr * (1.0 - beta2_power) ** 0.5 / (1.0 - beta1_power)
-        return F.assign(var, var - rate * along / (F.sqrt(second) + epsilon)), first, second  # type: ignore[operator]
+        return F.assign(var, var - rate * along / (F.sqrt(second) + epsilon)), first, second
 
 
 class ApplyMomentum(_Locking):
