@@ -22,7 +22,7 @@ import numpy as np
 
 from graphcell.codegen.llvm import math
 from graphcell.codegen.llvm.target import Library, compile_object, host, load_object
-from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType
 
 Array = np.ndarray[Any, Any]
 COUNT = 16384
@@ -40,7 +40,7 @@ NUMPY: dict[str, Callable[..., Any]] = {
 def compiled(name: str, kind: str, operands: int) -> Library:
     """A loop over `COUNT` elements, two vectors at a time."""
     lanes = host().lanes(kind)
-    module = Module()
+    module = host().module()
     pointers = [*(f"x{k}" for k in range(operands)), "y"]
     b = FunctionBuilder(
         module,

@@ -3,6 +3,9 @@
 ``import graphcell as mindspore`` is all that a MindSpore program needs.
 """
 
+from graphcell import version as _version  # noqa: F401  (first of all: it notes the time)
+
+# isort: split
 from graphcell import common, context, nn, ops, train
 from graphcell import tensor as _tensor  # noqa: F401  (a module; `tensor` below is MindSpore's function)
 from graphcell.common import dtype as _dtype

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import math
+import sys
+import sysconfig
 from typing import Any
 
 import numpy as np
@@ -24,8 +27,24 @@ def empty(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
         raw = np.empty(nbytes + ALIGNMENT, np.uint8)
     except (MemoryError, ValueError) as e:
         raise OutOfMemoryError(f"cannot allocate {nbytes:,} bytes for a Tensor of shape {shape}") from e
-    start = -raw.ctypes.data % ALIGNMENT
+    start = -address(raw) % ALIGNMENT
     return raw[start : start + nbytes].view(dtype).reshape(shape)
+
+
+def _field_of_address() -> int:
+    """Where an array object keeps the address of its memory (numpy's PyArrayObject_fields); 0 if this Python is not CPython."""
+    if sys.implementation.name != "cpython" or sysconfig.get_config_var("Py_GIL_DISABLED"):
+        return 0
+    probe, field = np.zeros(3), 2 * ctypes.sizeof(ctypes.c_void_p)
+    return field if ctypes.c_size_t.from_address(id(probe) + field).value == probe.ctypes.data else 0
+
+
+_FIELD = _field_of_address()
+
+
+def address(data: Array) -> int:
+    """The address of the first element: `data.ctypes.data`, several times as fast."""
+    return ctypes.c_size_t.from_address(id(data) + _FIELD).value if _FIELD else int(data.ctypes.data)
 
 
 def copy(source: Array) -> Array:

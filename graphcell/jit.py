@@ -14,29 +14,29 @@ import os
 import threading
 import time
 import weakref
-from collections import Counter, OrderedDict
+from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
-
-import numpy as np
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError
 from graphcell.frontend import Traced, call, trace_function
 from graphcell.frontend.guards import is_cell
 from graphcell.frontend.signature import describe_key, differences, key_of
 from graphcell.frontend.tracing import name_of
-from graphcell.ir.graph import Graph
-from graphcell.ir.op import Array
 from graphcell.ir.text import print_graph
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
 from graphcell.ops.host import Raise
 from graphcell.passes.pipeline import PIPELINE, run_pipeline
+from graphcell.runtime.eager import connect
+from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state
 
 if TYPE_CHECKING:  # the code generator is imported when something is compiled, not with graphcell
+    from graphcell.codegen.program import Program
+    from graphcell.runtime.binding import Binding, Record
     from graphcell.runtime.executable import Executable
 
 _CAPTURE_MODES = ["ast", "bytecode", "trace"]
@@ -47,6 +47,11 @@ _KEPT = 8
 _CHANGES = 3
 """A number read from outside that made so many compilations necessary becomes an input of the graph."""
 _SHOWN_ELEMENTS = 64
+_SHOWN_NAMES = 8
+_RUNS_BEFORE_NATIVE = 2
+"""From so many runs on native code calls a graph: the first is slow in any case and says little of the time that a run takes."""
+_PATIENCE = 8
+"""So often the comparisons of native code are made anew for calls that then need them once more."""
 
 
 def jit(
@@ -108,44 +113,62 @@ def _compiled(function: Any) -> Any:
     return JitFunction(function)
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, weakref_slot=True)
 class _Entry:
     """One compiled graph.
 
-    `plain`: shape and numpy dtype of each argument, if the quick way of calling it may be taken; but for the
-    first argument where that is a Cell, `owner`, whose method was compiled.
+    `binding`: runs it with the captured Tensors; None if it writes into its arguments. `record`: by which native
+    code runs it, made when it was called a second time, while the guards' comparisons were the `recorded`-th;
+    `patience`: how often more it may be made anew.
     """
 
     key: Any
     traced: Traced
     executable: Executable
     build: Callable[[Sequence[Tensor]], Any]
-    plain: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None
+    binding: Binding | None
     writes_arguments: bool
     call: GraphCall
     kept: tuple[Any, ...]
     seconds: float
-    captured: list[Tensor]
-    holds: Callable[[], bool]
-    is_single: bool
-    owner: Any
-
-    def still_holds(self) -> bool:
-        """True if what the function read from outside is as it was."""
-        return not self.traced.guards.failure(self.captured)
+    record: Record | None = None
+    recorded: int = -1
+    patience: int = _PATIENCE
 
     def run(self, leaves: Sequence[Tensor]) -> Any:
         """Runs the executable on the Tensors in the arguments."""
-        traced = self.traced
-        outputs = self.executable([*leaves, *traced.captured])
-        if traced.effects:
-            result = self.build(outputs)
-            for effect in traced.effects:
-                effect.apply(outputs)
-            return result
-        return self.build(outputs)
+        if self.binding is not None:
+            return self.finish(self.binding(leaves))
+        return self.finish(self.executable([*leaves, *self.traced.captured]))
 
-    def record(self, leaves: Sequence[Tensor]) -> Any:
+    def finish(self, outputs: Sequence[Tensor]) -> Any:
+        """What the call returns; does what else the function does in Python."""
+        result = self.build(outputs)
+        for effect in self.traced.effects:
+            effect.apply(outputs)
+        return result
+
+    def serve(self, function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Lets native code run calls of `function` like this one, if it has not been told yet."""
+        from graphcell.runtime.binding import Record
+
+        guards, binding = self.traced.guards, self.binding
+        if self.recorded == guards.changes or binding is None or binding.spaces.runs < _RUNS_BEFORE_NATIVE or not self.patience:
+            return
+        self.patience = _PATIENCE if self.record is not None and self.record.hits else self.patience - 1
+        self.record, self.recorded = None, guards.changes
+        found, table = guards.comparisons(), function.natives()
+        if found is None or table is None:
+            return
+        result, has_effects = self.traced.result, bool(self.traced.effects)
+        self.record = Record.of(
+            table, binding, args, kwargs, found.epoch, found.cells, found.variables, found.check, _finisher(self),
+            result.is_single and not has_effects, result.is_tuple(len(self.executable.output_types)) and not has_effects,
+        )  # fmt: skip
+        if self.record is not None:
+            table.add(self.record.address)
+
+    def run_recorded(self, leaves: Sequence[Tensor]) -> Any:
         """Runs as one op that the tapes see."""
         traced = self.traced
         inputs = [*leaves, *traced.captured]
@@ -154,10 +177,12 @@ class _Entry:
         for position, target in traced.updates:
             write(inputs[target], results[position])
         outputs = [r for k, r in enumerate(results) if k not in written]
-        result = self.build(outputs)
-        for effect in traced.effects:
-            effect.apply(outputs)
-        return result
+        return self.finish(outputs)
+
+
+def _finisher(entry: _Entry) -> Callable[[Sequence[Tensor]], Any]:
+    """`entry.finish` for its record, without a cycle."""
+    return _Entry.finish.__get__(weakref.proxy(entry))  # type: ignore[no-any-return]
 
 
 class _NotCompiled(Exception):
@@ -180,12 +205,15 @@ class _CellEntries(weakref.WeakKeyDictionary["JitFunction", dict[Any, list[_Entr
         return (_CellEntries, ())
 
 
-class JitFunction:
+class JitFunction(NativelyCalled):
     """A compiled function.
 
     Attributes of the original (`__name__`, `__doc__`, …) are there; `__wrapped__` is the original. `ir`,
     `kernels`, `llvm`, `asm` and `explain` show the graph that ran last.
     """
+
+    def __new__(cls, function: Callable[..., Any]) -> JitFunction:
+        return object.__new__(_FUNCTION_TYPE)
 
     def __init__(self, function: Callable[..., Any]):
         functools.update_wrapper(self, function)
@@ -216,33 +244,6 @@ class JitFunction:
 
     # -- calling -------------------------------------------------------------------------------------------
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        entry = self._last
-        if (
-            entry is not None
-            and entry.plain is not None
-            and not kwargs
-            and state.trace is None
-            and not state.tapes
-        ):
-            plain = entry.plain
-            given: tuple[Any, ...] = args
-            if entry.owner is not None:
-                given = args[1:] if args and args[0] is entry.owner else ()
-            if len(plain) == len(given):
-                for x, (shape, dtype) in zip(given, plain):
-                    if type(x) is not Tensor:
-                        break
-                    data = x._data
-                    if data is None or data.dtype is not dtype or data.shape != shape:
-                        break
-                else:
-                    try:
-                        holds = entry.holds() or entry.still_holds()
-                    except (AttributeError, KeyError, ValueError):
-                        holds = entry.still_holds()
-                    if holds:
-                        outputs = entry.executable([*given, *entry.captured])
-                        return outputs[0] if entry.is_single else entry.build(outputs)
         try:
             return self._call(args, kwargs)
         except _NotCompiled as e:
@@ -261,11 +262,16 @@ class JitFunction:
         key = (key_of(args, leaves, objects), key_of(kwargs, leaves, objects))
         entry = self._find(key, leaves, objects, args, kwargs)
         self._last = entry
+        if self._natives is not None:
+            self._natives.forget_last()
         if state.tapes:
             inputs = (*leaves, *entry.traced.captured)
             if any(tape.number(t) is not None for tape in state.tapes for t in inputs):
-                return entry.record(leaves)
-        return entry.run(leaves)
+                return entry.run_recorded(leaves)
+        result = entry.run(leaves)
+        if not state.tapes:
+            entry.serve(self, args, kwargs)
+        return result
 
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles for arguments like these, without running."""
@@ -350,6 +356,7 @@ class JitFunction:
     def _compile(
         self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _Entry:
+        from graphcell.runtime.binding import Binding
         from graphcell.runtime.executable import compile_graph
 
         begin = time.perf_counter()
@@ -360,35 +367,27 @@ class JitFunction:
                 traced = self._trace(args, kwargs, True)
         except Exception as error:
             raise _NotCompiled(error) from None
-        executable = compile_graph(traced.graph, traced.updates, name_of(self._function))
-        owner = args[0] if args and is_cell(args[0]) and not isinstance(args[0], type) else None
-        plain = (
-            None
-            if traced.effects or writes_arguments
-            else _plain_signature(args if owner is None else args[1:], kwargs)
-        )
-        if owner is not None and not args[1:]:
-            plain = None  # no arguments at all would look like another owner's call
+        frozen = () if writes_arguments else range(traced.leaves, len(traced.graph.inputs))
+        executable = compile_graph(traced.graph, traced.updates, name_of(self._function), frozen)
         return _Entry(
             key=key,
             traced=traced,
             executable=executable,
             build=traced.result.builder(),
-            plain=plain,
+            binding=None if writes_arguments else Binding(executable, traced.leaves, traced.captured),
             writes_arguments=writes_arguments,
             call=GraphCall(traced.graph),
             kept=(),
             seconds=time.perf_counter() - begin,
-            captured=traced.captured,
-            holds=traced.guards.holds,
-            is_single=traced.result.is_single,
-            owner=owner,
         )
 
     # -- looking inside ------------------------------------------------------------------------------------
     def _shown(self) -> _Entry:
         if self._last is None:
             raise ExecutionError(f"{name_of(self._function)} has not been compiled yet", hint="call it first")
+        if self._natives is not None and self._natives.last:
+            candidates = [e for e in self._all_entries() if e.record is not None and e.record.address == self._natives.last]
+            self._last = candidates[0] if candidates else self._last
         return self._last
 
     def ir(self, pass_name: str | None = None) -> str:
@@ -441,9 +440,10 @@ class JitFunction:
         ]
         lines += [f"  {name:<18}{seconds * 1e3:9.2f} ms" for name, seconds in compilation.seconds.items()]
         lines += [f"writes {traced.graph.inputs[position].name}" for _, position in traced.updates]
+        lines += _memory(compilation.program, traced)
         lines += [
             f"calls back into Python for {c.op.name}{f' ({c.where})' if c.where else ''}"
-            for c in compilation.program.host_calls
+            for c in compilation.listing.program.host_calls
             if not isinstance(c.op, Raise)  # which is called at the end of all
         ]
         lines += list(traced.remarks)
@@ -462,12 +462,17 @@ class JitFunction:
         return "the arguments are of another structure"
 
 
-def _plain_signature(
-    args: tuple[Any, ...], kwargs: dict[str, Any]
-) -> tuple[tuple[tuple[int, ...], np.dtype[Any]], ...] | None:
-    if kwargs or any(type(x) is not Tensor for x in args):
-        return None
-    return tuple((x.array().shape, x.array().dtype) for x in args)
+_FUNCTION_TYPE = with_vectorcall(JitFunction)
+
+
+def _memory(program: Program, traced: Traced) -> list[str]:
+    """What the graph needs beside its inputs and outputs."""
+    lines = [f"temporaries take {program.arena_bytes:,} bytes"]
+    if program.kept is not None:
+        names = [traced.graph.inputs[k].name for k in program.kept.sources]
+        shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
+        lines.append(f"keeps {program.kept.nbytes:,} bytes that are computed once from {shown or 'constants'}")
+    return lines
 
 
 def _is_placed(error: Exception) -> bool:
@@ -475,21 +480,4 @@ def _is_placed(error: Exception) -> bool:
     return getattr(error, "span", None) is not None or hasattr(error, "__graphcell_place__")
 
 
-# -- graphs as ops -----------------------------------------------------------------------------------------
-_executables: OrderedDict[int, tuple[Graph, Executable]] = OrderedDict()
-_KEPT_EXECUTABLES = 256
-
-
-def _run_graph(graph: Graph, arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """Runs a graph that is an op of its own (`GraphCall`), compiled."""
-    found = _executables.get(id(graph))
-    if found is None:
-        from graphcell.runtime.executable import compile_graph
-
-        found = _executables[id(graph)] = (graph, compile_graph(graph))
-        while len(_executables) > _KEPT_EXECUTABLES:
-            _executables.popitem(last=False)
-    return tuple(t.array() for t in found[1]([Tensor.of_array(a) for a in arrays]))
-
-
-GraphCall.runner = staticmethod(_run_graph)
+connect()

@@ -6,10 +6,12 @@ graphcell/ops/methods.py, which sits above this file. Refuses: asking a symbolic
 
 from __future__ import annotations
 
+import ctypes
+import os
 import sys
 import threading
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
 
@@ -26,30 +28,71 @@ if TYPE_CHECKING:
 Array = np.ndarray[Any, Any]
 
 
+StorageEpoch = ctypes.c_int64(0)
+"""Counts every access from Python to the buffer of a Tensor that executables update in place, and every change of a Tensor's buffer.
+
+An executable that sees the count unchanged since its last call knows that its table of addresses still holds. Native code reads
+it where it is; so it does the other counts.
+"""
+
+ContentsEpoch = ctypes.c_int64(0)
+"""Counts the runs of executables that update Tensors in place; with `StorageEpoch`, every change of what a Parameter holds."""
+
+StateEpoch = ctypes.c_int64(0)
+"""Counts every change of an attribute of a Cell; a compiled function that sees it unchanged need not check what it read."""
+
+Activity = ctypes.c_int64(0)
+"""How many threads build a graph or record a tape; while there are none, a call of a compiled function just runs it."""
+
+
 class ThreadState(threading.local):
     """What this thread is doing: the graph it builds (or None) and the tapes it records (innermost last)."""
 
+    trace: Trace | None
+    tapes: tuple[Tape, ...]
+
     def __init__(self) -> None:
-        self.trace: Trace | None = None
-        self.tapes: tuple[Tape, ...] = ()
+        self.__dict__.update(trace=None, tapes=())
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        here = self.__dict__
+        before = here["trace"] is not None or bool(here["tapes"])
+        here[name] = value
+        after = here["trace"] is not None or bool(here["tapes"])
+        if after is not before:
+            with _counting:
+                Activity.value += 1 if after else -1
 
 
+_counting = threading.Lock()
 state = ThreadState()
 
 
-class StorageEpoch:
-    """Counts every access from Python to the buffer of a Tensor that executables update in place.
-
-    An executable that sees the count unchanged since its last call knows that its table of addresses still holds.
-    """
-
-    value = 0
+def _forget_other_threads() -> None:
+    """After a fork there is this thread only."""
+    global _counting
+    _counting = threading.Lock()
+    Activity.value = int(state.trace is not None or bool(state.tapes))
 
 
-class StateEpoch:
-    """Counts every change of an attribute of a Cell; a compiled function that sees it unchanged need not check what it read."""
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forget_other_threads)
 
-    value = 0
+
+class RetiredBuffers:
+    """Keeps buffers that Tensors have let go of while native code runs without Python's lock, which may still read them."""
+
+    running = ctypes.c_int64(0)
+    lock = threading.Lock()
+    kept: ClassVar[list[Array]] = []
+
+    @classmethod
+    def retire(cls, data: Array | None) -> None:
+        """Notes that a Tensor has let go of `data`."""
+        if cls.running.value:
+            cls.kept.append(data)  # type: ignore[arg-type]
+        elif cls.kept:
+            cls.kept.clear()
 
 
 class Tensor:
@@ -69,6 +112,9 @@ class Tensor:
     __slots__ = ("__dict__", "__weakref__", "_address", "_constant", "_data", "_persistent", "_value", "init")
     __array_priority__ = 1000  # numpy leaves `array + tensor` to us
     is_variable = False  # True for Parameters: what is written into one does not become part of what is differentiated
+    mark: object = None  # another object whenever the buffer was given out or replaced, for what is kept of its values
+    is_updated = False  # True once an executable updates it in place
+    _exposed = False  # True once its address was given away
 
     if TYPE_CHECKING:  # what graphcell/ops/methods.py and methods_movement.py attach
 
@@ -186,6 +232,7 @@ class Tensor:
             return self._materialise()
         if self._persistent:
             StorageEpoch.value += 1
+            self.mark = object()
         return self._data
 
     def _materialise(self) -> Array:
@@ -204,28 +251,51 @@ class Tensor:
         """Address of the first element of the C-contiguous buffer, for native code."""
         if self._address is None:
             data = self._data if self._data is not None else self._materialise()
-            if not data.flags.c_contiguous or data.ctypes.data % data.dtype.itemsize:
+            if not data.flags.c_contiguous or buffer.address(data) % data.dtype.itemsize:
                 data = self._data = buffer.copy(data)
-            self._address = data.ctypes.data
+            self._address = buffer.address(data)
         return self._address
 
     def rebind(self, data: Array) -> None:
         """Makes `data` (same dtype and shape) the buffer of this Tensor; arrays and views taken before keep the old values."""
+        RetiredBuffers.retire(self._data)
         self._data, self._address, self.init = data, None, None
-        if self._persistent:
-            StorageEpoch.value += 1
+        self.mark = object()
+        StorageEpoch.value += 1
 
     def own_buffer(self, keep: bool) -> int:
         """Address of a writable buffer that nothing else can see, for an in-place update; `keep` says if its values are still read."""
+        self._persistent = self.is_updated = True
+        alone = self._is_alone()
+        data = self._data
+        assert data is not None
+        if not (alone and data.flags.c_contiguous and data.flags.writeable):
+            RetiredBuffers.retire(data)
+            self._data = buffer.copy(data) if keep else buffer.empty(data.shape, data.dtype)
+            self._address = None
+            StorageEpoch.value += 1
+        return self.address()
+
+    def _is_alone(self) -> bool:
+        """True if nothing but this Tensor can see its buffer."""
         data = self._data if self._data is not None else self._materialise()
-        self._persistent = True
         base = data.base if data.base is not None else data
         # seen from here: the owner is held by `data.base` and the local `base` (or by `_data`, `data`, `base` if it owns itself)
         alone = sys.getrefcount(base) <= (3 if base is not data else 4) and sys.getrefcount(data) <= 3 + (base is data)
-        ours = type(base) is np.ndarray and base.flags.owndata  # else the memory is another library's, which may share it unseen
-        if not (alone and ours and data.flags.c_contiguous and data.flags.writeable):
-            self._data = buffer.copy(data) if keep else buffer.empty(data.shape, data.dtype)
-            self._address = None
+        return alone and type(base) is np.ndarray and base.flags.owndata  # else the memory is another library's, which may share it unseen
+
+    def watch(self) -> None:
+        """From now on every access to the buffer is counted and marked (`mark`): something is kept that was made of its values."""
+        self._persistent = True
+
+    def is_seen_elsewhere(self) -> bool:
+        """True if its values may be changed without a mark: by a holder of an array that shares its memory, or of its address."""
+        return self._exposed or not self._is_alone()
+
+    def expose(self) -> int:
+        """Its address, for somebody who may write there unseen."""
+        self._exposed = True
+        StorageEpoch.value += 1
         return self.address()
 
     @property

@@ -6,9 +6,13 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
 from collections.abc import Iterator
 
 import pytest
+
+# Eager results are those of the ops' own `eval`, to the bit; tests/ops/test_kernels.py has the kernels that may take their place.
+os.environ.setdefault("GRAPHCELL_EAGER_KERNELS", "0")
 
 from graphcell.context import config
 

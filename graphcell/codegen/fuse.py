@@ -7,12 +7,15 @@ often than before (but for a few cheap ops), and no path leads from the group ou
 
 from __future__ import annotations
 
+import heapq
+from collections.abc import Set
 from dataclasses import dataclass, field
 
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, volume
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
 from graphcell.codegen.operands import Operand, Path, chain, read_operands
+from graphcell.codegen.recompute import recompute
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
@@ -108,8 +111,10 @@ class Analysis:
 class Fusion:
     """Builds the groups of one graph."""
 
-    def __init__(self, graph: Graph):
+    def __init__(self, graph: Graph, repeated: Set[Node] = frozenset()):
         self.graph = graph
+        self.repeated = repeated
+        """Nodes that compute again what another group has, for their readers: they join no producers but each other."""
         self.info = Analysis(graph)
         self.trail = Trail()
         self.group_of: dict[Node, Group] = {}
@@ -130,15 +135,9 @@ class Fusion:
                 self._describe(group, node)
                 for producer in producers:
                     current = self.group_of[producer]
-                    if current is not group and is_loop_op(producer.op):
+                    if current is not group and is_loop_op(producer.op) and (node not in self.repeated or producer in self.repeated):
                         group = self._try_merge(current, group)
-        alive = [g for g in self.groups if g.nodes]
-        import networkx as nx  # takes as long to import as the rest of graphcell, and only a compilation needs it
-
-        order = nx.DiGraph()
-        order.add_nodes_from(alive)
-        order.add_edges_from((g, h) for g in alive for h in g.after)
-        return list(nx.lexicographical_topological_sort(order, key=lambda g: g.number))
+        return _in_order([g for g in self.groups if g.nodes])
 
     def _link(self, group: Group, node: Node) -> list[Node]:
         producers: dict[Node, None] = {}
@@ -313,9 +312,34 @@ class Fusion:
                     stack.append(d)
 
 
+def _in_order(groups: list[Group]) -> list[Group]:
+    """A topological order; of the groups that could be next, the one of the lowest number. (networkx has this too, but importing it takes
+    longer than compiling a small graph.)
+    """
+    waiting = {g: len(g.before) for g in groups}
+    ready = [(g.number, k) for k, g in enumerate(groups) if not waiting[g]]
+    place = {g: k for k, g in enumerate(groups)}
+    heapq.heapify(ready)
+    order: list[Group] = []
+    while ready:
+        group = groups[heapq.heappop(ready)[1]]
+        order.append(group)
+        for h in group.after:
+            waiting[h] -= 1
+            if not waiting[h]:
+                heapq.heappush(ready, (h.number, place[h]))
+    assert len(order) == len(groups), "groups depend on each other in a circle"
+    return order
+
+
 def fuse(graph: Graph) -> tuple[list[Group], Analysis]:
-    """The groups of `graph` in an order of execution, and the analysis that they rest on."""
+    """The groups of `graph` in an order of execution, and the analysis that they rest on (of an equal graph, `info.graph`)."""
     fusion = Fusion(graph)
+    groups = fusion.run()
+    again = recompute(groups, fusion.info)
+    if again is None:
+        return groups, fusion.info
+    fusion = Fusion(*again)
     return fusion.run(), fusion.info
 
 

@@ -14,6 +14,14 @@ from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, Reduction
 
+SMALL_STRIDE = 4
+"""Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
+
+
+def is_tiled(strides: tuple[int, ...], vector: int, tile: int) -> bool:
+    """True for an access that is contiguous along the tile loop, but not along the vector loop."""
+    return strides[tile] == 1 and strides[vector] not in (0, 1)
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
@@ -86,7 +94,17 @@ class Index:
         return f"index {' + '.join(f'{s}*i{d}' for d, s in enumerate(self.strides) if s) or '0'}"
 
 
-Source = Load | GatherLoad | Splat | Index
+@dataclass(frozen=True, slots=True)
+class MulAdd:
+    """x * y + z, or z - x * y if `negated`, rounded once."""
+
+    negated: bool
+
+    def __str__(self) -> str:
+        return "minus_mul_add" if self.negated else "mul_add"
+
+
+Source = Load | GatherLoad | Splat | Index | MulAdd
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +146,8 @@ class LoopKernel:
         extents: trip count of each loop, in nesting order.
         outer: how many of them, from the left, are outer (rows); the others are inner.
         vector: the loop whose iterations lie in the lanes of a vector; -1 for a kernel without loops.
+        tile: a loop of which as many iterations as a vector has lanes are done at once, so that what is contiguous along it, but not
+            along the vector loop, is transposed in registers; -1 for none.
         body: the locals in an order in which they can be computed.
         stores: what is written.
         operands: dtype of each operand buffer.
@@ -139,6 +159,7 @@ class LoopKernel:
     body: tuple[Statement, ...]
     stores: tuple[Store, ...]
     operands: tuple[DType, ...]
+    tile: int = -1
 
     @property
     def inner_mask(self) -> int:
@@ -154,7 +175,8 @@ class LoopKernel:
         return 1 + max((s.stage for s in self.body), default=0)
 
     def __str__(self) -> str:
-        loops = ", ".join(f"i{d}<{n}{' vector' if d == self.vector else ''}{'' if d < self.outer else ' inner'}" for d, n in enumerate(self.extents))
+        roles = {self.vector: " vector", self.tile: " tile"}
+        loops = ", ".join(f"i{d}<{n}{roles.get(d, '')}{'' if d < self.outer else ' inner'}" for d, n in enumerate(self.extents))
         lines = [f"loops ({loops}) {{"]
         for k, s in enumerate(self.body):
             args = " ".join(f"t{a}" for a in s.args)
@@ -188,4 +210,4 @@ def rebase(kernel: LoopKernel) -> tuple[LoopKernel, tuple[int, ...]]:
         return Statement(what, s.args, s.dtype, s.loops, s.stage)
 
     stores = tuple(Store(s.local, moved(s.access)) for s in kernel.stores)
-    return LoopKernel(kernel.extents, kernel.outer, kernel.vector, tuple(map(statement, kernel.body)), stores, kernel.operands), bases
+    return LoopKernel(kernel.extents, kernel.outer, kernel.vector, tuple(map(statement, kernel.body)), stores, kernel.operands, kernel.tile), bases

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from graphcell.ir.graph import Node, Value
-from graphcell.ops.movement import BroadcastTo, Reshape, Slice, Transpose
+from graphcell.ops.movement import BroadcastTo, Fence, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Windows
 
 
@@ -44,6 +44,8 @@ def own_layout(value: Value) -> Layout:
 def view_layout(node: Node, of: Layout) -> Layout | None:
     """The layout of a view's result given its operand's; None for a reshape that no strides can express."""
     op, shape = node.op, node.operands[0].type.shape
+    if isinstance(op, Fence):
+        return of
     if isinstance(op, Transpose):
         return Layout(of.root, of.offset, tuple(of.strides[p] for p in op.perm))
     if isinstance(op, Slice):

@@ -3,7 +3,8 @@
 Enters: an optimised Graph. Leaves: an equal Graph in which every operand of an op that is not a loop (matmul, convolution, calls,
 regions) and every output is a whole buffer of its own: views and fills that stand there are copied by explicit `copy` nodes; so are
 operands of loop ops that no strides express and that cannot be read along the axes of the others. Values without elements become
-fills. Long reductions to few elements are split in two, so that they can be shared by threads and add by blocks.
+fills. Long reductions to few elements, and those of long columns, are split in two,
+so that they can be shared by threads and add by blocks.
 """
 
 from __future__ import annotations
@@ -15,13 +16,17 @@ import numpy as np
 from graphcell.codegen.axes import Trail, fresh_dims
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
+from graphcell.dtype import float32
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import TensorType
+from graphcell.ops.arithmetic import Cast
+from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
-from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, UpdateSlice
+from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
+from graphcell.passes.row_blocks import RowBlocks, row_blocks
 
 SPLIT_REDUCTION_FROM = 1 << 14
 """Elements of a full reduction from which it is done in two steps."""
@@ -134,7 +139,7 @@ class _Legalizer:
         trial = Node(op, (x,), (Value(result),), like.span)
         if layout is None or view_layout(trial, layout) is None:
             root, steps = chain(self.made_by, x)
-            readable = isinstance(op, (Reshape, BroadcastTo)) and walk(Trail(), fresh_dims(root.type.shape), [*steps, trial]) is not None
+            readable = isinstance(op, (Reshape, BroadcastTo, Transpose)) and walk(Trail(), fresh_dims(root.type.shape), [*steps, trial]) is not None
             if not readable:
                 x = self.whole(x)
         return self.emit(op, (x,), like)
@@ -149,14 +154,18 @@ class _Legalizer:
         if all(x.type.shape[a] == 1 for a in op.axis):
             self.table[node.results[0]] = self.view(Reshape(result.shape), x, node)
             return
-        split = _split_axes(op, x.type)
+        split = _split_axes(op, x.type) or row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
         if split is None:
             self.append(copy_node(node, self.table))
             return
-        shape, first, second = split
-        part = x if shape == x.type.shape else self.view(Reshape(shape), x, node)
-        part = self.emit(type(op)(first, False), (part,), node)  # type: ignore[call-arg]
-        part = self.emit(type(op)(second, False), (part,), node)  # type: ignore[call-arg]
+        part = x if split.shape == x.type.shape else self.view(Reshape(split.shape), x, node)
+        narrow = result.dtype.is_float and result.dtype.bits == 16
+        if narrow:  # what is between the two steps has the digits of float32, too
+            part = self.emit(Cast(float32), (part,), node)
+        part = self.emit(type(op)(split.first, False), (part,), node)  # type: ignore[call-arg]
+        part = self.emit(type(op)(split.second, False), (part,), node)  # type: ignore[call-arg]
+        if narrow:
+            part = self.emit(Cast(result.dtype), (part,), node)
         want = node.results[0].type.shape
         self.table[node.results[0]] = part if part.type.shape == want else self.view(Reshape(want), part, node)
 
@@ -188,8 +197,8 @@ def _empty_reduction(op: Reduction, result: TensorType) -> Op:
     return Full(number_of(identity, result.dtype), result.shape, result.dtype)
 
 
-def _split_axes(op: Reduction, x: TensorType) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]] | None:
-    """(shape, first axes, second axes) for a reduction of a whole large Tensor to one element."""
+def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:
+    """The cut for a reduction of a whole large Tensor to one element."""
     if len(op.axis) != x.rank or x.size < SPLIT_REDUCTION_FROM:
         return None
     rows = 1
@@ -197,11 +206,11 @@ def _split_axes(op: Reduction, x: TensorType) -> tuple[tuple[int, ...], tuple[in
         rows *= d
         if rows >= 16 and x.size // rows >= 16:
             first = tuple(range(k + 1, x.rank))
-            return x.shape, first, tuple(range(k + 1))
+            return RowBlocks(x.shape, first, tuple(range(k + 1)))
     row = next((r for r in range(_ROW, 4 * _ROW) if x.size % r == 0), None)
     if row is None:
         return None
-    return (x.size // row, row), (1,), (0,)
+    return RowBlocks((x.size // row, row), (1,), (0,))
 
 
 def legalize(graph: Graph) -> Graph:
@@ -211,4 +220,4 @@ def legalize(graph: Graph) -> Graph:
 
 def _reads_views(op: Op, operand: TensorType) -> bool:
     """True for ops whose kernels read operands through any strides."""
-    return isinstance(op, (Concat, Pad, UpdateSlice)) or (isinstance(op, MatMul) and operand.dtype.is_float)
+    return isinstance(op, (Concat, Pad, UpdateSlice, Attention, AttentionGrad)) or (isinstance(op, MatMul) and operand.dtype.is_float)

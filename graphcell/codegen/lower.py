@@ -10,8 +10,10 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
+from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.indexed import gather_kernel, scatter_cost, scatter_kernel
 from graphcell.codegen.kernel import Access, LoopKernel, rebase
@@ -24,9 +26,11 @@ from graphcell.codegen.llvm.scan import emit_scan, scan_kernel
 from graphcell.codegen.llvm.scatter import emit_scatter
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, FunctionBuilder, Val, const, i64
-from graphcell.codegen.memory import Interval, plan_arena
-from graphcell.codegen.native import native_kernels
-from graphcell.codegen.program import Calls, HostCall, Lowering, Program, Scratch
+from graphcell.codegen.memory import Interval, aligned_size, plan_arena
+from graphcell.codegen.native import Site, epilogue_columns, native_kernels
+from graphcell.codegen.order import Step, order
+from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
+from graphcell.codegen.program import PARALLEL_FROM, Calls, HostCall, Lowering, Program
 from graphcell.codegen.schedule import ScheduledKernel, copy_kernel, fill_kernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
@@ -35,23 +39,22 @@ from graphcell.ops.creation import Constant
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements
 from graphcell.ops.movement import Bitcast, Concat, Pad, UpdateSlice
 from graphcell.ops.scan import Cumulative
-
-PARALLEL_FROM = 60_000
-"""Rough scalar instructions from which a kernel is shared by threads."""
+from graphcell.passes.regions import invariant_operands
 
 
 @dataclass
 class _Unit:
-    """Something that runs at one step: a fused kernel or a single node."""
+    """Something that runs at one step: a fused kernel, a single node, or a contraction whose epilogue is a fused kernel."""
 
     node: Node | None
     kernel: ScheduledKernel | None
 
     def reads(self, info: Analysis) -> list[Value]:
+        found = [info.layout(v).root for v in self.node.operands] if self.node is not None else []
         if self.kernel is not None:
-            return [v for v in self.kernel.buffers if v not in self.kernel.writes]
-        assert self.node is not None
-        return [info.layout(v).root for v in self.node.operands]
+            inside = self.kernel.writes | set(self.node.results if self.node is not None else ())
+            found += [v for v in self.kernel.buffers if v not in inside]
+        return found
 
     def writes(self) -> list[Value]:
         if self.kernel is not None:
@@ -65,12 +68,14 @@ class _Frame:
 
     def __init__(self, lowering: Lowering, graph: Graph):
         self.lowering = lowering
-        self.graph = graph
         groups, self.info = fuse(graph)
+        self.graph = graph = self.info.graph
         self.outputs = tuple(self.info.layout(v).root for v in graph.outputs)
         """The values in whose buffers the graph's outputs lie (an output may be a reshape of one)."""
         self._output_set = set(self.outputs)
         self.units = [self._unit(g) for g in groups]
+        self.epilogues: dict[Node, FusedEpilogue] = {}
+        self._fuse_epilogues()
         self.inner: dict[Node, tuple[_Frame, ...]] = {}
         for u in self.units:
             if u.node is not None and u.node.op.regions:
@@ -83,11 +88,41 @@ class _Frame:
         self.in_place: dict[Value, Value] = {}
         """Outputs that are written over an input of the graph: what a loop carries, or what is updated."""
         self.arena_bytes = 0
+        self.steady: dict[Value, Steady] = {}
+        """Values that do not change while the graph is run again and again."""
+        self.spots: dict[Node, Spot] = {}
+        self.requests: dict[Node, Request] = {}
 
     def _unit(self, group: Group) -> _Unit:
         if is_loop_op(group.nodes[0].op):
             return _Unit(None, schedule(group, self.info, self._output_set))
         return _Unit(group.nodes[0], None)
+
+    def _fuse_epilogues(self) -> None:
+        """Contractions whose results go into one kernel without reductions take it as their epilogue and run at its place."""
+        makers: dict[Value, _Unit] = {}
+        readers: dict[Value, int] = {}
+        for unit in self.units:
+            if unit.node is not None and epilogue_columns(unit.node):
+                makers[unit.node.results[0]] = unit
+            for v in set(unit.reads(self.info)) & makers.keys():
+                readers[v] = readers.get(v, 0) + 1
+        gone: set[Node] = set()
+        for unit in self.units:
+            if unit.kernel is None:
+                continue
+            scheduled = unit.kernel
+            alone = [v for v in makers if readers.get(v) == 1 and v not in self._output_set and v.type.size == scheduled.kernel.points]
+            ready = [v for v in alone if v in scheduled.buffers]
+            for v in reversed(ready):
+                node = makers[v].node
+                fused = match_epilogue(unit.kernel.kernel, unit.kernel.buffers.index(v), epilogue_columns(node), self.lowering.target) if node else None
+                if node is not None and fused is not None:
+                    unit.node, self.epilogues[node] = node, fused
+                    gone.add(node)
+                    del makers[v]
+                    break
+        self.units = [u for u in self.units if u.kernel is not None or u.node not in gone]
 
     # -- memory ------------------------------------------------------------------------------------------------------
     def plan(self, given: set[Value]) -> None:
@@ -120,15 +155,68 @@ class _Frame:
             return 0
         total = 0
         for frame in self.inner.get(node, ()):
+            frame.steady = self._steady_inside(node, frame)
             if isinstance(node.op, (While, For)):
                 frame.find_in_place(_carried(node.op, frame.graph))
             outside = set(frame.graph.inputs) | self._bound_outputs(node, frame) | set(frame.in_place)
             frame.plan(outside)
             total += frame.arena_bytes
+        if node in self.spots:
+            total += self.spots[node].nbytes
         plan = self._native_plan(node)
         if plan is not None:
-            total += sum(-(-size // 64) * 64 for _, size in plan.shared)
+            self._request_preparation(node, plan)
+            total += self._shared_bytes(node, plan)
+            if plan.resumes and node in self.epilogues and self._partial_home(unit) is None:
+                total += node.results[0].type.nbytes
         return total
+
+    def _steady_inside(self, node: Node, frame: _Frame) -> dict[Value, Steady]:
+        """Inputs of a region that do not change: those that are steady here, and what a loop does not change."""
+        slots = invariant_operands(node.op)
+        if slots is None:
+            return {}
+        first, shift = slots
+        if isinstance(node.op, While) or (isinstance(node.op, For) and node.op.trip_count > 1):
+            self.spots.setdefault(node, Spot())
+        found = {}
+        for v, inside in zip(node.operands[first:], frame.graph.inputs[first + shift :], strict=True):
+            root = self.info.layout(v).root
+            if root in self.steady:
+                found[inside] = self.steady[root]
+            elif node in self.spots:
+                found[inside] = Steady(self.spots[node], root)
+        return found
+
+    def _steady_operands(self, node: Node) -> frozenset[int]:
+        return frozenset(k for k, v in enumerate(node.operands[: len(LETTERS)]) if self.info.layout(v).root in self.steady)
+
+    def _request_preparation(self, node: Node, plan: Plan) -> None:
+        """Leaves to a spot what the plan does to a steady operand alone."""
+        what = preparation_of(plan, self._steady_operands(node))
+        if what is not None:
+            v = node.operands[what.operand]
+            layout = self.info.layout(v)
+            steady = self.steady[layout.root]
+            self.requests[node] = steady.spot.request(plan, what, steady.root, layout.offset * v.type.dtype.itemsize, title_of(node))
+
+    def _shared_bytes(self, node: Node, plan: Plan) -> int:
+        """Bytes of the shared buffers that a plan fills each time."""
+        known = self.requests[node].offsets if node in self.requests else {}
+        return sum(aligned_size(size) for name, size in plan.shared if name not in known)
+
+    def _partial_home(self, unit: _Unit) -> Value | None:
+        """Which output of an epilogue may hold the contraction's partial sums meanwhile; none that is written over an input."""
+        assert unit.node is not None and unit.kernel is not None
+        operand = self.epilogues[unit.node].home_of_partial_sums()
+        if operand is None or unit.kernel.buffers[operand] in self.in_place:
+            return None
+        return unit.kernel.buffers[operand]
+
+    def reorder(self, updates: Sequence[tuple[int, Value]]) -> None:
+        """Brings the steps in an order that needs less memory; `updates` are the outputs (by position) that are written over inputs."""
+        steps = [Step(u, u.reads(self.info), u.writes(), u.node is not None and _has_effect(u.node)) for u in self.units]
+        self.units = order(steps, {*self.graph.inputs, *self.outputs}, [(self.outputs[k], target) for k, target in updates])
 
     def find_in_place(self, pairs: Iterable[tuple[int, Value]]) -> None:
         """Of outputs (by position) that shall end up in the buffer of an input: those that may be written there at once."""
@@ -148,11 +236,15 @@ class _Frame:
         emit = native_kernels.get(type(node.op))
         if emit is None:
             return None
-        key = (node.op, tuple((v.type, self._strided(v)) for v in node.operands))
+        types, strides = tuple(v.type for v in node.operands), tuple(self._strided(v) for v in node.operands)
+        fused, steady = self.epilogues.get(node), self._steady_operands(node)
+        key = (node.op, types, strides, fused and (fused.kernel, fused.operand), steady)
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
-            layouts = [self.info.layout(v) for v in node.operands]
-            plan = emit(self.lowering.module, name, node.op, [v.type for v in node.operands], [y.strides for y in layouts], self.lowering.target)
+            site = Site(self.lowering.module, name, types, strides, self.lowering.target, steady=steady)
+            if fused is not None:
+                site = replace(site, epilogue=fused.emitter(name), extra=fused.extra)
+            plan = emit(node.op, site)
             if plan is None:
                 return None
             self.lowering.plans[key] = plan
@@ -164,6 +256,12 @@ class _Frame:
     # -- code --------------------------------------------------------------------------------------------------------
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
         """Emits all steps; the places of inputs and of bound outputs are set already."""
+        self.set_places(b, arena)
+        for unit in self.units:
+            self.emit_unit(b, unit, arena, call)
+
+    def set_places(self, b: FunctionBuilder, arena: Val) -> None:
+        """Says where the temporaries lie."""
         for v, interval in self.intervals.items():
             self.place[v] = b.gep(arena, interval.offset, I8)
         for v, target in self.in_place.items():
@@ -173,12 +271,16 @@ class _Frame:
             while owner in self.storage:
                 owner = self.storage[owner]
             self.place[v] = self.place[owner]
-        for unit in self.units:
-            if unit.kernel is not None:
-                self._run_loops(b, unit.kernel.kernel, [self.place[v] for v in unit.kernel.buffers], call)
-            else:
-                assert unit.node is not None
-                self._emit_node(b, unit.node, arena, call)
+
+    def emit_unit(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
+        """Emits one step."""
+        if unit.node in self.epilogues:
+            self._emit_fused(b, unit, arena, call)
+        elif unit.kernel is not None:
+            self._run_loops(b, unit.kernel.kernel, [self.place[v] for v in unit.kernel.buffers], call)
+        else:
+            assert unit.node is not None
+            self._emit_node(b, unit.node, arena, call)
 
     def _emit_node(self, b: FunctionBuilder, node: Node, arena: Val, call: Calls) -> None:
         op = node.op
@@ -186,6 +288,9 @@ class _Frame:
             self.place[node.results[0]] = call.constant(b, op.literal.array)
             return
         own = b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
+        if node in self.spots:
+            region = b.gep(own, sum(f.arena_bytes for f in self.inner[node]), I8)
+            self.spots[node].emit(b, self.lowering, region, lambda root: self.place[root], call)
         if isinstance(op, If):
             self._emit_if(b, node, own, call)
         elif isinstance(op, While):
@@ -225,23 +330,44 @@ class _Frame:
         where = node.span.place() if node.span is not None else ""
         return HostCall(node.op, tuple(v.type for v in node.operands), tuple(v.type for v in node.results), where)
 
-    def _emit_plan(self, b: FunctionBuilder, node: Node, plan: Plan, own: Val, call: Calls) -> None:
-        table: dict[str, Val] = {}
-        for letter, v in zip("abdefg", node.operands, strict=False):
+    def _emit_fused(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
+        """A contraction with its epilogue."""
+        node, scheduled = unit.node, unit.kernel
+        assert node is not None and scheduled is not None
+        fused, plan = self.epilogues[node], self._native_plan(node)
+        assert plan is not None
+        own = b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
+        extra: dict[str, Val] = {}
+        for k, v in enumerate(scheduled.buffers):
+            if k != fused.operand:
+                extra[extra_name(k)] = b.gep(self.place[v], fused.bases[k], storage_type(fused.kernel.operands[k]))
+        home = self._partial_home(unit) if plan.resumes else None
+        if home is not None:
+            extra["c"] = self.place[home]
+        else:
+            extra["c"] = b.gep(own, self._shared_bytes(node, plan), I8)  # touched only if the plan resumes
+        self._emit_plan(b, node, plan, own, call, extra)
+
+    def _emit_plan(self, b: FunctionBuilder, node: Node, plan: Plan, own: Val, call: Calls, extra: dict[str, Val] | None = None) -> None:
+        table: dict[str, Val] = dict(extra or {})
+        for letter, v in zip(LETTERS, node.operands, strict=False):
             layout = self.info.layout(v)
             table[letter] = b.gep(self.place[layout.root], layout.offset * v.type.dtype.itemsize, I8)
-        for k, v in enumerate(node.results):
-            table["c" if k == 0 else f"c{k}"] = self.place[v]
+        if extra is None:
+            for k, v in enumerate(node.results):
+                table["c" if k == 0 else f"c{k}"] = self.place[v]
+        request, stages = self.requests.get(node), plan.stages
+        if request is not None:
+            table |= request.places
+            stages = tuple(s for s in stages if s not in request.what.stages)
         offset = 0
         for name, size in plan.shared:
-            table[name] = b.gep(own, offset, I8)
-            offset += -(-size // 64) * 64
-        title = f"{node.op} {', '.join(str(v.type) for v in node.operands)}"
-        with self.lowering.step(b, title, str(plan), sum(s.blocks for s in plan.stages)):
-            for stage in plan.stages:
-                buffers = [table[n] for n in stage.buffers if n != "scratch"]
-                scratch = Scratch(stage.buffers.index("scratch"), plan.scratch_bytes) if "scratch" in stage.buffers else None
-                call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops >= PARALLEL_FROM, scratch)
+            if name not in table:
+                table[name] = b.gep(own, offset, I8)
+                offset += aligned_size(size)
+        note = f"{plan}\n  epilogue {self.epilogues[node].kernel}" if node in self.epilogues else str(plan)
+        with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages)):
+            run_stages(b, call, stages, table, plan.scratch_bytes)
 
     # -- movement ----------------------------------------------------------------------------------------------------
     def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
@@ -419,22 +545,42 @@ class _Frame:
             self._finish_carried(b, body, state)
 
 
-def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> Program:
-    """Lowers `graph`; `updates` are (output, input) positions: that output is written into that input's buffer."""
+def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Iterable[int] = ()) -> Program:
+    """Lowers `graph`.
+
+    Args:
+        updates: (output, input) positions: that output is written into that input's buffer.
+        frozen: positions of inputs that seldom change; what depends on them alone is computed by the function `prepare`.
+    """
     graph = legalize(graph)
-    lowering = Lowering(target)
-    frame = _Frame(lowering, graph)
+    program = _lower(graph, updates, target, sorted(set(frozen) - {at for _, at in updates}))
+    if program.kept is not None and program.kept.nbytes < LEAST_BYTES:
+        return _lower(graph, updates, target, ())
+    return program
+
+
+def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Sequence[int]) -> Program:
+    lowering, spot = Lowering(target), Spot()
+    cut = partition(graph, frozen)
+    frame = _Frame(lowering, cut.main)
+    frame.steady = {v: Steady(spot, v) for v in cut.sources} if frozen else {}
     params = [("inputs", PTR), ("outputs", PTR), ("arena", PTR), ("parallel_for", PTR), ("call_host", PTR)]
     b = FunctionBuilder(lowering.module, "run", params, I32, internal=False)
     call = Calls(lowering, b, len(graph.inputs))
-    read = {frame.info.root_of_memory(v) for n in graph.nodes for v in n.operands if not is_virtual(n.op)} | set(graph.inputs)
+    region = call.kept(b)
+    kept = {v: spot.reserve(v.type.nbytes) for v in cut.kept}
+    for v, offset in kept.items():
+        frame.place[v] = b.gep(region, offset, I8)
+    read = {frame.info.root_of_memory(v) for n in cut.main.nodes for v in n.operands if not is_virtual(n.op)} | set(graph.inputs)
     for k, v in enumerate(graph.inputs):
         if v in read:
             frame.place[v] = b.load(b.gep(b.args["inputs"], k, PTR), PTR)
     updated = dict(updates)
-    frame.find_in_place((k, graph.inputs[at]) for k, at in updated.items())
+    overwritten = [(k, graph.inputs[at]) for k, at in updated.items()]
+    frame.reorder(overwritten)
+    frame.find_in_place(overwritten)
     position = 0
-    given = set(graph.inputs)
+    given = set(cut.main.inputs)
     for k, v in enumerate(frame.outputs):
         if k not in updated:
             frame.place[v] = b.load(b.gep(b.args["outputs"], position, PTR), PTR)
@@ -443,13 +589,21 @@ def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target) -> P
         elif v in frame.in_place:
             given.add(v)
     frame.plan(given)
+    for request in spot.requests:
+        request.bind(b, region)
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
         if frame.outputs[k] not in frame.in_place:
             frame._copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
+    found = emit_prepare(_Frame(lowering, cut.once), cut, spot, kept) if spot.nbytes else None
     b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
     b.finish(const(0, I32))
-    return Program(lowering.finish(), frame.arena_bytes, lowering.constants, lowering.host_calls, lowering.steps, lowering.profiled)
+    arena_bytes = max(frame.arena_bytes, found.arena_bytes if found is not None else 0)
+    return Program(lowering.finish(), arena_bytes, lowering.constants, lowering.host_calls, lowering.steps, lowering.profiled, found)
+
+
+def _has_effect(node: Node) -> bool:
+    return node.op.has_effect or any(g.has_effect() for g in node.op.regions)
 
 
 def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:
@@ -462,6 +616,8 @@ def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:
         if target in unit.reads(frame.info):
             return False
     unit = frame.units[writer]
+    if unit.node is not None and unit.kernel is not None and target in (frame.info.layout(v).root for v in unit.node.operands):
+        return False
     if target not in unit.reads(frame.info) or (target, output) in _taken_over(unit, frame.info):
         return True
     if unit.kernel is None or unit.kernel.kernel.stages > 1:

@@ -1,7 +1,7 @@
 """How the operands of one loop op are read: from which root, along which axes, so that all of them walk the same loops.
 
-A value that is a reshape or broadcast of another (its *root*) needs no memory of its own: it is read from the root, whose axes are
-regrouped. Where that does not go together with the other operands, a value that lies in memory with strides is read as it lies; one
+A value that is a reshape, transpose or broadcast of another (its *root*) needs no memory of its own: it is read from the root, whose
+axes are regrouped. Where that does not go together with the other operands, a value that lies in memory with strides is read as it lies; one
 that does not must be copied first, which `legalize` sees to by asking `read_operands` beforehand.
 """
 
@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from graphcell.codegen.axes import Dims, Trail, fresh_dims, leaf_set
 from graphcell.ir.graph import Node, Value
-from graphcell.ops.movement import BroadcastTo, Reshape
+from graphcell.ops.movement import BroadcastTo, Reshape, Transpose
 
 
 @dataclass
@@ -25,7 +25,7 @@ class Operand:
 
 @dataclass(frozen=True)
 class Path:
-    """A value, the root that it is reshaped and broadcast from by `steps`, and whether strides express where it lies."""
+    """A value, the root that it is reshaped, transposed and broadcast from by `steps`, and whether strides express where it lies."""
 
     value: Value
     root: Value
@@ -34,10 +34,10 @@ class Path:
 
 
 def chain(made_by: Mapping[Value, Node], v: Value) -> tuple[Value, list[Node]]:
-    """The root that v is a reshape or broadcast of, and these, root first."""
+    """The root that v is a reshape, transpose or broadcast of, and these, root first."""
     steps: list[Node] = []
     node = made_by.get(v)
-    while node is not None and isinstance(node.op, (Reshape, BroadcastTo)):
+    while node is not None and isinstance(node.op, (Reshape, BroadcastTo, Transpose)):
         steps.append(node)
         v = node.operands[0]
         node = made_by.get(v)
@@ -54,6 +54,8 @@ def walk(trail: Trail, axes: Dims, steps: Sequence[Node]) -> Dims | None:
         shape = step.results[0].type.shape
         if isinstance(step.op, Reshape):
             dims = trail.regroup(dims, shape)
+        elif isinstance(step.op, Transpose):
+            dims = tuple(dims[k] for k in step.op.perm)
         else:
             old = step.operands[0].type.shape
             lead = len(shape) - len(old)

@@ -14,11 +14,14 @@ from dataclasses import dataclass, field
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.loops import emit_loops
+from graphcell.codegen.llvm.merge_functions import merge_functions
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Val, const, i64
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 
+PARALLEL_FROM = 60_000
+"""Rough scalar instructions from which a kernel is shared by threads."""
 PROFILE = "profile"
 """Name of the global that holds the cycles spent in each step, in programs lowered with GRAPHCELL_PROFILE=1."""
 
@@ -50,9 +53,26 @@ class Step:
     blocks: int
 
 
+@dataclass(frozen=True)
+class Kept:
+    """What the function `prepare` of a program computes and `run` reads.
+
+    Attributes:
+        nbytes: size of the memory that is kept.
+        sources: positions of the inputs that it depends on, in the order of the flags that `prepare` takes (one more says: all is new).
+        slot: where the kept memory's address stands in the table of inputs.
+        arena_bytes: temporaries of `prepare`.
+    """
+
+    nbytes: int
+    sources: tuple[int, ...]
+    slot: int
+    arena_bytes: int
+
+
 @dataclass
 class Program:
-    """What `lower` gives."""
+    """What `lower` gives. `inputs` of its functions: the graph's inputs, the kept memory, the constants."""
 
     text: str
     arena_bytes: int
@@ -60,6 +80,7 @@ class Program:
     host_calls: list[HostCall]
     steps: list[Step] = field(default_factory=list)
     profiled: bool = False
+    kept: Kept | None = None
 
 
 class Lowering:
@@ -67,7 +88,7 @@ class Lowering:
 
     def __init__(self, target: Target):
         self.target = target
-        self.module = Module()
+        self.module = target.module()
         self.kernels: dict[object, str] = {}
         self.plans: dict[object, Plan] = {}
         self.constants: list[Array] = []
@@ -103,6 +124,7 @@ class Lowering:
         """The assembly of the whole program."""
         if self.profiled:
             self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
+        merge_functions(self.module)
         return str(self.module)
 
     def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
@@ -153,6 +175,12 @@ class Calls:
         b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
 
     def constant(self, b: FunctionBuilder, array: Array) -> Val:
-        position = self.inputs + len(self.lowering.constants)
-        self.lowering.constants.append(array)
-        return b.load(b.gep(self.table, position, PTR), PTR)
+        known = self.lowering.constants
+        number = next((k for k, other in enumerate(known) if other is array), len(known))
+        if number == len(known):
+            known.append(array)
+        return b.load(b.gep(self.table, self.inputs + 1 + number, PTR), PTR)
+
+    def kept(self, b: FunctionBuilder) -> Val:
+        """The memory that `prepare` fills."""
+        return b.load(b.gep(self.table, self.inputs, PTR), PTR)

@@ -9,8 +9,9 @@ import math
 from dataclasses import dataclass
 
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
+from graphcell.codegen.contract import contract
 from graphcell.codegen.fuse import Analysis, Group
-from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, is_tiled
 from graphcell.codegen.layout import row_major
 from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
@@ -97,7 +98,7 @@ class _Scheduler:
         extents = tuple(a.extent for a in self.loops)
         outer = sum(a not in self.reduced for a in self.loops)
         dtypes = tuple(v.type.dtype for v in self.buffers)
-        kernel = LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes)
+        kernel = contract(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes))
         return ScheduledKernel(choose_vector(collapse(kernel)), tuple(self.buffers), frozenset(self.stored))
 
     def _buffer(self, v: Value) -> int:
@@ -205,47 +206,115 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
 
 
 def choose_vector(kernel: LoopKernel) -> LoopKernel:
-    """Picks the vector loop: the one that most accesses walk with stride 1; without reductions it becomes the inner loop.
+    """Picks the vector loop, and the loop along which tiles are transposed (if any), with which the kernel takes the fewest instructions.
 
-    With reductions it is the loop that `_row_cost` finds cheapest.
+    Without reductions the vector loop becomes the inner loop.
     """
     count = len(kernel.extents)
     if not count:
         return kernel
-    if kernel.outer < count:
-        cheapest = min(range(count), key=lambda d: (kernel.extents[d] == 1, _row_cost(kernel, d), -kernel.extents[d], -d))
-        return LoopKernel(kernel.extents, kernel.outer, cheapest, kernel.body, kernel.stores, kernel.operands)
-    contiguous = [sum(v[d] == 1 for v in _vectors(kernel)) for d in range(count)]
-    stores = [sum(s.access.strides[d] == 1 for s in kernel.stores) for d in range(count)]
-    best = max(range(count), key=lambda d: (kernel.extents[d] > 1, stores[d] > 0 and contiguous[d] > 0, contiguous[d], kernel.extents[d], d))
-    order = [d for d in range(count) if d != best] + [best]
+    best, tile = count - 1, -1
+    if kernel.points:
+        candidates = [(d, e) for d in range(count) for e in (-1, *_tile_loops(kernel, d))]
+        best, tile = min(candidates, key=lambda c: (kernel.extents[c[0]] == 1, _vector_cost(kernel, *c), -kernel.extents[c[0]], -c[0], c[1]))
+    outer = kernel.outer if kernel.outer < count else count - 1
+    if kernel.outer == count:
+        order = [d for d in range(count) if d not in (best, tile)] + [d for d in (tile, best) if d >= 0]
+    else:
+        order = [d for d in range(count) if d != tile] + [d for d in (tile,) if d >= 0]
     moved = permute(kernel, order)
-    return LoopKernel(moved.extents, count - 1, count - 1, moved.body, moved.stores, moved.operands)
+    return LoopKernel(moved.extents, outer, order.index(best), moved.body, moved.stores, moved.operands, order.index(tile) if tile >= 0 else -1)
+
+
+def _tile_loops(kernel: LoopKernel, d: int) -> list[int]:
+    """The loops along which tiles may be taken, if d is the vector loop: those along which something lies side by side that does not along d."""
+    count = len(kernel.extents)
+    first = 0
+    if kernel.outer < count:
+        if d >= kernel.outer:
+            return []
+        first = kernel.outer
+    if kernel.extents[d] < _FEWEST_IN_TILE or sum(12 if s.is_slow else 1 for s in kernel.body) > _HEAVIEST_IN_TILE:
+        return []
+    loops = [e for e in range(first, count) if e != d and kernel.extents[e] >= _FEWEST_IN_TILE]
+    return [e for e in loops if any(is_tiled(v, d, e) for v in _access_strides(kernel))]
+
+
+def _access_strides(kernel: LoopKernel) -> list[tuple[int, ...]]:
+    return [s.access.strides for s in kernel.stores] + [s.what.access.strides for s in kernel.body if isinstance(s.what, Load)]
 
 
 _LANES = 16
 """Lanes of a vector, for rough costs."""
 _COMBINE_LANES = 12
 """What combining the lanes of one reduction costs, in vector instructions."""
+_ROW_INSTRUCTIONS = 4
+"""What it costs to begin a row."""
+_GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
+"""What each lane of a vector costs whose elements do not lie side by side."""
+_TILED = 6.0
+"""What a vector costs that comes from a tile, or goes into one."""
+_FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 40
+"""Iterations from which a loop is tiled, and rough instructions of a point up to which (all points of a tile are unrolled)."""
 
 
-def _row_cost(kernel: LoopKernel, d: int) -> float:
-    """Rough vector instructions for one row of a kernel with reductions, if loop d is the vector loop.
+def _vector_cost(kernel: LoopKernel, d: int, tile: int = -1) -> float:
+    """Rough vector instructions of a kernel, if loop d is the vector loop and tiles are taken along `tile`.
 
-    Elements that are not neighbours in memory are loaded one by one. Along an outer loop, rows lie in the lanes; along an inner one,
-    lanes are combined at the end of the row, and what does not vary in the row costs a scalar instruction.
+    A partial vector costs as much as a whole one (but short rows get shorter vectors). Elements that are not neighbours in memory are
+    moved one by one. Along an outer loop of a kernel with reductions, rows lie in the lanes; along an inner one, lanes are combined at
+    the end of the row.
     """
-    inner, extent = math.prod(kernel.extents[kernel.outer :]), kernel.extents[d]
-    across = d < kernel.outer
-    cost = 0.0 if across else float(_COMBINE_LANES * sum(s.is_reduction for s in kernel.body))
-    for strides in _vectors(kernel):
-        apart = _LANES if abs(strides[d]) > 1 else 1
-        steps = inner if any(strides[kernel.outer :]) else 1
-        if across:
-            cost += steps * apart / min(extent, _LANES)
+    extent, outer = kernel.extents[d], kernel.outer
+    lanes = min(_LANES, extent)
+    vectors = -(-extent // _LANES)
+    reductions = sum(s.is_reduction for s in kernel.body)
+    across = d < outer and reductions > 0
+    inner = math.prod(kernel.extents[outer:]) if reductions else extent
+    rows = math.prod(kernel.extents[:outer]) if reductions else kernel.points // max(extent, 1)
+    if tile >= 0:  # a partial tile costs as much as a whole one (but few iterations make small tiles)
+        lanes = 1 << (lanes - 1).bit_length()
+        inner = inner // kernel.extents[tile] * -(-kernel.extents[tile] // lanes) * lanes if reductions else inner
+        rows = rows if reductions else rows // kernel.extents[tile] * -(-kernel.extents[tile] // lanes) * lanes
+    if across:
+        groups, steps = rows // extent * vectors, inner
+    else:
+        groups, steps = rows, inner // extent * vectors
+    in_row = ((1 << len(kernel.extents)) - 1) & ~((1 << outer) - 1) if reductions else 1 << d
+    row_cost = _ROW_INSTRUCTIONS + (0.0 if across else float(_COMBINE_LANES * reductions))
+    step_cost = 0.0
+    for statement in kernel.body:
+        what = statement.what
+        one = 1.0
+        if isinstance(what, Load):
+            one = _access_cost(what.access.strides, d, tile, lanes, _GATHER_LANE)
+        elif isinstance(what, GatherLoad):
+            one = lanes * _GATHER_LANE
+        elif isinstance(what, Splat):
+            continue
+        if statement.loops & in_row or statement.is_reduction:
+            step_cost += one
+        elif across or statement.loops:
+            row_cost += one if across or statement.loops >> d & 1 else 1.0
+    for store in kernel.stores:
+        one = _access_cost(store.access.strides, d, tile, lanes, _SCATTER_LANE)
+        inside = kernel.body[store.local].loops & in_row or not reductions or any(store.access.strides[outer:])
+        if inside:
+            step_cost += one
         else:
-            cost += 1 if steps == 1 else steps / extent * -(-extent // _LANES) * apart
-    return cost
+            row_cost += one
+    return groups * (row_cost + steps * step_cost)
+
+
+def _access_cost(strides: tuple[int, ...], d: int, tile: int, lanes: int, apart: float) -> float:
+    stride = strides[d]
+    if stride in (0, 1):
+        return 1.0
+    if tile >= 0 and is_tiled(strides, d, tile):
+        return _TILED
+    if apart == _GATHER_LANE and abs(stride) <= SMALL_STRIDE:
+        return 2.0 * abs(stride)
+    return lanes * apart
 
 
 def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:

@@ -26,7 +26,7 @@ from graphcell.frontend.numbers import number
 from graphcell.frontend.trees import same_constant
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import no_trace
-from graphcell.tensor import StateEpoch, Tensor
+from graphcell.tensor import StateEpoch, StorageEpoch, Tensor
 
 _MISSING = object()
 _NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
@@ -85,6 +85,20 @@ class _Read:
         return f"{getattr(self.owner, '__name__', type(self.owner).__name__)}.{self.name}"
 
 
+@dataclass(frozen=True, slots=True)
+class Comparisons:
+    """What a function read from outside, for native code: (closure cell, content), (globals, name, value), and a check of all the rest.
+
+    `epoch`: the `StateEpoch` for which it holds; `changes`: that of the Guards when this was made.
+    """
+
+    epoch: int
+    changes: int
+    cells: tuple[tuple[CellType, Any], ...]
+    variables: tuple[tuple[dict[str, Any], str, Any], ...]
+    check: Callable[[], bool] | None
+
+
 class Guards:
     """Collects reads while tracing; afterwards `seal` makes them quick to check.
 
@@ -102,6 +116,7 @@ class Guards:
         self._cells: dict[int, tuple[Any, list[tuple[str, Any, Any]]]] = {}
         self._blind = False
         self._epoch = -1
+        self.changes = 0  # how often `comparisons` may have become another
         self._always: list[_Read] = []
         self._with_cells: list[_Read] = []
         self._tensors: list[tuple[_Read, TensorType, int]] = []
@@ -212,11 +227,17 @@ class Guards:
         """One expression that compares everything by identity; where it is false, `failure` takes a closer
         look.
         """
+        reads = [*self._outside(), *(read for read, _ in self._numbers.values() if not is_cell(read.owner))]
+        return self._expression(reads, ["guards._epoch == epoch.value"])
+
+    def _outside(self) -> list[_Read]:
+        """What was read outside of Cells, but for numbers that vary."""
+        return [*self._always, *(read for read, _, _ in self._tensors if not is_cell(read.owner))]
+
+    def _expression(self, reads: Sequence[_Read], terms: list[str]) -> Callable[[], bool]:
+        """A function that says if `terms` and what `reads` and containers held still hold."""
         names: dict[str, Any] = {"guards": self, "epoch": StateEpoch, "holds": _holds}
-        terms = ["guards._epoch == epoch.value"]
-        tensors = [read for read, _, _ in self._tensors if not is_cell(read.owner)]
-        varying = [read for read, _ in self._numbers.values() if not is_cell(read.owner)]
-        for k, read in enumerate([*self._always, *tensors, *varying]):
+        for k, read in enumerate(reads):
             names[f"o{k}"], names[f"r{k}"] = read.owner, read
             if isinstance(read.owner, CellType):
                 now = f"o{k}.cell_contents"
@@ -231,6 +252,17 @@ class Guards:
         check: Callable[[], bool] = eval(f"lambda: {' and '.join(terms)}", names)
         return check
 
+    def comparisons(self) -> Comparisons | None:
+        """What native code compares to know that all is as it was; None where numbers vary, whose values are inputs of the graph."""
+        if self._numbers:
+            return None
+        reads = self._outside()
+        cells = tuple((r.owner, r.value) for r in reads if isinstance(r.owner, CellType))
+        variables = tuple((r.owner, r.name, r.value) for r in reads if type(r.owner) is dict)
+        others = [r for r in reads if not isinstance(r.owner, CellType) and type(r.owner) is not dict]
+        check = self._expression(others, []) if others or self._contents else None
+        return Comparisons(self._epoch, self.changes, cells, variables, check)
+
     def failure(self, captured: list[Tensor]) -> str:
         """What changed since the trace, or "". Puts Tensors that were replaced into `captured`."""
         self.changed = None
@@ -239,6 +271,7 @@ class Guards:
                 return ""
         except (AttributeError, KeyError, ValueError):  # something is not there any more
             pass
+        self.changes += 1
         for read in self._always:
             if not self._is_same(read):
                 return read.what()
@@ -292,7 +325,9 @@ class Guards:
                 return read.what()
             read.value = now
         for place, tensor in changed.items():
-            captured[place] = tensor
+            if captured[place] is not tensor:
+                captured[place] = tensor
+                StorageEpoch.value += 1
         return ""
 
 

@@ -1,7 +1,7 @@
 """Function objects → their AST, with absolute places.
 
-Enters: a function, or its code object. Leaves: a `FunctionSource`: the AST node inside the tree of its whole
-file, so that lines and columns are those of the file (nothing is dedented or cut out), and `Span`s with
+Enters: a function, or its code object. Leaves: a `FunctionSource`: the AST node with the lines and columns of
+the file (of a long file only the function's own lines are parsed, as they stand there), and `Span`s with
 columns in characters. Sources of the REPL and of notebooks come through `linecache`. Refuses, with
 `SourceNotFoundError`, functions that have no Python source.
 """
@@ -67,7 +67,7 @@ class FunctionSource:
         found = self.nested.get(node)
         if found is None:
             for code in _nested_codes(self.code):
-                if code.co_name == _code_name(node) and _find(code, self.lines).node is node:
+                if code.co_name == _code_name(node) and _same_place(_find(code, self.lines).node, node):
                     found = self.nested[node] = code
                     break
             else:
@@ -80,8 +80,36 @@ class FunctionSource:
 
 @dataclass(slots=True, eq=False)
 class _File:
+    """The lines of a file and the functions found in them so far, by name and first line, each with the name of the class around it."""
+
     lines: list[str]
-    functions: dict[tuple[str, int], list[tuple[Function, str]]]
+    functions: dict[tuple[str, int], list[tuple[Function, str]]] = field(default_factory=dict)
+    is_whole: bool = False
+
+    def add(self, tree: ast.Module, class_name: str) -> None:
+        """Adds the functions of a tree; those that are known already stay."""
+        found: dict[tuple[str, int], list[tuple[Function, str]]] = {}
+        for node, inside in _walk_functions(tree, class_name):
+            found.setdefault((_code_name(node), _first_line(node)), []).append((node, inside))
+        for key, functions in found.items():
+            self.functions.setdefault(key, functions)
+
+    def read(self, code: CodeType) -> list[tuple[Function, str]]:
+        """The functions that `code` may come from. Its own lines are parsed, a long file only where these do not tell."""
+        key = (code.co_name, code.co_firstlineno)
+        if key not in self.functions and not self.is_whole and code.co_name != "<lambda>":
+            tree = _parse_lines(self.lines, code)
+            if tree is not None:
+                self.add(tree, _class_of(code))
+        if key not in self.functions and not self.is_whole:
+            self.is_whole = True
+            try:
+                tree = ast.parse("".join(self.lines))
+            except SyntaxError:
+                self.is_whole = False
+                tree = _parse_block(self.lines, code)
+            self.add(tree, "")
+        return self.functions.get(key, [])
 
 
 _files: dict[str, _File] = {}
@@ -156,9 +184,8 @@ def _read_lines(code: CodeType, module_globals: dict[str, object]) -> list[str]:
 def _find(code: CodeType, lines: list[str]) -> FunctionSource:
     known = _files.get(code.co_filename)
     if known is None or (known.lines is not lines and known.lines != lines):
-        known = _files[code.co_filename] = _index(lines, code)
-    candidates = known.functions.get((code.co_name, code.co_firstlineno), [])
-    node, class_name = _choose(code, candidates)
+        known = _files[code.co_filename] = _File(lines)
+    node, class_name = _choose(code, known.read(code))
     return _make(node, code, known.lines, class_name)
 
 
@@ -171,15 +198,41 @@ def _make(node: Function, code: CodeType, lines: list[str], class_name: str) -> 
     return FunctionSource(node, code, lines, class_name, local_names(node), body)
 
 
-def _index(lines: list[str], code: CodeType) -> _File:
+def _parse_lines(lines: list[str], code: CodeType) -> ast.Module | None:
+    """A function's own lines as a tree with the places of the file; None if they cannot be told from the others.
+
+    They reach from the first decorator to the last line that the code has instructions for, and on while lines are indented deeper:
+    code that is never reached, and comments.
+    """
+    first, stop = code.co_firstlineno, min(_last_line(code), len(lines))
+    if not 0 < first <= stop:
+        return None
+    indent = _indent(lines[first - 1])
+    if indent and first == 1:
+        return None
+    while stop < len(lines) and (not lines[stop].strip() or lines[stop].lstrip().startswith("#") or _indent(lines[stop]) > indent):
+        stop += 1
+    before = "\n" * (first - 2) + "if 1:\n" if indent else "\n" * (first - 1)
     try:
-        tree = ast.parse("".join(lines))
-    except SyntaxError:
-        tree = _parse_block(lines, code)
-    functions: dict[tuple[str, int], list[tuple[Function, str]]] = {}
-    for node, class_name in _walk_functions(tree, ""):
-        functions.setdefault((_code_name(node), _first_line(node)), []).append((node, class_name))
-    return _File(lines, functions)
+        return ast.parse(before + "".join(lines[first - 1 : stop]))
+    except SyntaxError:  # the lines end within a string
+        return None
+
+
+def _indent(line: str) -> int:
+    return len(line) - len(line.lstrip())
+
+
+def _last_line(code: CodeType) -> int:
+    ends = [end for _, end, _, _ in code.co_positions() if end is not None]
+    return max([code.co_firstlineno, *ends, *(_last_line(c) for c in code.co_consts if isinstance(c, CodeType))])
+
+
+def _class_of(code: CodeType) -> str:
+    """The name of the class around a function, as its qualified name tells: names that no `<locals>` follows are classes."""
+    outer = code.co_qualname.split(".")[:-1]
+    classes = [name for name, following in zip(outer, [*outer, ""][1:], strict=True) if "<locals>" not in (name, following)]
+    return classes[-1] if classes else ""
 
 
 def _parse_block(lines: list[str], code: CodeType) -> ast.Module:
@@ -207,11 +260,23 @@ def _parse_block(lines: list[str], code: CodeType) -> ast.Module:
     return tree
 
 
-def _walk_functions(node: ast.AST, class_name: str) -> Iterator[tuple[Function, str]]:
-    for child in ast.iter_child_nodes(node):
-        if isinstance(child, (ast.FunctionDef, ast.Lambda)):
-            yield child, class_name
-        yield from _walk_functions(child, child.name if isinstance(child, ast.ClassDef) else class_name)
+def _walk_functions(tree: ast.AST, class_name: str) -> Iterator[tuple[Function, str]]:
+    """All functions in the order of the text, each with the name of the innermost class around it."""
+    stack = [(tree, class_name)]
+    while stack:
+        node, inside = stack.pop()
+        if isinstance(node, (ast.FunctionDef, ast.Lambda)):
+            yield node, inside
+        elif isinstance(node, ast.ClassDef):
+            inside = node.name
+        children: list[tuple[ast.AST, str]] = []
+        for name in node._fields:
+            value = getattr(node, name, None)
+            if isinstance(value, list):
+                children += [(x, inside) for x in value if isinstance(x, ast.AST)]
+            elif isinstance(value, ast.AST):
+                children.append((value, inside))
+        stack += reversed(children)
 
 
 def _code_name(node: Function) -> str:
@@ -238,6 +303,11 @@ def _choose(code: CodeType, candidates: list[tuple[Function, str]]) -> tuple[Fun
     return fitting[0]
 
 
+def _same_place(a: Function, b: Function) -> bool:
+    """True for one function of the file, perhaps parsed twice: alone, and with the function around it."""
+    return (a.lineno, a.col_offset, a.end_lineno, a.end_col_offset) == (b.lineno, b.col_offset, b.end_lineno, b.end_col_offset)
+
+
 def _argument_names(node: Function) -> tuple[str, ...]:
     a = node.args
     return tuple(x.arg for x in (*a.posonlyargs, *a.args, *a.kwonlyargs))
@@ -248,8 +318,8 @@ def _by_position(code: CodeType, candidates: list[tuple[Function, str]]) -> list
     places = [p for p in code.co_positions() if None not in p and p[2:] != (0, 0)]
     if not places:
         return candidates
-    first = min((line, column) for line, _, column, _ in places)  # type: ignore[type-var]
-    last = max((line, column) for _, line, _, column in places)  # type: ignore[type-var]
+    first = min((line, column) for line, _, column, _ in places)
+    last = max((line, column) for _, line, _, column in places)
     around = [c for c in candidates if _body_start(c[0]) <= first and last <= _body_end(c[0])]
     around.sort(key=lambda c: _body_start(c[0]), reverse=True)
     return around

@@ -52,6 +52,11 @@ class Structure:
         """True for the first output, a Tensor, alone."""
         return self.tree.kind is None and self.leaves == (Output(0, False),)
 
+    def is_tuple(self, count: int) -> bool:
+        """True for a tuple of all `count` outputs, Tensors, in order."""
+        flat = self.tree.kind is tuple and all(c.kind is None for c in self.tree.children)
+        return flat and self.leaves == tuple(Output(k, False) for k in range(count))
+
     def builder(self) -> Callable[[Sequence[Tensor]], Any]:
         """`build`, specialised for the common cases."""
         plain = all(isinstance(x, Output) and not x.is_number for x in self.leaves)

@@ -67,6 +67,8 @@ class Cell(Hooks, StateDict, Settings):
                 )
             object.__setattr__(self, name, value)
             return
+        if name in tables and tables[name] is value and not hasattr(type(self), name):
+            return  # nothing changes; a property of the class may do more
         StateEpoch.value += 1
         if isinstance(value, Parameter):
             self._forget(name, self._parameters)
@@ -342,13 +344,15 @@ class Cell(Hooks, StateDict, Settings):
     def cells_and_names(self, cells: set[Cell] | None = None, name_prefix: str = "") -> Iterator[tuple[str, Cell]]:
         """Yields (path, Cell): this Cell first, then those inside, depth first, each once."""
         seen = cells if cells is not None else set()
-        if self in seen:
-            return
-        seen.add(self)
-        yield name_prefix, self
-        for name, cell in self._cells.items():
-            if cell is not None:
-                yield from cell.cells_and_names(seen, f"{name_prefix}.{name}" if name_prefix else name)
+        waiting = [(name_prefix, self)]
+        while waiting:
+            path, cell = waiting.pop()
+            if cell in seen:
+                continue
+            seen.add(cell)
+            yield path, cell
+            inside = [(f"{path}.{name}" if path else name, c) for name, c in cell.__dict__["_cells"].items() if c is not None]
+            waiting += reversed(inside)
 
     def get_sub_cell(self, target: str) -> Cell:
         """The Cell at a dotted path; '' is this Cell.

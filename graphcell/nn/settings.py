@@ -49,9 +49,18 @@ class Settings:
 
     def set_train(self, mode: bool = True) -> Self:
         """Switches this Cell and all inside between training (Dropout, batch statistics) and inference; returns this Cell."""
-        for _, cell in self._inside:
-            cell.training = bool(mode)
-            cell.phase = "train" if mode else "predict"
+        training, phase = bool(mode), "train" if mode else "predict"
+        seen: set[Any] = set()
+        waiting: list[Any] = [self]
+        while waiting:  # without the paths that cells_and_names makes: programs call this at every step
+            cell = waiting.pop()
+            if cell in seen:
+                continue
+            seen.add(cell)
+            tables = cell.__dict__
+            if tables.get("training") is not training or tables.get("_phase") != phase:
+                cell.training, cell.phase = training, phase
+            waiting += [c for c in tables["_cells"].values() if c is not None]
         return self
 
     def set_grad(self, requires_grad: bool = True) -> Self:

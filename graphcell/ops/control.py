@@ -20,6 +20,7 @@ from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ir.op import Array, Op, region
 from graphcell.ir.types import TensorType
 from graphcell.ops.creation import Full, number_of
+from graphcell.tensor import Tensor
 
 if TYPE_CHECKING:
     from graphcell.passes.autodiff import Split
@@ -244,7 +245,11 @@ class For(RegionOp):
         return linearize_for(self, needed, seeds)
 
 
-Runner = Callable[[Graph, Sequence[Array]], tuple[Array, ...]]
+Runner = Callable[[Graph, Sequence[Tensor]], tuple[Tensor, ...]]
+
+
+def _evaluate(graph: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    return tuple(map(Tensor.of_array, evaluate_graph(graph, [t.array() for t in operands])))
 
 
 @dataclass(frozen=True)
@@ -253,8 +258,8 @@ class GraphCall(RegionOp):
 
     graph: Graph = region()
     name = "call"
-    runner: ClassVar[Runner] = staticmethod(evaluate_graph)
-    """How `eval` runs a graph; the runtime puts the compiler here."""
+    runner: ClassVar[Runner] = staticmethod(_evaluate)
+    """How a graph is run; the runtime puts the compiler here."""
 
     @property
     def regions(self) -> tuple[Graph, ...]:
@@ -272,7 +277,7 @@ class GraphCall(RegionOp):
         return self.graph.output_types
 
     def eval(self, *arrays: Array) -> tuple[Array, ...]:
-        return type(self).runner(self.graph, arrays)
+        return tuple(t.array() for t in type(self).runner(self.graph, [Tensor.of_array(a) for a in arrays]))
 
     def active_results(self, active: Mask) -> Mask:
         from graphcell.passes.autodiff import active_outputs

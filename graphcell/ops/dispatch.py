@@ -6,6 +6,7 @@ operands record it. Enters: an op and its operand Tensors. Leaves: a tuple of Te
 
 from __future__ import annotations
 
+import time
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -15,11 +16,67 @@ from typing import Any
 
 from graphcell.errors import GraphcellError, Span
 from graphcell.ir.graph import Builder, Graph, Value
-from graphcell.ir.op import Op, evaluate, infer_types
+from graphcell.ir.op import Op, evaluate, exact_key, infer_types
 from graphcell.ir.types import TensorType
+from graphcell.ops.base import View
+from graphcell.ops.kernels import Native, Work
 from graphcell.tensor import Tensor, state
 
 _infer = lru_cache(maxsize=8192)(infer_types)
+_signatures: dict[tuple[Any, ...], Signature] = {}
+_KEPT_SIGNATURES = 8192
+
+
+class Signature(Work):
+    """An op with the types of its operands: checked once, and run natively when that is worth it."""
+
+    __slots__ = ("exact", "has_regions", "is_candidate", "op", "rules")
+
+    def __init__(self, op: Op, types: tuple[TensorType, ...]):
+        super().__init__()
+        infer_types(op, types)  # for its errors
+        self.op = op
+        self.has_regions = bool(op.regions)
+        self.is_candidate = bool(types or op.name == "full") and not (self.has_regions or op.has_effect or isinstance(op, View))
+        self.exact = exact_key(op)
+        self.rules: dict[tuple[bool, ...], Any] = {}  # graphcell.passes.rules.Rule, by which operands need gradients
+
+    @staticmethod
+    def of(op: Op, operands: Sequence[Tensor]) -> Signature:
+        """The signature of an op on these operands. Raises what `infer` raises."""
+        key: list[Any] = [op]
+        for t in operands:
+            data = t._data
+            if data is None:
+                data = t.array()
+            key.append(data.dtype)
+            key.append(data.shape)
+        found = _signatures.get(place := tuple(key))
+        if found is None:
+            found = Signature(op, tuple([t.ir_type for t in operands]))
+            if len(_signatures) >= _KEPT_SIGNATURES:
+                _signatures.clear()
+            _signatures[place] = found
+        return found
+
+    def run(self, op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+        """The op's results."""
+        if self.kernel is not None and (op is self.op or exact_key(op) == self.exact):  # 0.0 and -0.0 are equal, but other kernels
+            results = self.kernel(*operands)
+            if results is not NotImplemented:
+                return results  # type: ignore[no-any-return]
+        start = time.perf_counter_ns()
+        outputs = tuple(map(Tensor.of_array, evaluate(op, tuple([t.array() for t in operands]))))
+        if self.is_candidate and self.is_due(start):
+            self.kernel = Native.compile(_graph_of(self.op, operands))
+        return outputs
+
+
+def _graph_of(op: Op, operands: Sequence[Tensor]) -> Graph:
+    """A graph of this op alone."""
+    builder = Builder(op.name)
+    inputs = [builder.input(t.ir_type, f"x{k}") for k, t in enumerate(operands)]
+    return builder.finish(builder.append(op, inputs, None))
 
 
 def apply(op: Op, *operands: Tensor) -> tuple[Tensor, ...]:
@@ -27,14 +84,19 @@ def apply(op: Op, *operands: Tensor) -> tuple[Tensor, ...]:
     trace = state.trace
     if trace is not None:
         return trace.append(op, operands)
-    _infer(op, tuple(t.ir_type for t in operands))  # for its errors
-    if state.tapes and op.regions:
+    signature = Signature.of(op, operands)
+    tapes = state.tapes
+    if not signature.has_regions:
+        outputs = signature.run(op, operands)
+        for tape in tapes:
+            tape.record(signature, operands, outputs)
+        return outputs
+    if tapes:
         return _apply_region(op, operands)
-    results = evaluate(op, tuple(t.array() for t in operands))
-    outputs = tuple(map(Tensor.of_array, results))
-    for tape in state.tapes:
-        tape.record(op, operands, outputs)
-    return outputs
+    run_graph = getattr(op, "runner", None)
+    if run_graph is not None:
+        return run_graph(op.regions[0], operands)  # type: ignore[no-any-return]
+    return tuple(map(Tensor.of_array, evaluate(op, tuple([t.array() for t in operands]))))
 
 
 def apply1(op: Op, *operands: Tensor) -> Tensor:
@@ -178,7 +240,7 @@ class TapeEntry:
     kept: tuple[Tensor, ...]
     operands: tuple[int, ...]  # of the operands that need gradients
     results: tuple[int, ...]  # of the results that have cotangents
-    types: tuple[TensorType, ...]  # of the latter
+    types: tuple[TensorType, ...]  # of the latter, if they are several
 
 
 class Tape:
@@ -226,25 +288,39 @@ class Tape:
         return self._count
 
     # -- recording ---------------------------------------------------------------------------------------------------
-    def record(self, op: Op, operands: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
+    def record(self, signature: Signature, operands: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
         """Notes an op without regions that has been run."""
-        numbers = [self.number(t) for t in operands]
-        if all(n is None for n in numbers) or op.name == "stop_gradient":
+        table = self._numbers
+        numbers: list[int] = []
+        needed: list[bool] = []
+        for t in operands:
+            entry = table.get(id(t))
+            tracked = entry is not None and entry[0]() is t
+            needed.append(tracked)
+            if tracked:
+                numbers.append(entry[1])  # type: ignore[index]
+        if not numbers or signature.op.name == "stop_gradient":
             return
-        from graphcell.passes.rules import rule_of
+        rule = signature.rules.get(wanted := tuple(needed))
+        if rule is None:
+            from graphcell.passes.rules import rule_of
 
-        needed = tuple(n is not None for n in numbers)
-        rule = rule_of(op, tuple(t.ir_type for t in operands), needed)
-        self.add(rule, operands, outputs, ())
+            rule = signature.rules[wanted] = rule_of(signature.op, tuple(t.ir_type for t in operands), wanted)
+        self._add(rule, tuple(numbers), operands, outputs, ())
 
     def add(self, rule: Any, operands: Sequence[Tensor], outputs: Sequence[Tensor], residuals: Sequence[Tensor]) -> None:
         """Notes that `outputs` were made of `operands`, with gradients by `rule`."""
+        self._add(rule, tuple(n for n in map(self.number, operands) if n is not None), operands, outputs, residuals)
+
+    def _add(
+        self, rule: Any, numbers: tuple[int, ...], operands: Sequence[Tensor], outputs: Sequence[Tensor], residuals: Sequence[Tensor]
+    ) -> None:
         if not rule.seeds:
             return
-        numbers = tuple(n for n in map(self.number, operands) if n is not None)
-        results = tuple(self._track(outputs[k]) for k in rule.seeds)
-        kept = (*(self._snapshot(operands[k]) for k in rule.operands), *(self._snapshot(outputs[k]) for k in rule.results), *residuals)
-        self._entries.append(TapeEntry(rule, kept, numbers, results, tuple(outputs[k].ir_type for k in rule.seeds)))
+        results = tuple([self._track(outputs[k]) for k in rule.seeds])
+        kept = (*[self._snapshot(operands[k]) for k in rule.operands], *[self._snapshot(outputs[k]) for k in rule.results], *residuals)
+        types = tuple([outputs[k].ir_type for k in rule.seeds]) if len(results) > 1 else ()  # to fill in cotangents that are not there
+        self._entries.append(TapeEntry(rule, kept, numbers, results, types))
 
     def _snapshot(self, tensor: Tensor) -> Tensor:
         copy = Tensor.of_array(tensor.array())
@@ -270,9 +346,11 @@ class Tape:
                 accumulate(table, number, g)
         for entry in self._newest_first(release):
             given = [table.pop(n, None) for n in entry.results]
-            if all(g is None for g in given):
+            full = [g for g in given if g is not None]
+            if not full:
                 continue
-            full = [zeros_of_type(t) if g is None else g for t, g in zip(entry.types, given, strict=True)]
+            if len(full) < len(given):
+                full = [zeros_of_type(t) if g is None else g for t, g in zip(entry.types, given, strict=True)]
             for number, g in zip(entry.operands, entry.rule.backward(entry.kept, full), strict=True):
                 if g is not None:
                     accumulate(table, number, g)

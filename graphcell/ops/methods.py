@@ -340,7 +340,7 @@ def storage_offset(self: Tensor) -> int:
 
 def data_ptr(self: Tensor) -> int:
     """The address of the first element."""
-    return self.address()
+    return self.expose()
 
 
 def is_signed(self: Tensor) -> builtins.bool:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell.dtype import DType
 from graphcell.errors import ShapeError
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape, TensorType
@@ -127,21 +128,21 @@ class ReduceMaxFirst(Reduction):
         from graphcell.ops.functional.common import full, select, zeros_like
 
         x, y, g = inputs[0], outputs[0], cotangents[0]
-        place = self._place(x.shape)
-        count = full(x.shape, math.prod(x.shape[a] for a in self.axis), dt.int32)
+        taps = math.prod(x.shape[a] for a in self.axis)
+        small = dt.int8 if taps < 1 << 7 else dt.int32 if taps < 1 << 31 else dt.int64
+        place = self._place(x.shape, small)
+        count = full(x.shape, taps, small)
         hit = (x == spread(y, self.axis, x.shape)) | (x != x)
         first = apply1(ReduceMinPlace(self.axis), select(hit, place, count))
         chosen = place == spread(first, self.axis, x.shape)
         full_g = spread(g, self.axis, x.shape)
         return (select(chosen, full_g, zeros_like(full_g)),)
 
-    def _place(self, shape: Shape) -> Any:
+    def _place(self, shape: Shape, dtype: DType) -> Any:
         """The row-major number of each element among those that are reduced together."""
-        from graphcell import dtype as dt
-
         place, step = None, 1
         for a in reversed(self.axis):
-            index = apply1(Iota(shape, a, dt.int32))
+            index = apply1(Iota(shape, a, dtype))
             term = index * step if step > 1 else index
             place = term if place is None else place + term
             step *= shape[a]

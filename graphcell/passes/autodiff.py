@@ -19,6 +19,7 @@ from graphcell.ops.arithmetic import Add, StopGradient
 from graphcell.ops.control import GraphCall, Linearized, RegionOp
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.dispatch import Trace, apply1
+from graphcell.passes.attention import fuse_attention
 from graphcell.passes.residuals import choose_saved
 from graphcell.tensor import Tensor, state
 
@@ -203,6 +204,7 @@ class _Joint:
 
 def _differentiate(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None) -> _Joint:
     graph = inline_calls(graph)
+    graph = fuse_attention(graph, active_values(graph, wrt))
     joint = _Joint(Trace(f"{graph.name}.vjp"))
     trace = joint.trace
     low = lowest_category(graph.inputs[k].type for k in wrt)

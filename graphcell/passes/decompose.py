@@ -1,26 +1,29 @@
 """Rewrites ops that have no kernel of their own into ops that have one.
 
-Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index` and matrix products of integers. Runs after
+Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index`, `moments` and matrix products of integers. Runs after
 differentiation, so that gradients are those of the whole ops.
 """
 
 from __future__ import annotations
 
 import itertools
+import math
 
 from graphcell import dtype as dt
 from graphcell.errors import DataIndexError, Span, render
 from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
-from graphcell.ops.arithmetic import Add, Cast, Mul, Select
+from graphcell.ops.arithmetic import Add, Cast, Mul, Select, Sub
 from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, Less, NotEqual
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import If
 from graphcell.ops.creation import Full, Iota, number_of
 from graphcell.ops.host import CheckIndex, Raise
+from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, ReduceMinPlace
 from graphcell.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin, ReduceSum
+from graphcell.passes.row_blocks import RowBlocks, row_blocks
 
 
 class _Decomposition:
@@ -41,6 +44,9 @@ class _Decomposition:
             self.span = node.span
             if isinstance(node.op, CheckIndex):
                 self._check(node.op, self.table[node.operands[0]])
+                continue
+            if isinstance(node.op, Moments):
+                self.table.update(zip(node.results, self._moments(node.op, self.table[node.operands[0]]), strict=True))
                 continue
             replacement = self._decomposed(node)
             if replacement is not None:
@@ -76,7 +82,43 @@ class _Decomposition:
             other.input(v.type)
         self.nodes.append(Node(If(branch.finish([]), other.finish([])), (outside, low, high), (), self.span))
 
-    def _full(self, value: int, like: Value) -> Value:
+    def _moments(self, op: Moments, x: Value) -> tuple[Value, Value]:
+        """Mean and variance: of rows in two passes over the row; of long columns block by block."""
+        count = max(op.count(x.type.shape), 1)
+        cut = row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
+        if cut is None:
+            mean, centred = self._centred(x, op.axis)
+            return mean, self._scaled(self._sum_of_squares(centred, op.axis), 1.0 / count)
+        shape = op.infer(x.type)[0].shape
+        mean, squares = self._moments_by_blocks(self.emit(Reshape(cut.shape), x), cut)
+        return self.emit(Reshape(shape), mean), self.emit(Reshape(shape), self._scaled(squares, 1.0 / count))
+
+    def _moments_by_blocks(self, x: Value, cut: RowBlocks) -> tuple[Value, Value]:
+        """Mean, and sum of the squares about it, of columns: each block about its own mean, then the blocks (Chan, Golub and LeVeque).
+
+        A mean is rounded to the digits of its size, not of the deviations: what it so misses is kept beside it (`rest`).
+        """
+        near, centred = self._centred(x, cut.first)
+        rest = self._scaled(self.emit(ReduceSum(cut.first, True), centred), 1.0 / cut.rows)
+        squares = self._sum_of_squares(centred, cut.first)
+        origin, apart = self._centred(near, cut.second)
+        shift, apart = self._centred(self.emit(Add(), apart, rest), cut.second)
+        between = self._scaled(self.emit(Sub(), self.emit(Mul(), apart, apart), self.emit(Mul(), rest, rest)), float(cut.rows))
+        return self.emit(Add(), origin, shift), self.emit(ReduceSum(cut.second, True), self.emit(Add(), squares, between))
+
+    def _centred(self, x: Value, axis: tuple[int, ...]) -> tuple[Value, Value]:
+        """The mean of x along `axis`, and x about it."""
+        count = max(math.prod(x.type.shape[a] for a in axis), 1)
+        mean = self._scaled(self.emit(ReduceSum(axis, True), x), 1.0 / count)
+        return mean, self.emit(Sub(), x, self.emit(BroadcastTo(x.type.shape), mean))
+
+    def _sum_of_squares(self, x: Value, axis: tuple[int, ...]) -> Value:
+        return self.emit(ReduceSum(axis, True), self.emit(Mul(), x, x))
+
+    def _scaled(self, x: Value, by: float) -> Value:
+        return x if by == 1.0 else self.emit(Mul(), x, self._full(by, x))
+
+    def _full(self, value: float, like: Value) -> Value:
         return self.emit(Full(number_of(value, like.type.dtype), like.type.shape, like.type.dtype))
 
     def _place_of_extremum(self, op: ArgMax | ArgMin, x: Value) -> Value:
@@ -158,7 +200,7 @@ class _Decomposition:
 def _is_decomposed(node: Node) -> bool:
     if isinstance(node.op, MatMul):
         return not node.operands[0].type.dtype.is_float
-    return isinstance(node.op, (Fold, ArgMax, ArgMin, CheckIndex))
+    return isinstance(node.op, (Fold, ArgMax, ArgMin, CheckIndex, Moments))
 
 
 def decompose(graph: Graph) -> Graph:

@@ -15,6 +15,7 @@ from graphcell.ir.op import Op, infer_types
 from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
 from graphcell.ops.creation import Full
+from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, Windows
 
@@ -166,6 +167,17 @@ class _LayoutPass:
         back = tuple(kept.index(d) for d in sorted(kept))
         return self.set_first(node, reduced if back == tuple(range(len(back))) else self.transpose(reduced, back))
 
+    def _moments(self, node: Node) -> bool:
+        op, x = node.op, node.operands[0]
+        assert isinstance(op, Moments)
+        if x.type.rank not in RANKS or not self.is_last(x):
+            return False
+        order = to_last(x.type.rank)
+        mean = self.emit(Moments(tuple(sorted(order.index(a) for a in op.axis))), self.last(x))
+        for old, new in zip(node.results, self.made_by[mean].results, strict=True):
+            self.pairs[old] = self.of_new[new] = _Pair(last=new)
+        return True
+
     def _conv(self, node: Node) -> bool:
         op = node.op
         assert isinstance(op, (Conv, ConvInputGrad, ConvWeightGrad))
@@ -229,6 +241,7 @@ _RULES: dict[type[Op], Callable[[_LayoutPass, Node], bool]] = {
     Conv: _LayoutPass._conv,
     ConvInputGrad: _LayoutPass._conv,
     ConvWeightGrad: _LayoutPass._conv,
+    Moments: _LayoutPass._moments,
     BroadcastTo: _LayoutPass._broadcast,
     Concat: _LayoutPass._concat,
     Pad: _LayoutPass._pad,

@@ -11,6 +11,7 @@ from collections.abc import Hashable
 
 from graphcell.ir.graph import Graph, Node, Value, structural_key
 from graphcell.ir.op import Op, exact_key
+from graphcell.ops.arithmetic import Add, Mul
 
 
 def merge_common(graph: Graph) -> Graph:
@@ -65,7 +66,8 @@ class _Merging:
         op = node.op
         if op.has_effect or any(g.has_effect() for g in op.regions):
             return None
-        same = first.setdefault((exact_key(op), node.operands), [])
+        operands = tuple(sorted(node.operands, key=id)) if isinstance(op, (Add, Mul)) else node.operands  # x + y is y + x
+        same = first.setdefault((exact_key(op), operands), [])
         for other in same:
             if _same_regions(op, other.op):
                 return other

@@ -21,12 +21,16 @@ from graphcell.ir.graph import Graph
 from graphcell.ir.text import print_graph
 from graphcell.ir.verify import verify
 from graphcell.passes.accumulate import accumulate
+from graphcell.passes.attention import fuse_attention
 from graphcell.passes.decompose import decompose
 from graphcell.passes.eliminate_dead import eliminate_dead
+from graphcell.passes.factor_sums import factor_sums
 from graphcell.passes.hoist_invariant import hoist_invariant
+from graphcell.passes.hoist_scanned import hoist_scanned
 from graphcell.passes.inline import inline
 from graphcell.passes.layout import channels_last
 from graphcell.passes.merge_common import merge_common
+from graphcell.passes.recompute import recompute
 from graphcell.passes.simplify import simplify
 
 Pass = Callable[[Graph], Graph]
@@ -36,13 +40,18 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("eliminate_dead", eliminate_dead),
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),
+    ("fuse_attention", fuse_attention),
     ("hoist_invariant", hoist_invariant),
+    ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
     ("decompose", decompose),
+    ("factor_sums", factor_sums),
     ("accumulate", accumulate),
     ("eliminate_dead", eliminate_dead),
     ("merge_common", merge_common),
     ("simplify", simplify),
+    ("eliminate_dead", eliminate_dead),
+    ("recompute", recompute),
     ("eliminate_dead", eliminate_dead),
 )
 """Dead code goes before anything else looks at it (a gradient leaves much), and again before the question how

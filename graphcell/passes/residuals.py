@@ -1,62 +1,100 @@
 """What to keep from a forward graph for its backward graph.
 
 Enters: the forward nodes and the values that the backward nodes read. Leaves: the values to save; all the others that are read can be
-recomputed from these, from inputs and from outputs. The rule is greedy: what is costly to compute is saved; cheap values (fast
-elementwise ops, views, fills) are recomputed where everything they need is there, or where saving what they need takes fewer bytes than
-saving them. Whoever replaces the rule (by a minimum cut) replaces `choose_saved`.
+recomputed from these, from inputs and from outputs. What is saved is a minimum cut between what is costly to compute (products,
+reductions, slow functions) and what is read late: saving a value costs the bytes that are written and read again, unless it is an input
+or an output and exists anyway; computing one again (fast elementwise ops, views, fills) costs little, but not nothing.
+
+The pass `recompute` puts the same question to whole graphs, where nothing needs to be saved at all.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, View
 
-_LEAVES = 4
-"""A value that depends on more unsaved values than this counts as costly, which also bounds the time that this file takes."""
-_DEPTH = 24
-"""So does one at the end of a longer chain of cheap ops."""
+_FAST = 0.1
+"""What a fast op costs for each element, in bytes of memory that are moved in that time."""
+
+Makers = Callable[[Value], "Node | None"]
+"""The node that makes a value, if that may be done again."""
 
 
-def choose_saved(
-    inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value], crossing: Sequence[Value]
-) -> set[Value]:
+def choose_saved(inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequence[Value], crossing: Sequence[Value]) -> set[Value]:
     """The values to save (no inputs), from which `crossing` can be recomputed by cheap ops."""
-    wanted, kept = set(crossing), set(outputs)
+    made_by = {v: node for node in nodes for v in node.results if is_cheap(node.op)}
+    given, kept = set(inputs), {*inputs, *outputs}
     saved: set[Value] = set()
-    leaves: dict[Value, frozenset[Value]] = dict.fromkeys(
-        inputs, frozenset()
-    )  # what must be there to recompute a value
-    depth: dict[Value, int] = dict.fromkeys(inputs, 0)
-    for node in nodes:
-        needs = frozenset().union(*(leaves[v] for v in node.operands)) - saved if is_cheap(node.op) else None
-        level = 1 + max((depth[v] for v in node.operands), default=0)
-        for v in node.results:
-            if needs is None or len(needs) > _LEAVES or level > _DEPTH:
-                leaves[v], depth[v] = frozenset({v}), 0
-            else:
-                leaves[v], depth[v] = needs, level
-            if v in wanted and leaves[v]:
-                saved |= _cheapest(v, leaves[v], kept)
-                leaves[v], depth[v] = frozenset(), depth[v] if v not in saved else 0
+    for wanted in components(list(crossing), made_by.get, given):
+        cone = list(cone_of(wanted, made_by.get))
+        store = {v: 0.001 if v in kept else 1.0 + v.type.nbytes for v in cone}
+        again = {v: 0.01 + _FAST * v.type.size for v in cone}
+        late = cheapest_cut(cone, made_by.get, store, again, wanted)
+        needed = {x for v in late for x in made_by[v].operands} | set(wanted)
+        saved |= needed - late - given
     return saved
-
-
-def _cheapest(value: Value, needs: frozenset[Value], kept: set[Value]) -> frozenset[Value]:
-    """Either the value or what it is recomputed from; outputs of the graph are kept anyway and cost nothing."""
-    cost = sum(v.type.nbytes for v in needs if v not in kept)
-    alone = 0 if value in kept else value.type.nbytes
-    return needs if cost < alone else frozenset({value})
 
 
 def is_cheap(op: Op) -> bool:
     """True for ops that cost about as much as reading their result from memory."""
     if op.has_effect or op.regions:
         return False
-    return (
-        isinstance(op, View)
-        or (isinstance(op, Elementwise) and op.fast)
-        or op.name in ("full", "iota", "constant")
-    )
+    return isinstance(op, View) or (isinstance(op, Elementwise) and op.fast) or op.name in ("full", "iota", "constant")
+
+
+# -- the cut -----------------------------------------------------------------------------------------------------------------------------
+def cone_of(values: Sequence[Value], maker: Makers) -> Iterator[Value]:
+    """All that `values` could be computed from again, and where that begins."""
+    seen, stack = set(values), list(values)
+    while stack:
+        v = stack.pop()
+        yield v
+        node = maker(v)
+        for x in node.operands if node is not None else ():
+            if x not in seen:
+                seen.add(x)
+                stack.append(x)
+
+
+def components(values: Sequence[Value], maker: Makers, apart: set[Value]) -> list[list[Value]]:
+    """`values` in groups that have nothing in common in their cones but values in `apart`: each can be decided on its own."""
+    owner: dict[Value, int] = {}
+    groups: list[list[Value]] = []
+    members: list[list[Value]] = []
+    for value in values:
+        cone = [v for v in cone_of([value], maker) if v not in apart]
+        joined = sorted({owner[v] for v in cone if v in owner})
+        groups.append([v for k in joined for v in groups[k]] + [value])
+        members.append([v for k in joined for v in members[k]] + cone)
+        for k in joined:
+            groups[k], members[k] = [], []
+        owner.update(dict.fromkeys(members[-1], len(groups) - 1))
+    return [g for g in groups if g]
+
+
+def cheapest_cut(cone: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float], read: Sequence[Value]) -> set[Value]:
+    """Which values of `cone` to compute again such that all of `read` are there, at the least cost of storing some (`store`; infinite for
+    what cannot be) and computing others again (`again`)."""
+    import networkx as nx  # takes as long to import as the rest of graphcell
+
+    cut: nx.DiGraph = nx.DiGraph()
+    for v in cone:
+        limit = {} if store[v] == math.inf else {"capacity": store[v]}
+        cut.add_edge((v, 0), (v, 1), **limit)
+        node = maker(v)
+        if node is None:
+            cut.add_edge("exists", (v, 0))
+            continue
+        cut.add_edge("exists", (v, 0), capacity=again[v])
+        for x in node.operands:
+            cut.add_edge((x, 1), (v, 0))
+    for v in read:
+        cut.add_edge((v, 1), "read")
+    if "exists" not in cut:
+        return set()
+    _, (_, late) = nx.minimum_cut(cut, "exists", "read", flow_func=nx.algorithms.flow.boykov_kolmogorov)
+    return {v for v in cone if (v, 0) in late and maker(v) is not None}

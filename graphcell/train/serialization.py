@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell import buffer
 from graphcell.dtype import DType
 from graphcell.errors import (
     ArgumentTypeError,
@@ -316,7 +317,7 @@ def _fitting(param: Parameter, new: Parameter, strict: bool) -> Tensor:
             f"'parameter_dict'. but got its type {param.dtype} in the argument 'net' and type {new.dtype} in the argument "
             "'parameter_dict'."
         )
-    return Tensor.of_array(np.asarray(new.array()).reshape(param.shape))
+    return Tensor.of_array(buffer.copy(np.asarray(new.array()).reshape(param.shape)))  # shared memory could be written unseen
 
 
 def _convertible(source: DType, target: DType) -> bool:

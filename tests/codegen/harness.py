@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphcell.codegen.llvm.target import Library, Target, compile_object, host, load_object
-from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Val
 
 NUMPY_TYPES = {
     "half": np.dtype(np.float16),
@@ -47,15 +47,16 @@ class Elementwise:
         return results[0] if len(results) == 1 else tuple(results)
 
 
-def text_of(emit: Emit, inputs: Sequence[str], lanes: int) -> tuple[str, tuple[str, ...]]:
+def text_of(emit: Emit, inputs: Sequence[str], lanes: int, target: Target | None = None) -> tuple[str, tuple[str, ...]]:
     """The module that runs `emit` on `lanes` elements (0: scalars) of the kinds `inputs` at a time, and the
     kinds that come out.
     """
-    module = Module()
+    chosen = target or host()
+    module = chosen.module()
     results: list[Val] = []
     # The result kinds are known after a first, thrown-away emission.
     probe = FunctionBuilder(
-        Module(), "probe", [(f"x{k}", LType(kind, lanes)) for k, kind in enumerate(inputs)]
+        chosen.module(), "probe", [(f"x{k}", LType(kind, lanes)) for k, kind in enumerate(inputs)]
     )
     produced = emit(probe, *probe.args.values())
     kinds = tuple(v.type.kind for v in (produced if isinstance(produced, tuple) else (produced,)))
@@ -81,5 +82,5 @@ def text_of(emit: Emit, inputs: Sequence[str], lanes: int) -> tuple[str, tuple[s
 
 
 def build(emit: Emit, inputs: Sequence[str], lanes: int, target: Target | None = None) -> Elementwise:
-    text, kinds = text_of(emit, inputs, lanes)
+    text, kinds = text_of(emit, inputs, lanes, target)
     return Elementwise(load_object(compile_object(text, target or host())), kinds)

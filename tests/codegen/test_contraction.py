@@ -188,12 +188,34 @@ def test_batches(case: Case) -> None:
         Case(5, 70, 65, share_b=True, transpose_a=True),
         Case(150, 170, 1065, share_b=True, transpose_b=True),
         Case(2048, 40, 70, transpose_a=True),
+        Case(600, 100, 600),  # several row blocks use the same panels
+        Case(600, 100, 2000, transpose_b=True),
     ],
     ids=str,
 )
 def test_large_reductions_and_packing(case: Case) -> None:
     check(case, HOST)
     check(replace(case, m=case.m // 2 + 1), 32)
+
+
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(50, 70, 300, "bfloat"),
+        Case(50, 70, 300, "bfloat", transpose_b=True),
+        Case(50, 70, 300, "bfloat", transpose_a=True, transpose_b=True),
+        Case(51, 71, 300, "bfloat", transpose_a=True),
+        Case(51, 71, 301, "bfloat"),  # an odd number of steps is multiplied as floats
+        Case(5, 6, 40, "bfloat", batch=(3, 2), b_batch=(0, 1)),
+        Case(300, 40, 2100, "bfloat", transpose_b=True),
+        Case(5, 70, 64, "bfloat", share_b=True),
+        Case(20, 7, 5000, "bfloat", transpose_a=True),
+    ],
+    ids=str,
+)
+def test_products_of_bfloats_in_pairs(case: Case) -> None:
+    check(case, HOST)
+    check(case, 32)
 
 
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4)])

@@ -1,5 +1,5 @@
-"""Native convolutions and their gradients against direct numpy float64, on memory with guard pages, for any
-division of the blocks.
+"""Native convolutions and their gradients by direct summation against direct numpy float64, on memory with
+guard pages, for any division of the blocks. (Winograd's algorithm: test_winograd.py.)
 """
 
 from __future__ import annotations
@@ -31,6 +31,12 @@ Array = NDArray[Any]
 HOST = max(TARGETS)
 DIRECTIONS = ("forward", "input", "weights")
 SAME = (1, 1, 1, 1)
+
+
+@pytest.fixture(autouse=True)
+def direct(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
+
 
 SPECS = [
     ConvSpec(2, 8, 8, 3, 5, 3, 3, padding=SAME),

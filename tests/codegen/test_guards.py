@@ -15,6 +15,7 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.codegen.llvm.target import Target, compile_object, load_object
 from graphcell.codegen.lower import lower
+from graphcell.codegen.program import Kept
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
@@ -57,30 +58,51 @@ def table(buffers: Sequence[Guarded]) -> Any:
     return (ctypes.c_void_p * max(1, len(buffers)))(*(b.address for b in buffers))
 
 
-def run_guarded(graph: Graph, arrays: Sequence[Array], target: Target, at_end: bool) -> list[Array]:
-    program = lower(run_pipeline(graph)[0], (), target)
+def run_guarded(graph: Graph, arrays: Sequence[Array], target: Target, at_end: bool, frozen: Sequence[int] = ()) -> list[Array]:
+    program = lower(run_pipeline(graph)[0], (), target, frozen)
     assert not program.host_calls
-    inputs = [guarded_copy(x, at_end) for x in (*arrays, *program.constants)]
+    given = [guarded_copy(x, at_end) for x in arrays]
+    constants = [guarded_copy(x, at_end) for x in program.constants]
     outputs = [guarded(v.type.shape, v.type.dtype.np_type, at_end=at_end) for v in graph.outputs]
     arena = guarded((program.arena_bytes,), np.dtype(np.uint8), at_end=at_end)
-    arena.array[...] = 0xFF
+    kept = guarded((0 if program.kept is None else program.kept.nbytes,), np.dtype(np.uint8), at_end=at_end)
+    arena.array[...] = kept.array[...] = 0xFF
     library = load_object(compile_object(program.text, target))
+    inputs, pool = table([*given, kept, *constants]), ctypes.cast(_in_two_parts, ctypes.c_void_p)
+    if program.kept is not None:
+        assert program.kept.slot == len(arrays)
+        _prepare(library, program.kept, inputs, arena, pool)
+    prepared = kept.array.tobytes()
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)(library.address("run"))
-    assert entry(table(inputs), table(outputs), arena.address, ctypes.cast(_in_two_parts, ctypes.c_void_p), None) == 0
-    for buffer, array in zip(inputs, (*arrays, *program.constants), strict=True):
+    assert entry(inputs, table(outputs), arena.address, pool, None) == 0
+    for buffer, array in zip((*given, *constants), (*arrays, *program.constants), strict=True):
         buffer.check("an input")
         assert buffer.array.tobytes() == array.tobytes(), "an input was written"
-    for buffer in (*outputs, arena):
-        buffer.check("an output or the arena")
+    assert kept.array.tobytes() == prepared, "run wrote what is kept"
+    for buffer in (*outputs, arena, kept):
+        buffer.check("an output, the arena or what is kept")
     return [np.array(b.array) for b in outputs]
 
 
-def check(graph: Graph, arrays: Sequence[Array], widths: Sequence[int] = tuple(TARGETS)) -> None:
+def _prepare(library: Any, kept: Kept, inputs: Any, arena: Guarded, pool: Any) -> None:
+    """Runs `prepare` for all sources, and again for each alone, which must not change anything."""
+    flags = guarded((len(kept.sources) + 1,), np.dtype(np.uint8), at_end=True)
+    prepare = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)(library.address("prepare"))
+    for only in (None, *range(len(kept.sources) + 1)):
+        flags.array[...] = only is None
+        if only is not None:
+            flags.array[only] = 1
+            arena.array[...] = 0xFF
+        assert prepare(inputs, flags.address, arena.address, pool, None) == 0
+    flags.check("the flags")
+
+
+def check(graph: Graph, arrays: Sequence[Array], widths: Sequence[int] = tuple(TARGETS), frozen: Sequence[int] = ()) -> None:
     with np.errstate(all="ignore"):
         wanted = evaluate_graph(graph, arrays)
     for width in widths:
         for at_end in (True, False):
-            for want, got in zip(wanted, run_guarded(graph, arrays, TARGETS[width], at_end), strict=True):
+            for want, got in zip(wanted, run_guarded(graph, arrays, TARGETS[width], at_end, frozen), strict=True):
                 np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=2e-3, atol=2e-3)
 
 

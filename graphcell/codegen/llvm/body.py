@@ -27,6 +27,13 @@ class BodyBuilder(FunctionBuilder):
 
     dtypes: tuple[DType, ...] = ()
 
+    @staticmethod
+    def extending(b: FunctionBuilder) -> BodyBuilder:
+        """A builder that appends to the same function as `b`."""
+        body = BodyBuilder.__new__(BodyBuilder)
+        body.__dict__ = b.__dict__
+        return body
+
     def __getattr__(self, name: str) -> Any:
         function = getattr(math, name, None)
         if function is None or name.startswith("_"):

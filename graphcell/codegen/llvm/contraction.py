@@ -23,15 +23,16 @@ from typing import Protocol
 
 from graphcell.codegen.llvm.text import FLOAT_KINDS, I64, FunctionBuilder, LType, Val, i64
 
-Epilogue = Callable[[FunctionBuilder, Val, Val, Val, "Val | None", Val], Val]
+Epilogue = Callable[[FunctionBuilder, Val, Val, Val, "Val | None", Val], "Val | None"]
 """`epilogue(b, value, row, column, mask, batch) -> value`, called once on each finished vector of the output
-before it is stored.
+before it is stored. It returns what is to be stored, or None if nothing is: then it stores itself what there is.
 
 `value` is a vector of the accumulation kind that holds the columns `column, column + 1, ...` of the output
 row `row`, where the output is seen as a matrix (each emitter says which). Lanes whose `mask` is off do not
 exist: never load for them. `mask` is None when all lanes exist. `batch` is the linear batch index of a matmul
 and 0 elsewhere. Extra pointers are found in `b.args` under the names given in `extra`. The result is
-converted to the element kind of the output. Extra buffers must not overlap the output.
+converted to the element kind of the output. Extra buffers must not overlap an output that the plan `resumes`;
+elsewhere each element may be read before it is written over.
 """
 
 Extra = Sequence[tuple[str, LType]]
@@ -42,6 +43,9 @@ class ContractionTarget(Protocol):
 
     @property
     def triple(self) -> str: ...
+
+    @property
+    def features(self) -> str: ...
 
     @property
     def vector_bytes(self) -> int: ...
@@ -84,14 +88,15 @@ class Plan:
     """The stages of a contraction and its scratch memory; every scratch buffer is aligned to 64 bytes.
 
     `shared` lists the buffers (name, bytes) which one stage fills for a later one and all threads see.
-    `scratch_bytes` is the size of the buffer `scratch`, of which each thread has its own. An empty output has
-    no stages.
+    `scratch_bytes` is the size of the buffer `scratch`, of which each thread has its own. `resumes` says that the output
+    holds sums that are not finished between the passes over them. An empty output has no stages.
     """
 
     stages: tuple[Stage, ...]
     shared: tuple[tuple[str, int], ...] = ()
     scratch_bytes: int = 0
     note: str = ""
+    resumes: bool = False
 
     @property
     def flops(self) -> int:
@@ -162,6 +167,11 @@ _RESERVED = frozenset(
         "dy",
         "packed",
         "partial",
+        "transformed",
+        "cotangents",
+        "products",
+        "low",
+        "high",
         "scratch",
         "begin",
         "end",

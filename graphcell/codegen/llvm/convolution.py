@@ -11,7 +11,8 @@ input channels with constant displacements (no im2col). Where taps reach over th
 its band of input rows, with the zeros around them, into scratch memory of its own; where they do not the
 input is read in place. Weights are packed into panels by a stage of its own, which depends on the weights
 only: a caller whose weights are constant runs it once. Depthwise convolution has channels as lanes of both
-operands. A 1x1 convolution with unit stride is a matmul.
+operands. A 1x1 convolution with unit stride is a matmul, and 3x3 ones go through Winograd's algorithm where
+that is estimated to be faster (winograd.py).
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
+from graphcell.codegen.llvm import winograd_schedule
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
@@ -42,12 +44,13 @@ from graphcell.codegen.llvm.correlation import (
     forward_correlation,
     gradient_correlations,
 )
-from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul
+from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, Nest, Taps, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.padding import PaddedCopy
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weight_panels import WeightPanels
+from graphcell.codegen.llvm.winograd import emit_winograd
 
 
 def emit_convolution(
@@ -57,11 +60,13 @@ def emit_convolution(
     target: ContractionTarget,
     epilogue: Epilogue | None = None,
     extra: Extra = (),
+    *,
+    prepared: bool = False,
 ) -> Plan:
-    """Emits y = conv(x, w); buffers x, w, y and, as the plan says, packed and scratch.
+    """Emits y = conv(x, w); buffers x, w, y and, as the plan says, packed, transformed and scratch.
 
-    For the epilogue `row` is the linear index of the output pixel (image, row, column), `column` the output
-    channel.
+    `prepared` promises that the stages which read w only will run once for many runs of the others.
+    For the epilogue `row` is the linear index of the output pixel (image, row, column), `column` the output channel.
     """
     check_extra("convolution", extra)
     if 0 in (spec.n, spec.oh, spec.ow, spec.k):
@@ -76,10 +81,15 @@ def emit_convolution(
             Operand(spec.w_kind, by_channel, by_filter),
             Operand(spec.y_kind, spec.k, 1),
         )
+        product = with_prepared_weights(product) if prepared else product
         return emit_matmul(module, name, product, target, epilogue, extra).renamed(
             {"a": "x", "b": "w", "c": "y"}
         )
-    return _emit_all(module, name, [forward_correlation(spec)], target, epilogue, extra, ("x", "w", "y"))
+    part, names = forward_correlation(spec), ("x", "w", "y")
+    fast = winograd_schedule.choose(part, target, prepared)
+    if fast is not None:
+        return emit_winograd(module, name, part, fast, target, epilogue, extra, names)
+    return _emit_all(module, name, [part], target, epilogue, extra, names)
 
 
 def emit_input_gradient(
@@ -89,10 +99,13 @@ def emit_input_gradient(
     target: ContractionTarget,
     epilogue: Epilogue | None = None,
     extra: Extra = (),
+    *,
+    prepared: bool = False,
 ) -> Plan:
-    """Emits dx, the gradient of sum(dy * conv(x, w)) in x; buffers dy, w, dx and, as the plan says, packed
-    and scratch.
+    """Emits dx, the gradient of sum(dy * conv(x, w)) in x; buffers dy, w, dx and, as the plan says, packed,
+    transformed and scratch.
 
+    `prepared` promises that the stages which read w only will run once for many runs of the others.
     For the epilogue `row` is the linear index of the input pixel, `column` the input channel.
     """
     check_extra("convolution", extra)
@@ -108,10 +121,15 @@ def emit_input_gradient(
             Operand(spec.w_kind, by_filter, by_channel),
             Operand(spec.x_kind, spec.c, 1),
         )
+        product = with_prepared_weights(product) if prepared else product
         return emit_matmul(module, name, product, target, epilogue, extra).renamed(
             {"a": "dy", "b": "w", "c": "dx"}
         )
-    return _emit_all(module, name, gradient_correlations(spec), target, epilogue, extra, ("dy", "w", "dx"))
+    parts, names = gradient_correlations(spec), ("dy", "w", "dx")
+    fast = winograd_schedule.choose(parts[0], target, prepared)
+    if fast is not None:
+        return emit_winograd(module, name, parts[0], fast, target, epilogue, extra, names)
+    return _emit_all(module, name, parts, target, epilogue, extra, names)
 
 
 def _emit_all(

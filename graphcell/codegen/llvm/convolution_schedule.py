@@ -150,6 +150,11 @@ def schedule(part: Correlation, target: ContractionTarget, edges: Edges | None =
     return replace(plan, pitch=(image_pitch, row_pitch, pixel_pitch))
 
 
+def estimated_time(part: Correlation, target: ContractionTarget) -> float:
+    """Cycles of the multiplications with the best tile and treatment of the edges."""
+    return min(time for time, *_ in _candidates(part, target)) * part.groups * max(part.reduced, 1)
+
+
 def _choose_edges(
     part: Correlation, target: ContractionTarget, wanted: Edges | None
 ) -> tuple[Edges, tuple[int, int, int], TileShape]:

@@ -6,7 +6,7 @@ pixels of x[pixel + tap, channel] * dy[pixel, filter], through the micro-kernel 
 in chunks whose inputs (copied with the zeros around them) and cotangents (packed into panels) stay in the L2
 cache. Where that leaves too few blocks, the chunks are divided in a fixed number of parts whose sums are
 added in order by a second stage. That stage also brings the result from [kh, kw, c, k], its natural layout,
-to OIHW.
+to OIHW. 3x3 taps go through Winograd's algorithm where that is estimated to be faster (winograd_gradient.py).
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, replace
 
+from graphcell.codegen.llvm import winograd_gradient_schedule
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
@@ -39,6 +40,7 @@ from graphcell.codegen.llvm.padding import PaddedCopy
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_filter_sum, emit_row_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weights_schedule import Schedule, schedule
+from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
 
 
 def emit_weights_gradient(
@@ -51,7 +53,7 @@ def emit_weights_gradient(
 ) -> Plan:
     """Emits dw, the gradient of sum(dy * conv(x, w)) in w, in the layout and kind the spec gives the weights.
 
-    Buffers x, dy, dw and, as the plan says, partial and scratch. For the epilogue the output is a matrix as
+    Buffers x, dy, dw and, as the plan says, partial, transformed, cotangents and scratch. For the epilogue the output is a matrix as
     it lies in memory: OIHW is k rows of (channel, tap row, tap), HWIO is (tap row, tap, channel) rows of k.
     No output pixels give zeros.
     """
@@ -60,6 +62,9 @@ def emit_weights_gradient(
         return Plan((), note="empty output")
     if spec.pointwise or 0 in (spec.n, spec.oh, spec.ow):
         return _emit_product(module, name, spec, target, epilogue, extra)
+    fast = winograd_gradient_schedule.choose(spec, target)
+    if fast is not None:
+        return emit_winograd_gradient(module, name, spec, fast, target, epilogue, extra)
     return _Emitter(module, name, spec, schedule(spec, target), target, epilogue, extra).emit()
 
 
@@ -180,7 +185,7 @@ class _Emitter:
                         self.module, self.name, total, spec.kh * spec.kw, self.epilogue, self.extra
                     )
                 )
-        return Plan(tuple(stages), shared, self._scratch_bytes, str(plan))
+        return Plan(tuple(stages), shared, self._scratch_bytes, str(plan), plan.direct and plan.chunks_per_split > 1)
 
     def _emit_work(self) -> Stage:
         spec, plan = self.spec, self.plan

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Epilogue, Extra
 from graphcell.codegen.llvm.microkernel import INLINE_BELOW, Accumulators, batch_of
-from graphcell.codegen.llvm.packing import constant_mask, load_as, store_as, sum_columns, zeros
+from graphcell.codegen.llvm.packing import constant_mask, load_as, store_finished, sum_columns, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 
 
@@ -104,7 +104,8 @@ def _dot_finish(
     padding = [zeros(sums[0].type)] * (kernel.padded - kernel.columns)
     value = sum_columns(b, [*sums, *padding])
     mask = None if not padding else constant_mask(kernel.columns, kernel.padded)
+    finished: Val | None = value
     if epilogue is not None:
         row = b.add(b.args["row"], i64(i)) if i else b.args["row"]
-        value = epilogue(b, value, row, b.args["column"], mask, batch_of(b, row, kernel.batch_rows))
-    store_as(b, value, b.gep(b.args["c"], i * kernel.c_row, LType(kernel.c_kind)), kernel.c_kind, mask)
+        finished = epilogue(b, value, row, b.args["column"], mask, batch_of(b, row, kernel.batch_rows))
+    store_finished(b, finished, b.gep(b.args["c"], i * kernel.c_row, LType(kernel.c_kind)), kernel.c_kind, mask)

@@ -7,7 +7,9 @@ Elementary Functions (1980).
 
 from __future__ import annotations
 
+from graphcell.codegen.llvm import exponential_tables as by_table
 from graphcell.codegen.llvm.coefficients import EXP, EXP2, EXP_NARROW, EXPM1, LOG
+from graphcell.codegen.llvm.lookup import uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -57,6 +59,8 @@ def _exp_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
 @widened
 def exp(b: FunctionBuilder, x: Val) -> Val:
     """e**x: 0 at -inf, inf past the largest number, denormal in between."""
+    if uses_tables(b, x):
+        return by_table.exp(b, x)
     low, high = _EXP_RANGE[format_of(x).kind]
     p, s = _exp_parts(b, at_least(b, at_most(b, x, high), low))
     return b.mul(b.mul(p, s), s)
@@ -65,6 +69,8 @@ def exp(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def exp2(b: FunctionBuilder, x: Val) -> Val:
     """2**x, exact for integers."""
+    if uses_tables(b, x):
+        return by_table.exp2(b, x)
     form = format_of(x)
     low, high = _EXP2_RANGE[form.kind]
     x = at_least(b, at_most(b, x, high), low)
@@ -189,6 +195,8 @@ def _log_specials(b: FunctionBuilder, x: Val, result: Val) -> Val:
 @widened
 def log(b: FunctionBuilder, x: Val) -> Val:
     """Natural logarithm: -inf at 0, NaN below."""
+    if uses_tables(b, x):
+        return by_table.log(b, x)
     k, f = log_parts(b, x)
     high, low = split(LN2, x.type.kind, 2)
     tail = b.fma(k, b.const(low, x), log1p_tail(b, f))
@@ -198,6 +206,8 @@ def log(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def log2(b: FunctionBuilder, x: Val) -> Val:
     """Logarithm to base 2, exact for powers of two."""
+    if uses_tables(b, x):
+        return by_table.log2(b, x)
     k, f = log_parts(b, x)
     return _log_specials(b, x, b.add(k, _times_split(b, f, log1p_tail(b, f), LOG2_E)))
 
@@ -205,6 +215,8 @@ def log2(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def log10(b: FunctionBuilder, x: Val) -> Val:
     """Logarithm to base 10."""
+    if uses_tables(b, x):
+        return by_table.log10(b, x)
     k, f = log_parts(b, x)
     high, low = split(LOG10_2, x.type.kind, 2)
     rest = b.fma(k, b.const(low, x), _times_split(b, f, log1p_tail(b, f), LOG10_E))
@@ -303,6 +315,8 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     With x = k ln2 + r and t = 2**k it is t / (t + 1 + (e**-r - 1)), t being a product of two powers because
     2**k may be denormal. The smaller two of the three terms are added first.
     """
+    if uses_tables(b, x):
+        return by_table.sigmoid(b, x)
     low, high = _SIGMOID_RANGE[format_of(x).kind]
     r, p, q = _narrow_parts(b, at_least(b, at_most(b, x, high), low))
     square = b.mul(r, r)
@@ -315,10 +329,14 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def softplus(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + e**x), without overflow."""
+    if uses_tables(b, x):
+        return by_table.softplus(b, x)
     return b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))
 
 
 @widened
 def log_sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """log(1 / (1 + e**-x)), without overflow."""
+    if uses_tables(b, x):
+        return by_table.log_sigmoid(b, x)
     return b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))

@@ -6,8 +6,10 @@ See `math` for accuracy.
 
 from __future__ import annotations
 
+from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.coefficients import COSH, SINH, TANH
 from graphcell.codegen.llvm.exponential import log1p, log1p_of_sum, twice_exp_of_minus
+from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -36,8 +38,10 @@ _LARGE = {"float": 2.0**30, "double": 2.0**60}
 @widened
 def tanh(b: FunctionBuilder, x: Val) -> Val:
     """Hyperbolic tangent, never beyond -1 and 1: 1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is
-    less than a half.
+    less than a half. With AVX-512 and in float, a piecewise polynomial.
     """
+    if uses_tables(b, x):
+        return odd_function(b, x, tables.TANH)
     kind = format_of(x).kind
     a = absolute(b, x)
     bounded = at_most(b, a, _TANH_LIMIT[kind])

@@ -37,16 +37,19 @@ from graphcell.codegen.llvm.matmul_schedule import (
     Operand,
     Schedule,
     dense_matmul,
+    in_pairs,
     merge_batch,
     schedule,
+    with_prepared_weights,
 )
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, batch_of, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, emit_pack_panel
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 
-__all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul"]
+__all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
+_MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _GROUPED_ROWS = 64  # rows of a transposed A that are copied together, a few cache lines of each k
 
 
@@ -69,8 +72,9 @@ def emit_matmul(
         return Plan((), note="empty output")
     batch_rows = spec.m if math.prod(spec.batch) > 1 else 0
     spec = merge_batch(spec)
-    if uses_dot(spec, target):
+    if uses_dot(spec, target) and not spec.share_b:
         return DotMatmul(module, name, spec, target, epilogue, extra, batch_rows).emit()
+    spec = in_pairs(spec, target)
     return _BlockedMatmul(module, name, spec, target, epilogue, extra, batch_rows).emit()
 
 
@@ -109,7 +113,7 @@ class _BlockedMatmul:
         stages.append(self._emit_main(plan, blocks))
         if plan.splits > 1:
             stages.append(self._emit_sum(plan))
-        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], str(plan))
+        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], str(plan), plan.passes > 1 and plan.splits == 1)
 
     @property
     def _size(self) -> int:
@@ -138,34 +142,41 @@ class _BlockedMatmul:
         if plan.pack_a == "columns":
             a_bytes = self._group(plan) * plan.depth * self._a_pitch(plan) * self._size
         if plan.pack_b == "block":
-            b_bytes = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size
+            b_bytes = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size * self._kept_passes(plan)
         a_bytes = round_up(a_bytes, 64)
         return a_bytes, a_bytes + b_bytes
 
-    def _emit_pack_functions(self, plan: Schedule) -> list[str]:
+    def _kept_passes(self, plan: Schedule) -> int:
+        """For how many passes the scratch memory holds B's panels: for all, if the row blocks that follow use them again."""
+        one = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size
+        return plan.passes if plan.grid[1] > 1 and one * plan.passes <= _MOST_KEPT_BYTES else 1
+
+    def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
         whole = plan.depth % lanes == 0 and plan.split_depth % lanes == 0 and self.spec.k % lanes == 0
         return [
-            emit_pack_panel(
-                self.module, f"{self.name}.pack{j}", columns, b.row, b.column, b.kind, self.spec.kind, whole
-            )
+            emit_pack_panel(self.module, f"{name}{j}", columns, b.row, b.column, b.kind, self.spec.packed_kind, whole, b.pair)
             for j, (_, columns) in enumerate(plan.column_segments)
         ]
 
     def _emit_shared_pack(self, plan: Schedule) -> Stage:
-        packers = self._emit_pack_functions(plan)
+        """Packs all of B. Its name says all that it depends on: products of the same matrix, with whatever epilogue, share it."""
+        spec, tile = self.spec, plan.tile
+        layout = f"{spec.b.row}.{spec.b.column}.{spec.b.kind}.{spec.b.pair}"
+        name = f"pack.{spec.k}x{spec.n}.{layout}.{spec.packed_kind}.{tile.vectors}x{tile.lanes}"
         params = KernelParams(("b", "packed"))
-        b = FunctionBuilder(self.module, f"{self.name}.pack", params.list, internal=False)
+        stage = Stage(name, params.buffers, (), plan.column_tiles, spec.k * tile.columns)
+        if name in self.module.functions:
+            return stage
+        packers = self._emit_pack_functions(plan, f"{name}.panel")
+        b = FunctionBuilder(self.module, name, params.list, internal=False)
         for packer, (segment, _) in zip(packers, plan.column_segments, strict=True):
             with tile_loop(b, segment, b.args["begin"], b.args["end"], "panel") as (_, column):
-                source = b.gep(
-                    b.args["b"], affine(b, [(column, self.spec.b.column)]), LType(self.spec.b.kind)
-                )
-                to = b.gep(
-                    b.args["packed"], affine(b, [(column, self._panel_depth(plan))]), LType(self.spec.kind)
-                )
-                b.call(packer, LType("void"), source, to, i64(self.spec.k))
-        return Stage(b.finish(), params.buffers, (), plan.column_tiles, self.spec.k * plan.tile.columns)
+                source = b.gep(b.args["b"], affine(b, [(column, spec.b.column)]), LType(spec.b.kind))
+                to = b.gep(b.args["packed"], affine(b, [(column, self._panel_depth(plan))]), LType(spec.kind))
+                b.call(packer, LType("void"), source, to, i64(spec.k))
+        b.finish()
+        return stage
 
     def _kernels(self, plan: Schedule) -> list[list[tuple[MicroKernel, str]]]:
         """The micro-kernel of each (row segment, column segment), emitted."""
@@ -191,12 +202,13 @@ class _BlockedMatmul:
                     tuple(c_row * s for s in steps),
                     tuple(steps),
                     (Level(spec.k // plan.splits if static else "count", a_k, b_k, multiple),),
-                    spec.a.kind if plan.pack_a == "no" else spec.kind,
-                    spec.b.kind if plan.pack_b == "no" else spec.kind,
+                    spec.a.kind if plan.pack_a == "no" else spec.packed_kind,
+                    spec.b.kind if plan.pack_b == "no" else spec.packed_kind,
                     spec.kind if partial else spec.c.kind,
                     b_packed=plan.pack_b != "no",
                     resumes=plan.passes > 1,
                     batch_rows=self.batch_rows,
+                    paired=spec.paired,
                 )
                 name = emit_micro(
                     self.module,
@@ -212,7 +224,7 @@ class _BlockedMatmul:
     def _emit_main(self, plan: Schedule, blocks: int) -> Stage:
         spec, partial = self.spec, plan.splits > 1
         kernels = self._kernels(plan)
-        packers = self._emit_pack_functions(plan) if plan.pack_b == "block" else []
+        packers = self._emit_pack_functions(plan, f"{self.name}.pack") if plan.pack_b == "block" else []
         scratch = self._scratch(plan)[1] > 0
         buffers = (
             "a",
@@ -314,7 +326,16 @@ class _Block:
         origin = affine(b, [(columns[0], plan.tile.columns)])
         panels = b.gep(b.args["scratch"], a_bytes, LType("i8")) if plan.pack_b == "block" else right
         if plan.pack_b == "block":
-            self._pack_slab(right, panels, k, count, columns, origin)
+            kept = self.owner._kept_passes(plan)
+            if kept > 1:
+                panels = b.gep(panels, b.mul(k, i64(plan.columns_per_block * plan.tile.columns)), LType(spec.kind))
+            if kept == plan.passes and plan.grid[1] > 1:
+                down = b.rem(self.index, i64(plan.grid[1]), signed=False)
+                first = b.or_(b.icmp("eq", down, i64(0)), b.icmp("eq", self.index, b.args["begin"]))
+                with b.if_then(first):  # later row blocks of the same columns find the panels here
+                    self._pack_slab(right, panels, k, count, columns, origin)
+            else:
+                self._pack_slab(right, panels, k, count, columns, origin)
         group = self.owner._group(plan)
         if group == 1:
             self._tiles(a, panels, c, k, count, resume, last, rows, columns, origin, base_row)
@@ -424,8 +445,9 @@ class _Block:
                         to,
                         segment.size,
                         spec.a.kind,
-                        spec.kind,
+                        spec.packed_kind,
                         lanes,
+                        spec.a.pair,
                     )
 
     def _copy_rows(self, a: Val, rows: int, count: Val) -> Val:

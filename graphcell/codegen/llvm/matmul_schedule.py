@@ -23,21 +23,27 @@ from graphcell.codegen.llvm.contraction import (
     split_evenly,
 )
 
+PAIR = "i32"
+"""The element kind of two neighbouring bfloats."""
 BLOCKS_WANTED = 16
 FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
+_LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
+_MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
+_ROWS_IN_PLACE = range(3, 13)  # with fewer, reading B is all; with more, it is packed in any case
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
 @dataclass(frozen=True, slots=True)
 class Operand:
     """A matrix in memory: element kind and strides in elements; `batch` has one stride per batch dimension
-    (0: broadcast).
+    (0: broadcast). `pair` is nonzero where a reduction step takes two elements at this distance.
     """
 
     kind: str
     row: int
     column: int
     batch: tuple[int, ...] = ()
+    pair: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,12 +74,22 @@ class MatmulSpec:
             raise ValueError(f"matmul: the output needs unit column stride: {self}")
         if self.share_b and any(self.b.batch):
             raise ValueError(f"matmul: share_b with an operand that varies over the batch: {self}")
-        accumulation_kind(self.a.kind, self.b.kind, self.c.kind)
+        accumulation_kind(*(() if self.paired else (self.a.kind, self.b.kind)), self.c.kind)
+
+    @property
+    def paired(self) -> bool:
+        """Whether a reduction step multiplies and adds two bfloats at once (see `in_pairs`)."""
+        return self.packed_kind == PAIR
+
+    @property
+    def packed_kind(self) -> str:
+        """The element kind of packed operands."""
+        return PAIR if self.b.pair or self.b.kind == PAIR else accumulation_kind(self.a.kind, self.b.kind, self.c.kind)
 
     @property
     def kind(self) -> str:
         """The kind in which products are summed."""
-        return accumulation_kind(self.a.kind, self.b.kind, self.c.kind)
+        return "float" if self.paired else self.packed_kind
 
     @property
     def flops(self) -> int:
@@ -109,6 +125,42 @@ def dense_matmul(
         batch,
         share_b,
     )
+
+
+def with_prepared_weights(spec: MatmulSpec) -> MatmulSpec:
+    """The same product where B does not change from run to run: B is packed ahead, if that is of use.
+
+    Small matrices are as quick in place, and so is a vector, and what a few rows meet in a matrix that lies row by row.
+    """
+    varies = any(stride and extent > 1 for stride, extent in zip(spec.b.batch, spec.batch, strict=True))
+    if varies or spec.n == 1 or spec.k * spec.n < _LEAST_PREPARED:
+        return spec
+    in_place = spec.b.column == 1 and spec.b.kind == spec.kind and spec.k * spec.n <= _MOST_IN_PLACE
+    if in_place and math.prod(spec.batch) * spec.m in _ROWS_IN_PLACE:
+        return spec
+    return replace(spec, b=replace(spec.b, batch=(0,) * len(spec.batch)), share_b=True)
+
+
+def in_pairs(spec: MatmulSpec, target: ContractionTarget) -> MatmulSpec:
+    """The same product of bfloats with two reduction steps as one, where the machine has an instruction for it.
+
+    It sums in float as the other kernels do, but takes subnormal numbers for zero. An operand whose reduction dimension is contiguous
+    is read as words of two elements; of the other kind, two rows are interleaved while packing.
+    """
+    wanted = spec.a.kind == spec.b.kind == "bfloat" and spec.c.kind != "double" and "+avx512bf16" in target.features.split(",")
+    if not wanted or target.vector_bytes < 64 or spec.k % 2 or spec.k < 16 or spec.n < 4 or spec.m < 4:
+        return spec
+    a, b = _pairs(spec.a, spec.a.column, spec.a.row), _pairs(spec.b, spec.b.row, spec.b.column)
+    if a is None or b is None:
+        return spec
+    return replace(spec, k=spec.k // 2, a=a, b=Operand(b.kind, b.column, b.row, b.batch, b.pair))
+
+
+def _pairs(operand: Operand, along: int, across: int) -> Operand | None:
+    """`operand` with pairs along the reduction dimension, as (row: across, column: along)."""
+    if along == 1 and across % 2 == 0 and not any(s % 2 for s in operand.batch):
+        return Operand(PAIR, across // 2, 1, tuple(s // 2 for s in operand.batch))
+    return Operand("bfloat", 1, 2 * along, operand.batch, along) if across == 1 else None
 
 
 def merge_batch(spec: MatmulSpec) -> MatmulSpec:
@@ -218,6 +270,8 @@ def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarg
         return "no"
     if spec.share_b:
         return "shared"
+    if spec.paired:
+        return "block"
     if spec.b.column != 1 and spec.n > 1:
         return "block"
     if spec.b.kind != spec.kind:
@@ -232,6 +286,8 @@ def _pack_a(spec: MatmulSpec, column_tiles: int, size: int) -> str:
     Copied are operands to be converted, and transposed ones whose stride makes all steps of k fall on a few
     cache lines.
     """
+    if spec.paired:
+        return "columns" if spec.a.pair else "no"
     if column_tiles < 2 or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
         return "no"
     way = "columns" if spec.a.row == 1 and spec.m > 1 else "rows"

@@ -23,6 +23,7 @@ from graphcell.codegen.llvm.packing import (
     load_as,
     opaque,
     store_as,
+    store_finished,
     zeros,
 )
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
@@ -73,7 +74,7 @@ class MicroKernel:
     `a_offsets[i]` and `c_offsets[i]` lead to row i; `row_steps[i]` is what its row index is ahead of the
     first one's, for the epilogue. `resumes` adds the parameters `resume` (add what C holds) and `last` (apply
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
-    if there is none.
+    if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
     """
 
     kind: str
@@ -89,6 +90,7 @@ class MicroKernel:
     b_packed: bool = True
     resumes: bool = False
     batch_rows: int = 0
+    paired: bool = False
 
     @property
     def rows(self) -> int:
@@ -345,10 +347,10 @@ def _step(
     for v in range(columns.vectors):
         at = b.gep(right, v * lanes, LType(kernel.b_kind))
         mask = None if kernel.b_packed else kernel.mask(v)
-        vectors.append(load_as(b, at, kernel.b_kind, kernel.kind, lanes, mask))
+        vectors.append(load_as(b, at, kernel.b_kind, kernel.b_kind if kernel.paired else kernel.kind, lanes, mask))
     for n, i in enumerate(rows):
         at = displaced(b, a, a_offset + kernel.a_offsets[i], LType(kernel.a_kind))
-        scalar = None if kernel.a_vector else b.splat(load_as(b, at, kernel.a_kind, kernel.kind, 0), lanes)
+        scalar = None if kernel.a_vector else b.splat(load_as(b, at, kernel.a_kind, kernel.a_kind if kernel.paired else kernel.kind, 0), lanes)
         for v, vector in enumerate(vectors):
             left = scalar
             if left is None:
@@ -361,7 +363,13 @@ def _step(
                     kernel.mask(v),
                 )
             index = n * columns.vectors + v
-            total[index] = b.fma(left, vector, total[index])
+            total[index] = _multiply_pairs(b, left, vector, total[index]) if kernel.paired else b.fma(left, vector, total[index])
+
+
+def _multiply_pairs(b: FunctionBuilder, left: Val, right: Val, total: Val) -> Val:
+    """total + both products of the bfloats in each word."""
+    pairs = LType("bfloat", 2 * total.type.lanes)
+    return b.intrinsic(f"x86.avx512bf16.dpbf16ps.{32 * total.type.lanes}", total.type, total, b.bitcast(left, pairs), b.bitcast(right, pairs))
 
 
 def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilogue: Epilogue | None) -> None:
@@ -384,23 +392,25 @@ def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilog
         for value, p, m in zip(total, at, masks, strict=True):
             store_as(b, value, p, kernel.c_kind, m)
         return
-    if not kernel.resumes:
+
+    def finish() -> None:
         for k, (value, p, m) in enumerate(zip(total, at, masks, strict=True)):
-            store_as(b, _apply(b, kernel, epilogue, k, value, m), p, kernel.c_kind, m)
-        return
-    with b.loop(0, b.args["last"], carried=total, name="last") as loop:
-        applied = [
-            _apply(b, kernel, epilogue, k, value, m)
-            for k, (value, m) in enumerate(zip(loop.carried, masks, strict=True))
-        ]
-        loop.carry(*(b.cast(value, kernel.vector) for value in applied))
-    for value, p, m in zip(loop.results, at, masks, strict=True):
-        store_as(b, value, p, kernel.c_kind, m)
+            assert epilogue is not None
+            store_finished(b, _apply(b, kernel, epilogue, k, value, m), p, kernel.c_kind, m)
+
+    def keep() -> None:
+        for value, p, m in zip(total, at, masks, strict=True):
+            store_as(b, value, p, kernel.c_kind, m)
+
+    if kernel.resumes:
+        b.if_else(b.icmp("ne", b.args["last"], i64(0)), finish, keep)
+    else:
+        finish()
 
 
 def _apply(
     b: FunctionBuilder, kernel: MicroKernel, epilogue: Epilogue, k: int, value: Val, mask: Val | None
-) -> Val:
+) -> Val | None:
     i, v = divmod(k, kernel.columns.vectors)
     row, column = b.args["row"], b.args["column"]
     if kernel.row_steps[i]:

@@ -61,6 +61,17 @@ def load_as(
     return b.cast(value, LType(kind, lanes))
 
 
+def load_pairs(b: FunctionBuilder, pointer: Val, distance: int, lanes: int, mask: Val | None = None) -> Val:
+    """Words of two bfloats each: the elements at `pointer` and those `distance` elements further."""
+    word, half = LType("i32", lanes), LType("i16", lanes)
+
+    def half_of(at: Val) -> Val:
+        return b.cast(b.load(at, half) if mask is None else b.masked_load(at, mask, half), word, signed=False)
+
+    high = half_of(b.gep(pointer, distance, LType("bfloat")))
+    return b.or_(half_of(pointer), b.shl(high, b.const(16, high)))
+
+
 def store_as(
     b: FunctionBuilder,
     value: Val,
@@ -85,6 +96,14 @@ def store_as(
 
 # LLVM turns conversions to bfloat into library calls, or into instructions that flush subnormal numbers:
 # bits are moved here instead.
+
+
+def store_finished(b: FunctionBuilder, value: Val | None, pointer: Val, storage: str, mask: Val | None = None) -> None:
+    """Stores what an epilogue returned; None if it stored its results itself."""
+    if value is not None:
+        store_as(b, value, pointer, storage, mask)
+
+
 def _widen_bfloat(b: FunctionBuilder, bits: Val) -> Val:
     wide = b.cast(bits, bits.type.with_kind("i32"), signed=False)
     return b.bitcast(b.shl(wide, b.const(16, wide)), bits.type.with_kind("float"))
@@ -137,12 +156,13 @@ def sum_columns(b: FunctionBuilder, vectors: Sequence[Val]) -> Val:
 
 
 def copy_run(
-    b: FunctionBuilder, source: Val, to: Val, count: int | Val, storage: str, kind: str, lanes: int
+    b: FunctionBuilder, source: Val, to: Val, count: int | Val, storage: str, kind: str, lanes: int, pair: int = 0
 ) -> None:
-    """Copies `count` contiguous elements, converting `storage` to `kind`."""
+    """Copies `count` contiguous elements, converting `storage` to `kind` or joining each with the one `pair` elements further."""
 
     def piece(at: Val, mask: Val | None) -> None:
-        value = load_as(b, b.gep(source, at, LType(storage)), storage, kind, lanes, mask)
+        pointer = b.gep(source, at, LType(storage))
+        value = load_pairs(b, pointer, pair, lanes, mask) if pair else load_as(b, pointer, storage, kind, lanes, mask)
         store_as(b, value, b.gep(to, at, LType(kind)), kind, mask)
 
     _run(b, count, lanes, piece)
@@ -187,6 +207,7 @@ def emit_pack_panel(
     storage: str,
     kind: str,
     whole_chunks: bool,
+    pair: int = 0,
 ) -> str:
     """Emits `void name(ptr source, ptr panel, i64 count)`: packs `count` reduction steps of one column tile.
 
@@ -196,7 +217,7 @@ def emit_pack_panel(
     """
     b = FunctionBuilder(module, name, [("source", PTR), ("panel", PTR), ("count", LType("i64"))])
     if column_stride == 1 or columns.used == 1:
-        _pack_rows(b, columns, k_stride, storage, kind)
+        _pack_rows(b, columns, k_stride, storage, kind, pair)
     elif k_stride == 1 and columns.used >= columns.lanes > 1:
         _pack_transposed(b, columns, column_stride, storage, kind, whole_chunks)
     else:
@@ -204,16 +225,15 @@ def emit_pack_panel(
     return b.finish()
 
 
-def _pack_rows(b: FunctionBuilder, columns: Columns, k_stride: int, storage: str, kind: str) -> None:
+def _pack_rows(b: FunctionBuilder, columns: Columns, k_stride: int, storage: str, kind: str, pair: int) -> None:
     source, panel = b.args["source"], b.args["panel"]
     with b.loop(0, b.args["count"], name="k") as loop:
         row = b.gep(source, b.mul(loop.index, i64(k_stride)), LType(storage))
         to = b.gep(panel, b.mul(loop.index, i64(columns.padded)), LType(kind))
         for v in range(columns.vectors):
             mask = constant_mask(columns.tail, columns.lanes) if _is_tail(columns, v) else None
-            value = load_as(
-                b, b.gep(row, v * columns.lanes, LType(storage)), storage, kind, columns.lanes, mask
-            )
+            at = b.gep(row, v * columns.lanes, LType(storage))
+            value = load_pairs(b, at, pair, columns.lanes, mask) if pair else load_as(b, at, storage, kind, columns.lanes, mask)
             b.store(value, b.gep(to, v * columns.lanes, LType(kind)))
 
 

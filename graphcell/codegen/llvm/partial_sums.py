@@ -12,7 +12,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, KernelParams, Stage, ceil_div
-from graphcell.codegen.llvm.packing import constant_mask, emit_transpose, load_as, store_as
+from graphcell.codegen.llvm.packing import constant_mask, emit_transpose, load_as, store_finished
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, Val, i64
 
 Locate = Callable[[FunctionBuilder, Val], tuple[Val, Val]]
@@ -49,9 +49,10 @@ def emit_row_sum(
 
         def piece(at: Val, mask: Val | None) -> None:
             total = _add_parts(b, spec, b.gep(source, at, LType(spec.kind)), mask)
+            finished: Val | None = total
             if epilogue is not None:
-                total = epilogue(b, total, loop.index, at, mask, batch)
-            store_as(b, total, b.gep(to, at, LType(spec.out_kind)), spec.out_kind, mask)
+                finished = epilogue(b, total, loop.index, at, mask, batch)
+            store_finished(b, finished, b.gep(to, at, LType(spec.out_kind)), spec.out_kind, mask)
 
         full = spec.columns // spec.lanes * spec.lanes
         if full:
@@ -97,14 +98,15 @@ def emit_filter_sum(
                 b.load(b.gep(turned, b.mul(f.index, i64(lanes)), kind), vector),
                 b.add(filters, f.index),
             )
+            finished: Val | None = value
             if epilogue is not None:
-                value = epilogue(b, value, row, at, out_mask, i64(0))
+                finished = epilogue(b, value, row, at, out_mask, i64(0))
             to = b.gep(
                 b.gep(b.args[spec.output], b.mul(row, i64(spec.rows)), LType(spec.out_kind)),
                 at,
                 LType(spec.out_kind),
             )
-            store_as(b, value, to, spec.out_kind, out_mask)
+            store_finished(b, finished, to, spec.out_kind, out_mask)
 
     def filters(first: Val, count: int) -> None:
         full = spec.rows // lanes * lanes

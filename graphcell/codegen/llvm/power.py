@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
 from graphcell.codegen.llvm.exponential import expm1_parts, log2_with, log_parts
+from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     absolute,
@@ -42,8 +43,18 @@ def sqrt(b: FunctionBuilder, x: Val) -> Val:
 
 @widened
 def rsqrt(b: FunctionBuilder, x: Val) -> Val:
-    """1 / sqrt(x); infinite at 0, NaN below."""
+    """1 / sqrt(x); infinite at 0, NaN below. With AVX-512 and in float, the processor's guess and a step of Newton's."""
+    if uses_tables(b, x):
+        return by_registers(b, _refined_reciprocal_root, x)
     return b.div(b.const(1.0, x), b.unary("sqrt", x))
+
+
+def _refined_reciprocal_root(b: FunctionBuilder, x: Val) -> Val:
+    """y + y * e / 2 where e = 1 - x * y**2 is below 2**-13; y as it is at 0 and inf, where e is NaN."""
+    y = reciprocal_root_guess(b, x)
+    e = b.fma(b.neg(b.mul(x, y)), y, b.const(1.0, x))
+    refined = b.fma(b.mul(y, b.fma(e, b.const(0.375, x), b.const(0.5, x))), e, y)
+    return b.select(b.fcmp("uno", e, e), y, refined)
 
 
 @widened

@@ -6,6 +6,7 @@ See `math` for accuracy.
 
 from __future__ import annotations
 
+from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.coefficients import (
     ERF,
     ERFCX_2,
@@ -17,6 +18,7 @@ from graphcell.codegen.llvm.coefficients import (
     LOG2_ERFC,
 )
 from graphcell.codegen.llvm.exponential import expm1_parts, log_with
+from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     absolute,
@@ -44,7 +46,9 @@ _ERFINV_FAR_LIMIT = 3.7  # in its root
 
 @widened
 def erf(b: FunctionBuilder, x: Val) -> Val:
-    """Error function: an odd polynomial where |x| < 1, and 1 - 2**p(|x|) beyond."""
+    """Error function: an odd polynomial where |x| < 1, and 1 - 2**p(|x|) beyond. With AVX-512 and in float, a piecewise polynomial."""
+    if uses_tables(b, x):
+        return odd_function(b, x, tables.ERF)
     form = format_of(x)
     a, one = absolute(b, x), b.const(1.0, x)
     p = polynomial(b, at_most(b, a, _ERF_LIMIT[form.kind]), LOG2_ERFC[form.kind])

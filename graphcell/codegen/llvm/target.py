@@ -11,18 +11,20 @@ of LLVM; every compilation here has a context of its own.
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import os
 import re
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import llvmlite.binding as llvm
 
-from graphcell.codegen.llvm.text import LType
+from graphcell.codegen.llvm.text import LType, Module
 from graphcell.errors import ArgumentValueError, CodegenError
 
 VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
@@ -30,6 +32,10 @@ PASSES = ("sroa", "instruction_combine", "simplify_cfg")
 """What runs before instruction selection. The emitted code is vectorised and nearly in SSA form already: on
 elementwise kernels, normalisations, matrix products and attention, with their gradients, these three gave
 the run time of -O1 and -O2 for a small part of their compile time, up to a seventh less than no passes.
+"""
+NOT_RUN = ("disable-lsr",)
+"""Passes of instruction selection that are left out. Loop strength reduction takes more than a quarter of its time, and the addresses in
+the emitted loops are simple: of twelve workloads none ran measurably slower without it.
 """
 _WIDTHS = (16, 32, 64)
 _CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
@@ -54,6 +60,15 @@ class Target:
     def lanes(self, kind: str) -> int:
         """How many elements of `kind` (`float`, `i32`, …) fill one vector register."""
         return self.vector_bytes // LType(kind).bytes
+
+    @property
+    def avx512(self) -> bool:
+        """True if the processor has AVX-512 and it is not switched off by narrower vectors."""
+        return "+avx512f" in self.features.split(",")
+
+    def module(self) -> Module:
+        """A new module for this processor."""
+        return Module(avx512=self.avx512)
 
 
 # -- the host ------------------------------------------------------------------------------------------------
@@ -160,7 +175,9 @@ def compile_object(text: str, target: Target) -> bytes:
 
     Raises CodegenError if LLVM does not accept the text; its message shows the lines around the place.
     """
-    return bytes(_machine(target).emit_object(_optimized(text, target)))
+    module = _optimized(text, target)
+    with _selection_options():
+        return bytes(_machine(target).emit_object(module))
 
 
 def optimized_text(text: str, target: Target) -> str:
@@ -170,7 +187,21 @@ def optimized_text(text: str, target: Target) -> str:
 
 def assembly(text: str, target: Target) -> str:
     """The machine code of a module as assembly, for people who look inside."""
-    return str(_machine(target).emit_assembly(_optimized(text, target)))
+    module = _optimized(text, target)
+    with _selection_options():
+        return str(_machine(target).emit_assembly(module))
+
+
+@contextlib.contextmanager
+def _selection_options() -> Iterator[None]:
+    """Switches off what instruction selection does in vain here; back on afterwards, since these options belong to the whole process."""
+    for name in NOT_RUN:
+        llvm.set_option("graphcell", f"-{name}=true")
+    try:
+        yield
+    finally:
+        for name in NOT_RUN:
+            llvm.set_option("graphcell", f"-{name}=false")
 
 
 def _optimized(text: str, target: Target) -> Any:

@@ -126,11 +126,15 @@ def i64(value: int) -> Val:
 
 @dataclass
 class Module:
-    """Collects functions, declarations, globals and metadata; `str(module)` is the assembly."""
+    """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
+
+    `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used.
+    """
 
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
+    avx512: bool = False
 
     def declare(self, name: str, result: LType, params: Sequence[LType], attributes: str = "") -> None:
         if name not in self.declarations:
@@ -179,6 +183,11 @@ class FunctionBuilder:
         self._entry: list[str] = []  # allocas, placed at the top of the entry block
         self._count = 0
         self._block = "entry"
+
+    @property
+    def position(self) -> str:
+        """The block that is being written: a value made here is known to all that follows in the same block."""
+        return self._block
 
     # -- structure ---------------------------------------------------------------------------------------------------
     def finish(self, value: Val | None = None) -> str:

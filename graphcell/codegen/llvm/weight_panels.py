@@ -52,8 +52,9 @@ class WeightPanels:
     def emit(self, module: Module, name: str) -> Stage:
         """The stage `name.pack`; a block is one column tile of one group."""
         part, plan = self.part, self.plan
+        packer_of = WeightPacker(part)
         packers = [
-            self._packer(module, f"{name}.pack{j}", columns)
+            packer_of.emit(module, f"{name}.pack{j}", columns)
             for j, (_, columns) in enumerate(plan.column_segments)
         ]
         params = KernelParams(("w", "packed"))
@@ -74,7 +75,14 @@ class WeightPanels:
             b.finish(), params.buffers, (), part.groups * plan.column_tiles, self.depth * plan.tile.columns
         )
 
-    def _packer(self, module: Module, name: str, columns: Columns) -> str:
+
+@dataclass(frozen=True, slots=True)
+class WeightPacker:
+    """Emits the functions that pack the weights of a correlation."""
+
+    part: Correlation
+
+    def emit(self, module: Module, name: str, columns: Columns) -> str:
         """A function (source, panel) that packs one column tile; the source is the first tap as stored of its
         first weight.
         """

@@ -26,6 +26,7 @@ from graphcell.ops.functional.common import (
     select,
     zeros_like,
 )
+from graphcell.ops.kernels import elementary
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -38,22 +39,26 @@ __all__ = [
 ]  # fmt: skip
 
 
+@elementary
 def add(input: Any, other: Any) -> Tensor:
     """input + other; on Bool: logical or."""
     return binary(p.Add(), input, other)
 
 
+@elementary
 def sub(input: Any, other: Any) -> Tensor:
     """input - other; on Bool: exclusive or."""
     x, y = pair(input, other, "sub")
     return apply1(c.BitwiseXor() if x.dtype.is_bool else p.Sub(), x, y)
 
 
+@elementary
 def mul(input: Any, other: Any) -> Tensor:
     """input * other; on Bool: logical and."""
     return binary(p.Mul(), input, other)
 
 
+@elementary
 def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """input / other.
 
@@ -97,6 +102,7 @@ def _on_integers(op: Any, x: Any, y: Any) -> Tensor:
     return apply1(op, a, b)
 
 
+@elementary
 def floor_div(x: Any, y: Any) -> Tensor:
     """floor(x / y) in the operands' common dtype; by an integer zero: 0."""
     return _on_integers(p.FloorDiv(), x, y)
@@ -107,6 +113,7 @@ def truncate_div(x: Any, y: Any) -> Tensor:
     return _on_integers(p.TruncDiv(), x, y)
 
 
+@elementary
 def floor_mod(x: Any, y: Any) -> Tensor:
     """The remainder with the sign of y, as Python's %; by an integer zero: 0.
 
@@ -125,6 +132,7 @@ def truncate_mod(x: Any, y: Any) -> Tensor:
     return binary(p.TruncMod(), x, y)
 
 
+@elementary
 def neg(input: Any) -> Tensor:
     """-input.
 
@@ -134,18 +142,21 @@ def neg(input: Any) -> Tensor:
     return apply1(p.Neg(), tensor_of(input, "neg"))
 
 
+@elementary
 def abs(input: Any) -> Tensor:
     """|input|; Bool stays as it is."""
     x = tensor_of(input, "abs")
     return x if x.dtype.is_bool else apply1(p.Abs(), x)
 
 
+@elementary
 def sign(input: Any) -> Tensor:
     """-1, 0 or 1 by the sign of input; 0 for NaN."""
     x = tensor_of(input, "sign")
     return x if x.dtype.is_bool else apply1(p.Sign(), x)
 
 
+@elementary
 def square(input: Any) -> Tensor:
     """input * input."""
     x = tensor_of(input, "square")
@@ -157,6 +168,7 @@ def positive(input: Any) -> Tensor:
     return tensor_of(input, "positive")
 
 
+@elementary
 def reciprocal(input: Any) -> Tensor:
     """1 / input; integers and Bool become float32."""
     return true_divide(1, tensor_of(input, "reciprocal"))
@@ -180,11 +192,13 @@ def invert(x: Any) -> Tensor:
     return apply1(c.BitwiseNot(), t)
 
 
+@elementary
 def maximum(input: Any, other: Any) -> Tensor:
     """The larger of the two, NaN if either is. Equal operands share the gradient."""
     return binary(p.Maximum(), input, other)
 
 
+@elementary
 def minimum(input: Any, other: Any) -> Tensor:
     """The smaller of the two, NaN if either is. Equal operands share the gradient."""
     return binary(p.Minimum(), input, other)
@@ -207,6 +221,7 @@ def fmin(input: Any, other: Any) -> Tensor:
     return _ignoring_nan(p.Minimum(), input, other)
 
 
+@elementary
 def pow(input: Any, exponent: Any) -> Tensor:
     """input ** exponent.
 
@@ -239,6 +254,7 @@ def float_power(input: Any, exponent: Any) -> Tensor:
     return pow(cast(input, dt.float64), cast(exponent, dt.float64) if isinstance(exponent, Tensor) else exponent)
 
 
+@elementary
 def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     """input, but `min` where it is less and `max` where it is greater; NaN stays. Where min > max the result is max.
 
@@ -267,18 +283,21 @@ def clip_by_value(x: Any, clip_value_min: Any = None, clip_value_max: Any = None
     return clamp(x, clip_value_min, clip_value_max)
 
 
+@elementary
 def addcmul(input: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 * tensor2."""
     product = mul(tensor_of(tensor1, "addcmul", "tensor1"), tensor_of(tensor2, "addcmul", "tensor2"))
     return add(tensor_of(input, "addcmul"), mul(product, value))
 
 
+@elementary
 def addcdiv(input: Any, tensor1: Any, tensor2: Any, value: Any = 1) -> Tensor:
     """input + value * tensor1 / tensor2."""
     quotient = true_divide(tensor_of(tensor1, "addcdiv", "tensor1"), tensor_of(tensor2, "addcdiv", "tensor2"))
     return add(tensor_of(input, "addcdiv"), mul(quotient, value))
 
 
+@elementary
 def lerp(input: Any, end: Any, weight: Any) -> Tensor:
     """input + weight * (end - input); weight is a number or a Tensor.
 

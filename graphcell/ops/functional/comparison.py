@@ -10,6 +10,7 @@ from graphcell.ir.op import Op
 from graphcell.ops import comparison as p
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor, binary, cast, full_like, pair, zeros_like
+from graphcell.ops.kernels import elementary
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -20,31 +21,37 @@ __all__ = [
 ]  # fmt: skip
 
 
+@elementary
 def equal(input: Any, other: Any) -> Tensor:
     """input == other, elementwise; Bool."""
     return binary(p.Equal(), input, other)
 
 
+@elementary
 def not_equal(input: Any, other: Any) -> Tensor:
     """input != other, elementwise; Bool."""
     return binary(p.NotEqual(), input, other)
 
 
+@elementary
 def less(input: Any, other: Any) -> Tensor:
     """input < other, elementwise; Bool."""
     return binary(p.Less(), input, other)
 
 
+@elementary
 def less_equal(input: Any, other: Any) -> Tensor:
     """input <= other, elementwise; Bool."""
     return binary(p.LessEqual(), input, other)
 
 
+@elementary
 def greater(input: Any, other: Any) -> Tensor:
     """input > other, elementwise; Bool."""
     return binary(p.Greater(), input, other)
 
 
+@elementary
 def greater_equal(input: Any, other: Any) -> Tensor:
     """input >= other, elementwise; Bool."""
     return binary(p.GreaterEqual(), input, other)
@@ -59,11 +66,13 @@ def as_bool(x: Any, function: str) -> Tensor:
     return cast(as_tensor(x, "operand", function), dt.bool_)
 
 
+@elementary
 def logical_and(input: Any, other: Any) -> Tensor:
     """True where both are not 0."""
     return binary(p.BitwiseAnd(), as_bool(input, "logical_and"), as_bool(other, "logical_and"))
 
 
+@elementary
 def logical_or(input: Any, other: Any) -> Tensor:
     """True where one or both are not 0."""
     return binary(p.BitwiseOr(), as_bool(input, "logical_or"), as_bool(other, "logical_or"))
@@ -74,6 +83,7 @@ def logical_xor(input: Any, other: Any) -> Tensor:
     return binary(p.BitwiseXor(), as_bool(input, "logical_xor"), as_bool(other, "logical_xor"))
 
 
+@elementary
 def logical_not(input: Any) -> Tensor:
     """True where input is 0."""
     return apply1(p.BitwiseNot(), as_bool(input, "logical_not"))

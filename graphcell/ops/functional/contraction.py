@@ -17,6 +17,7 @@ from graphcell.ops.functional.axes import int_or_ints, normalize_axis, tensor_of
 from graphcell.ops.functional.common import broadcast, broadcast_shapes, cast
 from graphcell.ops.functional.movement import permuted, reshaped
 from graphcell.ops.functional.reductions import total
+from graphcell.ops.kernels import composite, elementary
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -49,6 +50,7 @@ def product(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool =
     return apply1(MatMul(transpose_x, transpose_y), broadcast(x, batch + x.shape[-2:]), broadcast(y, batch + y.shape[-2:]))
 
 
+@elementary
 def matmul(input: Tensor, other: Tensor) -> Tensor:
     """The matrix product as numpy has it: batch dimensions broadcast; a vector on the left is a row, on the right a column, and its
     dimension is left out of the result.
@@ -75,6 +77,7 @@ def _of_rank(x: Tensor, rank: int, function: str, what: str) -> Tensor:
     return x
 
 
+@elementary
 def mm(input: Tensor, mat2: Tensor) -> Tensor:
     """The product of two matrices.
 
@@ -85,6 +88,7 @@ def mm(input: Tensor, mat2: Tensor) -> Tensor:
     return apply1(MatMul(), _of_rank(x, 2, "mm", "input"), _of_rank(y, 2, "mm", "mat2"))
 
 
+@elementary
 def bmm(input_x: Tensor, mat2: Tensor) -> Tensor:
     """The products of matrices that lie along the last two dimensions of two Tensors with the same leading dimensions.
 
@@ -105,6 +109,7 @@ def mv(mat: Tensor, vec: Tensor) -> Tensor:
     return matmul(_of_rank(x, 2, "mv", "mat"), _of_rank(y, 1, "mv", "vec"))
 
 
+@composite
 def dense(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias.
 
@@ -222,6 +227,7 @@ def tensor_dot(x1: Tensor, x2: Tensor, axes: Any) -> Tensor:
     return contract(x, y, left, right)
 
 
+@composite
 def kron(input: Tensor, other: Tensor) -> Tensor:
     """The Kronecker product: each element of `input` times the whole of `other`, as blocks.
 
@@ -250,6 +256,7 @@ def _with_addend(input: Any, z: Tensor, beta: Any, alpha: Any, function: str) ->
     return add(_scaled(x, beta), _scaled(z, alpha))
 
 
+@composite
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat1 @ mat2), of matrices.
 
@@ -259,6 +266,7 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: Any = 1, alpha: An
     return _with_addend(input, mm(mat1, mat2), beta, alpha, "addmm")
 
 
+@composite
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (mat @ vec), of a matrix and a vector. Errors: as `addmm`."""
     return _with_addend(input, mv(mat, vec), beta, alpha, "addmv")
@@ -269,12 +277,14 @@ def addr(x: Tensor, vec1: Tensor, vec2: Tensor, *, beta: Any = 1, alpha: Any = 1
     return _with_addend(x, outer(vec1, vec2), beta, alpha, "addr")
 
 
+@composite
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * (batch1 @ batch2), of batches of matrices. Errors: as `addmm`."""
     a, b = _operands(batch1, batch2, "baddbmm", "batch1", "batch2")
     return _with_addend(input, apply1(MatMul(), a, b), beta, alpha, "baddbmm")
 
 
+@composite
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: Any = 1, alpha: Any = 1) -> Tensor:
     """beta * input + alpha * the sum of batch1[b] @ batch2[b] over all b (of matrices: over the rows of their product). Errors: as `addmm`."""
     x, y = _operands(batch1, batch2, "addbmm", "batch1", "batch2")

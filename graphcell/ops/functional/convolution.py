@@ -9,6 +9,7 @@ from graphcell.ir.types import Shape
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = ["conv1d", "conv2d", "conv3d"]
@@ -84,11 +85,13 @@ def _conv(function: str, rank: int, input: Any, weight: Any, bias: Any, stride: 
     return y if bias is None else y + bias.reshape((1, -1, *(1,) * rank))
 
 
+@composite
 def conv1d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """1-D convolution: input (N, C, L), weight (K, C/groups, kernel), bias (K,); result (N, K, L')."""
     return _conv("conv1d", 1, input, weight, bias, stride, pad_mode, padding, dilation, groups)
 
 
+@composite
 def conv2d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """2-D convolution (cross-correlation).
 
@@ -110,6 +113,7 @@ def conv2d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode:
     return _conv("conv2d", 2, input, weight, bias, stride, pad_mode, padding, dilation, groups)
 
 
+@composite
 def conv3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """3-D convolution: input (N, C, D, H, W), weight (K, C/groups, *kernel), bias (K,)."""
     return _conv("conv3d", 3, input, weight, bias, stride, pad_mode, padding, dilation, groups)

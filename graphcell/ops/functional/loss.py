@@ -16,6 +16,7 @@ from graphcell.ops.functional.common import as_tensor, broadcast, cast, ones_lik
 from graphcell.ops.functional.creation import stop_gradient
 from graphcell.ops.functional.indexing import check_range
 from graphcell.ops.functional.softmax import log_softmax
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -59,6 +60,7 @@ def _floats(function: str, **operands: Any) -> list[Any]:
     return list(operands.values())
 
 
+@composite
 def cross_entropy(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Cross entropy between logits and classes, or class probabilities.
 
@@ -104,6 +106,7 @@ def _along(vector: Any, axis: int, rank: int) -> Any:
     return vector.reshape(tuple(-1 if k == axis else 1 for k in range(rank)))
 
 
+@composite
 def nll_loss(inputs: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Negative log likelihood: `inputs` are log probabilities; all else as in `cross_entropy` with class numbers."""
     x, y = as_tensor(inputs, "inputs", "nll_loss"), as_tensor(target, "target", "nll_loss")
@@ -144,18 +147,21 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
     return reduce_loss(loss, reduction, function)
 
 
+@composite
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(input - target)², reduced; the two broadcast."""
     d = as_tensor(input, "input", "mse_loss") - as_tensor(target, "target", "mse_loss")
     return reduce_loss(d * d, reduction, "mse_loss")
 
 
+@composite
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """|input - target|, reduced."""
     d = as_tensor(input, "input", "l1_loss") - as_tensor(target, "target", "l1_loss")
     return reduce_loss(d.abs(), reduction, "l1_loss")
 
 
+@composite
 def smooth_l1_loss(input: Any, target: Any, beta: float = 1.0, reduction: str = "none") -> Tensor:
     """d² / (2 beta) where d = |input - target| < beta, else d - beta / 2.
 
@@ -170,6 +176,7 @@ def smooth_l1_loss(input: Any, target: Any, beta: float = 1.0, reduction: str = 
     return reduce_loss(select(d < beta, d * d * (0.5 / beta), d - 0.5 * beta), reduction, "smooth_l1_loss")
 
 
+@composite
 def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 1.0) -> Tensor:
     """d² / 2 where d = |input - target| <= delta, else delta (d - delta / 2)."""
     if not delta > 0:
@@ -178,6 +185,7 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     return reduce_loss(select(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), reduction, "huber_loss")
 
 
+@composite
 def binary_cross_entropy(logits: Any, labels: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
     """-(y log p + (1 - y) log(1 - p)) of probabilities p. Logarithms are taken of 1e-12 at least.
 
@@ -201,6 +209,7 @@ def _log_clipped(x: Any) -> Any:
     return (x + stop_gradient(x.maximum(1e-12) - x)).log()
 
 
+@composite
 def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None, pos_weight: Any = None, reduction: str = "mean") -> Tensor:
     """Binary cross entropy of sigmoid(input), computed without overflow.
 
@@ -218,6 +227,7 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
     return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy_with_logits")
 
 
+@composite
 def kl_div(logits: Any, labels: Any, reduction: str = "mean") -> Tensor:
     """labels (log labels - logits), where `logits` are log probabilities; 0 where labels are 0. No gradient flows to the labels.
 
@@ -238,6 +248,7 @@ def kl_div(logits: Any, labels: Any, reduction: str = "mean") -> Tensor:
     return reduce_loss(loss, reduction, "kl_div")
 
 
+@composite
 def cosine_embedding_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """1 - cos(input1, input2) where the target is 1, max(0, cos - margin) where it is -1; cosines over dimension 1.
 
@@ -264,6 +275,7 @@ def check_margin(function: str, margin: Any) -> None:
         )
 
 
+@composite
 def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0.0, reduction: str = "mean") -> Tensor:
     """max(0, margin - target (input1 - input2)): with target 1 the first should be larger, with -1 the second.
 
@@ -276,6 +288,7 @@ def margin_ranking_loss(input1: Any, input2: Any, target: Any, margin: float = 0
     return reduce_loss((margin - t * (x - y)).maximum(0.0), reduction, "margin_ranking_loss")
 
 
+@composite
 def hinge_embedding_loss(inputs: Any, targets: Any, margin: float = 1.0, reduction: str = "mean") -> Tensor:
     """inputs where the target is 1, max(0, margin - inputs) where it is -1, else 0.
 
@@ -290,6 +303,7 @@ def hinge_embedding_loss(inputs: Any, targets: Any, margin: float = 1.0, reducti
     return reduce_loss(loss, reduction, "hinge_embedding_loss")
 
 
+@composite
 def gaussian_nll_loss(
     x: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
@@ -309,6 +323,7 @@ def gaussian_nll_loss(
     return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction, "gaussian_nll_loss")
 
 
+@composite
 def poisson_nll_loss(
     input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
 ) -> Tensor:
@@ -328,6 +343,7 @@ def poisson_nll_loss(
     return reduce_loss(loss, reduction, "poisson_nll_loss")
 
 
+@composite
 def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """log(1 + exp(-target input)), for targets 1 and -1.
 
@@ -340,6 +356,7 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor
     return reduce_loss((-z.abs()).exp().log1p() + z.maximum(0.0), reduction, "soft_margin_loss")
 
 
+@composite
 def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
     """Binary cross entropy of sigmoid(input), averaged over the classes, which are the last dimension.
 
@@ -350,6 +367,7 @@ def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, red
     return reduce_loss(loss.mean(-1), reduction, "multilabel_soft_margin_loss")
 
 
+@composite
 def multi_margin_loss(
     input: Any, target: Any, p: int = 1, margin: float = 1, weight: Any = None, reduction: str = "mean"
 ) -> Tensor:
@@ -380,6 +398,7 @@ def multi_margin_loss(
     return reduce_loss(select(hit, zero, gap).sum(1) / x.shape[1], reduction, "multi_margin_loss")
 
 
+@composite
 def triplet_margin_loss(
     anchor: Any, positive: Any, negative: Any, margin: Any = 1.0, p: int = 2, eps: float = 1e-6, swap: bool = False,
     reduction: str = "mean",

@@ -19,6 +19,7 @@ from graphcell.ops.functional.arithmetic import clamp
 from graphcell.ops.functional.axes import tensor_of
 from graphcell.ops.functional.common import binary, cast, common_dtype, ones_like, pair, select, zeros_like
 from graphcell.ops.functional.comparison import isinf, isnan
+from graphcell.ops.kernels import elementary
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -85,66 +86,79 @@ def real(x: Any, function: str) -> Tensor:
     return t if t.dtype.is_float else cast(t, dt.float32)
 
 
+@elementary
 def exp(input: Any) -> Tensor:
     """e ** input. Integers and Bool become float32."""
     return apply1(p.Exp(), real(input, "exp"))
 
 
+@elementary
 def exp2(input: Any) -> Tensor:
     """2 ** input. Integers and Bool become float32."""
     return apply1(p.Exp2(), real(input, "exp2"))
 
 
+@elementary
 def expm1(input: Any) -> Tensor:
     """e ** input - 1, exact also near 0. Integers and Bool become float32."""
     return apply1(p.Expm1(), real(input, "expm1"))
 
 
+@elementary
 def log(input: Any) -> Tensor:
     """Natural logarithm; NaN below 0, -inf at 0. Integers and Bool become float32."""
     return apply1(p.Log(), real(input, "log"))
 
 
+@elementary
 def log1p(input: Any) -> Tensor:
     """log(1 + input), exact also near 0. Integers and Bool become float32."""
     return apply1(p.Log1p(), real(input, "log1p"))
 
 
+@elementary
 def log2(input: Any) -> Tensor:
     """Logarithm to base 2. Integers and Bool become float32."""
     return apply1(p.Log2(), real(input, "log2"))
 
 
+@elementary
 def log10(input: Any) -> Tensor:
     """Logarithm to base 10. Integers and Bool become float32."""
     return apply1(p.Log10(), real(input, "log10"))
 
 
+@elementary
 def sqrt(x: Any) -> Tensor:
     """Square root; NaN below 0. Integers and Bool become float32."""
     return apply1(p.Sqrt(), real(x, "sqrt"))
 
 
+@elementary
 def rsqrt(input: Any) -> Tensor:
     """1 / sqrt(input). Integers and Bool become float32."""
     return apply1(p.Rsqrt(), real(input, "rsqrt"))
 
 
+@elementary
 def tanh(input: Any) -> Tensor:
     """Hyperbolic tangent. Integers and Bool become float32."""
     return apply1(p.Tanh(), real(input, "tanh"))
 
 
+@elementary
 def sigmoid(input: Any) -> Tensor:
     """1 / (1 + exp(-input)). Integers and Bool become float32."""
     return apply1(p.Sigmoid(), real(input, "sigmoid"))
 
 
+@elementary
 def erf(input: Any) -> Tensor:
     """Error function. Integers and Bool become float32."""
     return apply1(p.Erf(), real(input, "erf"))
 
 
+@elementary
 def erfc(input: Any) -> Tensor:
     """1 - erf(input), exact also for large input. Integers and Bool become float32."""
     return apply1(p.Erfc(), real(input, "erfc"))
@@ -155,56 +169,67 @@ def erfinv(input: Any) -> Tensor:
     return apply1(p.Erfinv(), real(input, "erfinv"))
 
 
+@elementary
 def sin(input: Any) -> Tensor:
     """Sine of radians. Integers and Bool become float32."""
     return apply1(p.Sin(), real(input, "sin"))
 
 
+@elementary
 def cos(input: Any) -> Tensor:
     """Cosine of radians. Integers and Bool become float32."""
     return apply1(p.Cos(), real(input, "cos"))
 
 
+@elementary
 def tan(input: Any) -> Tensor:
     """Tangent of radians. Integers and Bool become float32."""
     return apply1(p.Tan(), real(input, "tan"))
 
 
+@elementary
 def asin(input: Any) -> Tensor:
     """Inverse sine in radians; NaN outside of -1 to 1. Integers and Bool become float32."""
     return apply1(p.Asin(), real(input, "asin"))
 
 
+@elementary
 def acos(input: Any) -> Tensor:
     """Inverse cosine in radians; NaN outside of -1 to 1. Integers and Bool become float32."""
     return apply1(p.Acos(), real(input, "acos"))
 
 
+@elementary
 def atan(input: Any) -> Tensor:
     """Inverse tangent in radians. Integers and Bool become float32."""
     return apply1(p.Atan(), real(input, "atan"))
 
 
+@elementary
 def sinh(input: Any) -> Tensor:
     """Hyperbolic sine. Integers and Bool become float32."""
     return apply1(p.Sinh(), real(input, "sinh"))
 
 
+@elementary
 def cosh(input: Any) -> Tensor:
     """Hyperbolic cosine. Integers and Bool become float32."""
     return apply1(p.Cosh(), real(input, "cosh"))
 
 
+@elementary
 def asinh(input: Any) -> Tensor:
     """Inverse hyperbolic sine. Integers and Bool become float32."""
     return apply1(p.Asinh(), real(input, "asinh"))
 
 
+@elementary
 def acosh(input: Any) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1. Integers and Bool become float32."""
     return apply1(p.Acosh(), real(input, "acosh"))
 
 
+@elementary
 def atanh(input: Any) -> Tensor:
     """Inverse hyperbolic tangent; NaN outside of -1 to 1. Integers and Bool become float32."""
     return apply1(p.Atanh(), real(input, "atanh"))
@@ -215,16 +240,19 @@ def _rounded(op: p.Rounding, x: Any) -> Tensor:
     return apply1(op, t) if t.dtype.is_float else t
 
 
+@elementary
 def floor(input: Any) -> Tensor:
     """The next integer below, as a float; integers stay as they are."""
     return _rounded(p.Floor(), input)
 
 
+@elementary
 def ceil(input: Any) -> Tensor:
     """The next integer above, as a float; integers stay as they are."""
     return _rounded(p.Ceil(), input)
 
 
+@elementary
 def trunc(input: Any) -> Tensor:
     """The next integer toward zero, as a float; integers stay as they are."""
     return _rounded(p.Trunc(), input)
@@ -247,17 +275,20 @@ def round(input: Any, *, decimals: int = 0) -> Tensor:
     return cast(result, x.dtype)
 
 
+@elementary
 def frac(x: Any) -> Tensor:
     """x - trunc(x)."""
     t = tensor_of(x, "frac")
     return t - apply1(p.Trunc(), t) if t.dtype.is_float else zeros_like(t)
 
 
+@elementary
 def atan2(input: Any, other: Any) -> Tensor:
     """The angle of the point (other, input) in radians, in (-pi, pi]; the quotient's quadrant is kept. Integers become float32."""
     return binary(p.Atan2(), input, other, _real_dtype(input, other, "atan2"))
 
 
+@elementary
 def hypot(input: Any, other: Any) -> Tensor:
     """sqrt(input**2 + other**2), without overflow on the way. Integers become float32."""
     return binary(p.Hypot(), input, other, _real_dtype(input, other, "hypot"))
@@ -283,6 +314,7 @@ def _log_add(x: Any, y: Any, function: str, base: float) -> Tensor:
     return b + apply1(p.Softplus(), difference * scale) * (1.0 / scale)
 
 
+@elementary
 def logaddexp(input: Any, other: Any) -> Tensor:
     """log(exp(input) + exp(other)), without overflow on the way.
 
@@ -301,6 +333,7 @@ def logaddexp2(input: Any, other: Any) -> Tensor:
     return _log_add(input, other, "logaddexp2", 2.0)
 
 
+@elementary
 def xlogy(input: Any, other: Any) -> Tensor:
     """input * log(other), but 0 where input is 0 and other is no NaN. Integers become float32."""
     x, y = pair(input, other, "xlogy", _real_dtype(input, other, "xlogy"))

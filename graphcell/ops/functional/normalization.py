@@ -7,9 +7,11 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
-from graphcell.ops.dispatch import apply1
+from graphcell.ops.dispatch import apply, apply1
 from graphcell.ops.functional.common import cast
 from graphcell.ops.functional.creation import assign, stop_gradient
+from graphcell.ops.kernels import composite
+from graphcell.ops.moments import Moments
 from graphcell.ops.reduction import ReduceSum
 from graphcell.tensor import Tensor
 
@@ -18,12 +20,8 @@ __all__ = ["batch_norm", "group_norm", "layer_norm", "lrn", "rms_norm"]
 
 def moments(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
     """Mean and (biased) variance over `axis`, with dimensions kept. The variance is that of the centred values."""
-    count = 1
-    for a in axis:
-        count *= x.shape[a]
-    mean = apply1(ReduceSum(axis, True), x) * (1.0 / max(count, 1))
-    centred = x - mean
-    return mean, apply1(ReduceSum(axis, True), centred * centred) * (1.0 / max(count, 1))
+    mean, variance = apply(Moments(axis), x)
+    return mean, variance
 
 
 def _channels(v: Any, rank: int) -> Any:
@@ -31,6 +29,7 @@ def _channels(v: Any, rank: int) -> Any:
     return v.reshape((1, -1, *(1,) * (rank - 2)))
 
 
+@composite
 def batch_norm(input_x: Any, running_mean: Any, running_var: Any, weight: Any, bias: Any, training: bool = False, momentum: float = 0.1,
                eps: float = 1e-5) -> Tensor:
     """Normalises over all dimensions but 1 (channels): (x - mean) / sqrt(var + eps) * weight + bias.
@@ -54,6 +53,7 @@ def batch_norm(input_x: Any, running_mean: Any, running_var: Any, weight: Any, b
     return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)  # type: ignore[no-any-return]
 
 
+@composite
 def normalize_batch(x: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:
     """The normalisation without scale and shift; updates the running statistics in training."""
     half = x.dtype.bits == 16
@@ -75,6 +75,7 @@ def _update_running(running_mean: Any, running_var: Any, mean: Any, var: Any, co
         assign(running, stop_gradient(new))
 
 
+@composite
 def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalises over the last dimensions, which have the extents `normalized_shape`; weight and bias have that shape.
 
@@ -95,6 +96,7 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, 
     return y if bias is None else y + cast(bias, x.dtype)
 
 
+@composite
 def lrn(
     x: Any, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5,
     norm_region: str = "ACROSS_CHANNELS",
@@ -127,6 +129,7 @@ def _floats(function: str, x: Any) -> Any:
     return x
 
 
+@composite
 def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5) -> Tensor:
     """Normalises each of `num_groups` groups of channels of input (N, C, ...); weight and bias are (C,).
 
@@ -145,6 +148,7 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)  # type: ignore[no-any-return]
 
 
+@composite
 def rms_norm(x: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]:
     """x / sqrt(mean(x**2) + epsilon) * gamma, over as many last dimensions as gamma has (Zhang and Sennrich, 2019).
 

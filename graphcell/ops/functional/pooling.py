@@ -17,6 +17,7 @@ from graphcell.ops.creation import Iota, number_of
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor, cast, constant, full
 from graphcell.ops.functional.convolution import Pairs, each_dimension, explicit_padding
+from graphcell.ops.kernels import composite
 from graphcell.ops.movement import Pad
 from graphcell.ops.pooling import Fold, ReduceMaxFirst, Windows
 from graphcell.ops.reduction import ArgMax, ReduceSum
@@ -60,6 +61,7 @@ def ceil_extra(spatial: Shape, pads: Pairs, kernel: Shape, stride: Shape, dilati
     return tuple(extended)
 
 
+@composite
 def max_pool(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: Shape) -> Tensor:
     """Maximum over windows of the last dimensions; the gradient goes to the first maximum."""
     w = windows(pad_spatial(x, pads, _lowest(x.dtype)), kernel, stride, dilation)
@@ -70,6 +72,7 @@ def _lowest(dtype: dt.DType) -> float:
     return -math.inf if dtype.is_float else int(np.iinfo(dtype.np_type).min)
 
 
+@composite
 def max_places(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: Shape) -> Any:
     """Row-major place, int64, of the first maximum of each window in the unpadded last dimensions."""
     rank = len(kernel)
@@ -85,6 +88,7 @@ def max_places(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: S
     return place
 
 
+@composite
 def avg_pool(
     x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, counted: Pairs | None, divisor: int | None = None
 ) -> Tensor:
@@ -123,6 +127,7 @@ def _operand(function: str, x: Any, rank: int) -> Tensor:
 
 
 # -- max -----------------------------------------------------------------------------------------------------------------
+@composite
 def max_pool2d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, return_indices: bool = False,
     ceil_mode: bool = False,
@@ -142,6 +147,7 @@ def max_pool2d(
     return _max_pool("max_pool2d", 2, x, kernel_size, stride, padding, dilation, return_indices, ceil_mode)
 
 
+@composite
 def max_pool3d(
     x: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False,
     return_indices: bool = False,
@@ -170,6 +176,7 @@ def _max_pool(
 
 
 # -- mean ----------------------------------------------------------------------------------------------------------------
+@composite
 def avg_pool1d(
     input_x: Any, kernel_size: Any = 1, stride: Any = 1, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True,
@@ -178,6 +185,7 @@ def avg_pool1d(
     return _avg_pool("avg_pool1d", 1, input_x, kernel_size, stride, padding, ceil_mode, count_include_pad, 0)
 
 
+@composite
 def avg_pool2d(
     input_x: Any, kernel_size: Any = 1, stride: Any = 1, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int = 0,
@@ -199,6 +207,7 @@ def avg_pool2d(
     )
 
 
+@composite
 def avg_pool3d(
     input_x: Any, kernel_size: Any = 1, stride: Any = 1, padding: Any = 0, ceil_mode: bool = False,
     count_include_pad: bool = True, divisor_override: int = 0,
@@ -286,11 +295,13 @@ def _adaptive_places(function: str, x: Tensor, output_size: Any, rank: int, inde
     return cast(places, index)
 
 
+@composite
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Tensor:
     """Mean over windows chosen so that `output_size` of them cover the last dimension of (N, C, L) or (C, L)."""
     return _adaptive("adaptive_avg_pool1d", _operand("adaptive_avg_pool1d", input, 1), output_size, 1, False)
 
 
+@composite
 def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor:
     """Mean over windows chosen so that `output_size` of them cover the last two dimensions of (N, C, H, W) or (C, H, W).
 
@@ -303,6 +314,7 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor:
     return _adaptive("adaptive_avg_pool2d", _operand("adaptive_avg_pool2d", input, 2), output_size, 2, False)
 
 
+@composite
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor:
     """Mean over windows chosen so that `output_size` (an int, or three ints or None) of them cover the last three dimensions."""
     return _adaptive("adaptive_avg_pool3d", _operand("adaptive_avg_pool3d", input, 3), output_size, 3, False)
@@ -334,11 +346,13 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = Fal
 
 
 # -- power mean ----------------------------------------------------------------------------------------------------------
+@composite
 def lp_pool1d(x: Any, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """(sum of x ** norm_type) ** (1 / norm_type) over windows of the last dimension of (N, C, L) or (C, L)."""
     return _lp_pool("lp_pool1d", 1, x, norm_type, kernel_size, stride, ceil_mode)
 
 
+@composite
 def lp_pool2d(x: Any, norm_type: Any, kernel_size: Any, stride: Any = None, ceil_mode: bool = False) -> Tensor:
     """(sum of x ** norm_type) ** (1 / norm_type) over windows of the last two dimensions of (N, C, H, W).
 

@@ -18,6 +18,7 @@ from graphcell.ops.functional.axes import int_of, normalize_axes, normalize_axis
 from graphcell.ops.functional.common import as_tensor, broadcast, cast, full_like, select, zeros_like
 from graphcell.ops.functional.comparison import isnan, logical_not, not_equal
 from graphcell.ops.functional.movement import cut, joined, permuted, reshaped
+from graphcell.ops.kernels import composite, elementary
 from graphcell.ops.reduction import ArgMax, ArgMin, ReduceAll, ReduceAny, ReduceMax, ReduceMin, ReduceProd, ReduceSum
 from graphcell.tensor import Tensor
 
@@ -98,6 +99,7 @@ def _product_of_others(rows: Tensor) -> Tensor:
 
 
 # -- sums ---------------------------------------------------------------------------------------------------------------
+@elementary
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """The sum over `dim`. Integers and Bool are summed as Int64 unless `dtype` says otherwise.
 
@@ -121,6 +123,7 @@ def nansum(input: Tensor, axis: Any = None, keepdims: bool = False, *, dtype: An
     return sum(clean, axis, keepdims, dtype=dtype)
 
 
+@composite
 def mean(x: Tensor, axis: Any = None, keep_dims: bool = False) -> Tensor:
     """The mean over `axis`, in the dtype of x (of integers: rounded towards zero).
 
@@ -236,6 +239,7 @@ def _extremum(
     return y if initial is None else cast(combine(y, initial), x.dtype)
 
 
+@elementary
 def amax(input: Tensor, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
     """The largest element along `axis`. Its gradient is shared equally among equal ones.
 
@@ -251,6 +255,7 @@ def amax(input: Tensor, axis: Any = None, keepdims: bool = False, *, initial: An
     return _extremum(x, axes, flag(keepdims, "amax", "keepdims"), initial, where, largest, maximum, "amax")
 
 
+@elementary
 def amin(input: Tensor, axis: Any = None, keepdims: bool = False, *, initial: Any = None, where: Any = None) -> Tensor:
     """The smallest element along `axis`. Arguments and errors: as `amax`."""
     x = tensor_of(input, "amin")
@@ -355,6 +360,7 @@ def _axis(axis: Any, x: Tensor, function: str, what: str) -> int | None:
 
 
 # -- variance -------------------------------------------------------------------------------------------------------------
+@composite
 def variance(x: Tensor, axes: Axes, ddof: int, keep: bool) -> tuple[Tensor, Tensor]:
     """Variance and mean along `axes`, in float32 at least: the sum of squared distances from the mean over count - ddof."""
     mean_kept = mean_of(x, axes, True)
@@ -372,6 +378,7 @@ def _variance(input: Any, axis: Any, ddof: Any, keepdims: Any, function: str) ->
     return value, average
 
 
+@composite
 def var(input: Tensor, axis: Any = None, ddof: int | bool = 0, keepdims: bool = False) -> Tensor:
     """The variance over `axis`: squared distances from the mean, summed, over count - ddof.
 
@@ -381,17 +388,20 @@ def var(input: Tensor, axis: Any = None, ddof: int | bool = 0, keepdims: bool = 
     return cast(_variance(input, axis, ddof, keepdims, "var")[0], input.dtype)
 
 
+@composite
 def std(input: Tensor, axis: Any = None, ddof: int | bool = 0, keepdims: bool = False) -> Tensor:
     """The square root of `var`, with the same arguments."""
     return _std_mean(input, axis, ddof, keepdims, "std")[0]
 
 
+@composite
 def var_mean(input: Tensor, axis: Any = None, ddof: int | bool = 0, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """Variance and mean over `axis`, with the arguments of `var`."""
     value, average = _variance(input, axis, ddof, keepdims, "var_mean")
     return cast(value, input.dtype), cast(average, input.dtype)
 
 
+@composite
 def std_mean(input: Tensor, axis: Any = None, ddof: int | bool = 0, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """Standard deviation and mean over `axis`, with the arguments of `var`."""
     return _std_mean(input, axis, ddof, keepdims, "std_mean")

@@ -19,6 +19,7 @@ from graphcell.ops.functional.comparison import equal, isfinite, not_equal
 from graphcell.ops.functional.mathematics import exp, log, sqrt
 from graphcell.ops.functional.movement import reshaped
 from graphcell.ops.functional.reductions import Axes, flag, largest, smallest, total, wide
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = ["log_softmax", "logsumexp", "matrix_norm", "norm", "softmax", "softmin", "vector_norm"]
@@ -46,6 +47,7 @@ def below_peak(x: Tensor, axes: Axes) -> tuple[Tensor, Tensor]:
 
 
 # -- softmax ---------------------------------------------------------------------------------------------------------------
+@composite
 def softmax(input: Tensor, axis: int = -1, *, dtype: Any = None) -> Tensor:
     """exp(x) over its sum along `axis`; with `dtype` the input is converted first.
 
@@ -61,6 +63,7 @@ def softmax(input: Tensor, axis: int = -1, *, dtype: Any = None) -> Tensor:
     return cast(div(powers, broadcast(total(powers, axes, True), x.shape)), x.dtype)
 
 
+@composite
 def log_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     """The logarithm of `softmax` along `axis`.
 
@@ -75,11 +78,13 @@ def log_softmax(logits: Tensor, axis: int = -1) -> Tensor:
     return cast(sub(shifted, broadcast(log(total(exp(shifted), axes, True)), x.shape)), x.dtype)
 
 
+@composite
 def softmin(x: Tensor, axis: int = -1, *, dtype: Any = None) -> Tensor:
     """`softmax` of -x."""
     return softmax(neg(tensor_of(x, "softmin", "x")), axis, dtype=dtype)
 
 
+@composite
 def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     """log(sum(exp(input))) over `dim`, an int or a tuple of them.
 

@@ -1,0 +1,147 @@
+"""Attention, forward and with gradients, on one thread, beside PyTorch: the eager composition and F.scaled_dot_product_attention.
+
+    python benchmarks/attention.py [--torch path/to/python] [--only text]
+
+Each case is timed in turns (ours, torch, ours, ...), the best of all turns counts, since a shared machine can slow all of them: compare
+the columns of a line. "unfused" is the same graph without the pass `fuse_attention`. Sizes are batch x heads x sequence x features of a
+head. Pin the process to a core (`taskset -c 0`) for steady figures.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+import graphcell as gc
+from graphcell import Tensor, ops
+from graphcell.passes import autodiff, pipeline
+
+ENVIRONMENT = {"GRAPHCELL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1", "GRAPHCELL_CACHE": "0"}
+SECONDS = 0.6  # of one turn
+TURNS = 3
+
+TORCH_WORKER = """
+import json, sys, time, torch
+import torch.nn.functional as F
+torch.set_num_threads(1)
+for line in sys.stdin:
+    case = json.loads(line)
+    q, k, v, w = (torch.randn(*case["shape"], requires_grad=case["gradients"]) for _ in range(4))
+    scale = case["shape"][-1] ** -0.5
+    def attention():
+        if case["how"] == "sdpa":
+            return F.scaled_dot_product_attention(q, k, v)
+        return torch.softmax(q @ k.mT * scale, -1) @ v
+    def run():
+        if not case["gradients"]:
+            return attention()
+        loss = (attention() * w).sum()
+        return loss.detach(), torch.autograd.grad(loss, (q, k, v))
+    run()
+    best, stop = 1e9, time.perf_counter() + case["seconds"]
+    while time.perf_counter() < stop:
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    print(best, flush=True)
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One line of the table."""
+
+    shape: tuple[int, int, int, int]
+    gradients: bool
+
+    @property
+    def name(self) -> str:
+        return "x".join(map(str, self.shape)) + (" forward+backward" if self.gradients else " forward")
+
+    @property
+    def flops(self) -> int:
+        """Of the products that the mathematics needs: two forward, four backward."""
+        b, h, s, d = self.shape
+        return 2 * b * h * s * s * d * (6 if self.gradients else 2)
+
+
+SHAPES = ((8, 8, 128, 32), (8, 8, 128, 64), (2, 8, 512, 64), (1, 8, 1024, 64), (1, 8, 2048, 64))
+CASES = tuple(Case(shape, gradients) for shape in SHAPES for gradients in (False, True))
+
+
+def ours(case: Case, fused: bool) -> Callable[[], object]:
+    """A compiled function of four Tensors, bound to some; without the pass if not `fused`."""
+    rng = np.random.default_rng(0)
+    q, k, v, w = (Tensor(rng.standard_normal(case.shape).astype(np.float32)) for _ in range(4))
+    scale = case.shape[-1] ** -0.5
+
+    def attention(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return ops.matmul(ops.softmax(ops.matmul(q, k.swapaxes(-1, -2)) * scale, -1), v)
+
+    def loss(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        return (attention(q, k, v) * w).sum()
+
+    function = gc.jit(gc.value_and_grad(loss, (0, 1, 2)) if case.gradients else attention)
+    kept, defaults = autodiff.fuse_attention, pipeline.run_pipeline.__defaults__
+    if not fused:
+        autodiff.fuse_attention = lambda graph, active=(): graph
+        pipeline.run_pipeline.__defaults__ = ("", tuple(p for p in pipeline.PIPELINE if p[0] != "fuse_attention"))
+    try:
+        function(q, k, v)
+    finally:
+        autodiff.fuse_attention, pipeline.run_pipeline.__defaults__ = kept, defaults
+    return lambda: function(q, k, v)
+
+
+def best_of(run: Callable[[], object]) -> float:
+    run()
+    best, stop = 1e9, time.perf_counter() + SECONDS
+    while time.perf_counter() < stop:
+        start = time.perf_counter()
+        run()
+        best = min(best, time.perf_counter() - start)
+    return best
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--torch", help="a Python with PyTorch")
+    parser.add_argument("--only", default="", help="cases whose name contains this")
+    arguments = parser.parse_args()
+    os.environ.update(ENVIRONMENT)
+    worker = None
+    if arguments.torch:
+        worker = subprocess.Popen([arguments.torch, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    names = ["fused", "unfused", *(["torch eager", "torch sdpa"] if worker else [])]
+    print(f"{'case':34}" + "".join(f"{n + ' ms':>16}" for n in names) + f"{'GFLOP/s':>10}")
+    for case in (c for c in CASES if arguments.only in c.name):
+        runs = {"fused": ours(case, True), "unfused": ours(case, False)}
+        times = dict.fromkeys(names, 1e9)
+        for _ in range(TURNS):
+            for name in names:
+                if name in runs:
+                    found = best_of(runs[name])
+                else:
+                    assert worker is not None and worker.stdin is not None and worker.stdout is not None
+                    request = {"shape": case.shape, "gradients": case.gradients, "how": name.split()[1], "seconds": SECONDS}
+                    worker.stdin.write(json.dumps(request) + "\n")
+                    worker.stdin.flush()
+                    found = float(worker.stdout.readline())
+                times[name] = min(times[name], found)
+        line = "".join(f"{times[n] * 1e3:16.3f}" for n in names)
+        print(f"{case.name:34}{line}{case.flops / times['fused'] / 1e9:10.1f}", flush=True)
+    if worker is not None and worker.stdin is not None:
+        worker.stdin.close()
+        worker.wait()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

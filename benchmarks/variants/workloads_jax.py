@@ -1,0 +1,108 @@
+"""The variants in JAX, without the convolutional ones; the same options and output as ../peers/workloads_jax.py."""
+import importlib.util
+import pathlib
+
+import jax
+import jax.numpy as jnp
+from jax import lax
+
+_spec = importlib.util.spec_from_file_location("peers_jax", pathlib.Path(__file__).parent.parent / "peers" / "workloads_jax.py")
+P = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(P)
+t, labels, dense, lin, train, of = P.t, P.labels, P.dense, P.lin, P.train, P.of
+
+
+def mlp(*sizes):
+    params = {str(k): dense(i, o) for k, (i, o) in enumerate(zip(sizes, sizes[1:]))}
+
+    def f(p, x):
+        for k in range(len(sizes) - 2):
+            x = jax.nn.relu(lin(p[str(k)], x))
+        return lin(p[str(len(sizes) - 2)], x)
+
+    return params, f
+
+
+def infer(params, f, x):
+    j = jax.jit(f)
+    return lambda: j(params, x)
+
+
+mlp_infer_one = lambda: infer(*mlp(784, 4096, 4096, 10), t(1, 784))
+mlp_odd_train = lambda: train(*mlp(300, 500, 77, 13), t(100, 300), labels(100, 13))
+tiny_mlp_latency = lambda: infer(*mlp(8, 32, 32, 4), t(1, 8))
+
+
+def matmul_of(dtype, m, k, n):
+    if dtype == jnp.float64:
+        jax.config.update("jax_enable_x64", True)
+    return of(lambda a, b: (a @ b).astype(jnp.float32), t(m, k).astype(dtype), t(k, n).astype(dtype), grad=False)
+
+
+matmul_f64 = lambda: matmul_of(jnp.float64, 700, 700, 700)
+matmul_bf16 = lambda: matmul_of(jnp.bfloat16, 768, 768, 768)
+matmul_tall = lambda: matmul_of(jnp.float32, 20000, 40, 30)
+
+
+def rmsnorm_silu():
+    w = t(1500)
+    return of(lambda x: jax.nn.silu(x / jnp.sqrt((x * x).mean(-1, keepdims=True) + 1e-6) * w).sum(), t(1000, 1500))
+
+
+log_softmax_wide = lambda: of(lambda x: (jax.nn.log_softmax(x, -1) ** 2).mean(), t(48, 50257))
+
+
+def columns_norm():
+    def f(x):
+        m = x.mean(0)
+        v = ((x - m) ** 2).mean(0)
+        y = (x - m) / jnp.sqrt(v + 1e-5)
+        return (y * y * y).mean()
+
+    return of(f, t(20000, 100))
+
+
+def elementwise_f64():
+    jax.config.update("jax_enable_x64", True)
+    return of(lambda x: (jnp.exp(jnp.sin(x)) * jnp.log(x * x + 1.0)).sum(), t(1000, 1000).astype(jnp.float64))
+
+
+def gru(i, h):
+    params = dict(wx=dense(i, 3 * h), wh=dense(h, 3 * h), fc=dense(h, 10))
+
+    def f(p, x):
+        s = jnp.zeros((x.shape[1], h))
+        for k in range(x.shape[0]):
+            ar, az, an = jnp.split(lin(p["wx"], x[k]), 3, 1)
+            br, bz, bn = jnp.split(lin(p["wh"], s), 3, 1)
+            r, z = jax.nn.sigmoid(ar + br), jax.nn.sigmoid(az + bz)
+            s = (1 - z) * jnp.tanh(an + r * bn) + z * s
+        return lin(p["fc"], s)
+
+    return params, f
+
+
+gru_train = lambda: train(*gru(100, 160), t(50, 20, 100), labels(20, 10), opt="adam")
+gru_infer_one = lambda: infer(*gru(128, 512), t(40, 1, 128))
+
+
+def attention_long():
+    q, k, v = t(1, 4, 1024, 64), t(1, 4, 1024, 64), t(1, 4, 1024, 64)
+    f = lambda q, k, v: ((jax.nn.softmax(q @ k.transpose(0, 1, 3, 2) * 0.125, -1) @ v) ** 2).sum()
+    j = jax.jit(jax.value_and_grad(f, (0, 1, 2)))
+    return lambda: j(q, k, v)
+
+
+def newton_loop():
+    x = jnp.abs(t(1000)) + 0.5
+
+    def f(x):
+        more = lambda s: (jnp.abs(s[0] * s[0] - x).max() > 1e-5) & (s[1] < 50)
+        return lax.while_loop(more, lambda s: (0.5 * (s[0] + x / s[0]), s[1] + 1), (x, 0))[0]
+
+    j = jax.jit(f)
+    return lambda: j(x)
+
+
+if __name__ == "__main__":
+    P.main(globals())

@@ -1,0 +1,227 @@
+"""Programs of the same kinds as ../peers/workloads_ms.py in other shapes, sizes and dtypes; the same options and output."""
+import importlib.util
+import pathlib
+
+_spec = importlib.util.spec_from_file_location("peers_ms", pathlib.Path(__file__).parent.parent / "peers" / "workloads_ms.py")
+P = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(P)
+ms, nn, ops, Tensor, t, labels, train = P.ms, P.nn, P.ops, P.Tensor, P.t, P.labels, P.train
+
+
+def grad(f, *x):
+    g = ms.jit(ms.value_and_grad(f, 0))
+    return lambda: g(*x)
+
+
+def infer(net, x):
+    net.set_train(False)
+
+    @ms.jit
+    def run(x):
+        return net(x)
+
+    return lambda: run(x)
+
+
+def mlp(*sizes):
+    layers = [nn.Dense(i, o, activation="relu") for i, o in zip(sizes[:-2], sizes[1:-1])]
+    return nn.SequentialCell([*layers, nn.Dense(*sizes[-2:])])
+
+
+mlp_infer_one = lambda: infer(mlp(784, 4096, 4096, 10), t(1, 784))
+mlp_odd_train = lambda: train(mlp(300, 500, 77, 13), t(100, 300), labels(100, 13))
+tiny_mlp_latency = lambda: infer(mlp(8, 32, 32, 4), t(1, 8))
+
+
+def matmul_of(dtype, m, k, n):
+    a, b = t(m, k).astype(dtype), t(k, n).astype(dtype)
+
+    @ms.jit
+    def f(a, b):
+        return ops.matmul(a, b).astype(ms.float32)
+
+    return lambda: f(a, b)
+
+
+matmul_f64 = lambda: matmul_of(ms.float64, 700, 700, 700)
+matmul_bf16 = lambda: matmul_of(ms.bfloat16, 768, 768, 768)
+matmul_tall = lambda: matmul_of(ms.float32, 20000, 40, 30)
+
+
+def rmsnorm_silu():
+    w = t(1500)
+
+    def f(x):
+        y = x / ops.sqrt((x * x).mean(-1, keep_dims=True) + 1e-6) * w
+        return (y * ops.sigmoid(y)).sum()
+
+    return grad(f, t(1000, 1500))
+
+
+def log_softmax_wide():
+    x = t(48, 50257)
+
+    def f(x):
+        return (ops.log_softmax(x, -1) ** 2).mean()
+
+    return grad(f, x)
+
+
+def columns_norm():
+    """Normalises columns (as batch norm does) and sums a cubic."""
+    x = t(20000, 100)
+
+    def f(x):
+        m = x.mean(0)
+        v = ((x - m) ** 2).mean(0)
+        y = (x - m) / ops.sqrt(v + 1e-5)
+        return (y * y * y).mean()
+
+    return grad(f, x)
+
+
+def elementwise_f64():
+    x = t(1000, 1000).astype(ms.float64)
+
+    def f(x):
+        return (ops.exp(ops.sin(x)) * ops.log(x * x + 1.0)).sum()
+
+    return grad(f, x)
+
+
+class Inverted(nn.Cell):
+    def __init__(self, cin, cout, stride):
+        super().__init__()
+        mid = cin * 4
+        self.net = nn.SequentialCell([
+            nn.Conv2d(cin, mid, 1, pad_mode="valid"), nn.BatchNorm2d(mid), nn.ReLU6(),
+            nn.Conv2d(mid, mid, 3, stride=stride, pad_mode="pad", padding=1, group=mid), nn.BatchNorm2d(mid), nn.ReLU6(),
+            nn.Conv2d(mid, cout, 1, pad_mode="valid"), nn.BatchNorm2d(cout)])
+        self.same = stride == 1 and cin == cout
+
+    def construct(self, x):
+        y = self.net(x)
+        return x + y if self.same else y
+
+
+class Mobile(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.SequentialCell([nn.Conv2d(3, 16, 3, stride=2, pad_mode="pad", padding=1), nn.BatchNorm2d(16), nn.ReLU6()])
+        self.body = nn.SequentialCell([Inverted(16, 24, 2), Inverted(24, 24, 1), Inverted(24, 40, 2), Inverted(40, 40, 1)])
+        self.fc = nn.Dense(40, 10)
+
+    def construct(self, x):
+        return self.fc(self.body(self.stem(x)).mean((2, 3)))
+
+
+mobile_train = lambda: train(Mobile(), t(8, 3, 96, 96), labels(8, 10))
+mobile_infer = lambda: infer(Mobile(), t(1, 3, 160, 160))
+
+
+class Stem(nn.Cell):
+    """The beginning of an ImageNet ResNet-50: 7x7 stride 2, max pooling, two bottlenecks."""
+
+    def __init__(self):
+        super().__init__()
+        self.c = nn.Conv2d(3, 64, 7, stride=2, pad_mode="pad", padding=3)
+        self.b = nn.BatchNorm2d(64)
+        self.relu = nn.ReLU()
+        self.pool = nn.MaxPool2d(3, 2, pad_mode="same")
+        self.down = nn.SequentialCell([nn.Conv2d(64, 256, 1, pad_mode="valid"), nn.BatchNorm2d(256)])
+        self.a = self.neck(64)
+        self.d = self.neck(256)
+        self.fc = nn.Dense(256, 100)
+
+    def neck(self, cin):
+        return nn.SequentialCell([nn.Conv2d(cin, 64, 1, pad_mode="valid"), nn.BatchNorm2d(64), nn.ReLU(),
+                                  nn.Conv2d(64, 64, 3, pad_mode="pad", padding=1), nn.BatchNorm2d(64), nn.ReLU(),
+                                  nn.Conv2d(64, 256, 1, pad_mode="valid"), nn.BatchNorm2d(256)])
+
+    def construct(self, x):
+        x = self.pool(self.relu(self.b(self.c(x))))
+        x = self.relu(self.down(x) + self.a(x))
+        x = self.relu(x + self.d(x))
+        return self.fc(x.mean((2, 3)))
+
+
+stem_infer = lambda: infer(Stem(), t(1, 3, 224, 224))
+stem_train = lambda: train(Stem(), t(4, 3, 112, 112), labels(4, 100))
+
+
+class Vgg(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.SequentialCell([
+            nn.Conv2d(3, 32, 5, pad_mode="pad", padding=2), nn.ReLU(), nn.AvgPool2d(2, 2),
+            nn.Conv2d(32, 48, 3, pad_mode="pad", padding=1), nn.ReLU(), nn.MaxPool2d(2, 2),
+            nn.Conv2d(48, 64, 3, pad_mode="pad", padding=1), nn.ReLU(), nn.MaxPool2d(2, 2), nn.Flatten(),
+            nn.Dense(1024, 100), nn.ReLU(), nn.Dense(100, 10)])
+
+    def construct(self, x):
+        return self.net(x)
+
+
+vgg_train = lambda: train(Vgg(), t(32, 3, 32, 32), labels(32, 10))
+
+
+class Gru(nn.Cell):
+    def __init__(self, i=100, h=160):
+        super().__init__()
+        self.h = h
+        self.wx, self.wh = nn.Dense(i, 3 * h), nn.Dense(h, 3 * h)
+        self.fc = nn.Dense(h, 10)
+
+    def construct(self, x):
+        h = ops.zeros((x.shape[1], self.h), ms.float32)
+        for i in range(x.shape[0]):
+            a, b = self.wx(x[i]), self.wh(h)
+            ar, az, an = ops.split(a, self.h, axis=1)
+            br, bz, bn = ops.split(b, self.h, axis=1)
+            r, z = ops.sigmoid(ar + br), ops.sigmoid(az + bz)
+            h = (1 - z) * ops.tanh(an + r * bn) + z * h
+        return self.fc(h)
+
+
+gru_train = lambda: train(Gru(), t(50, 20, 100), labels(20, 10), opt="adam")
+gru_infer_one = lambda: infer(Gru(128, 512), t(40, 1, 128))
+
+
+def attention_long():
+    q, k, v = t(1, 4, 1024, 64), t(1, 4, 1024, 64), t(1, 4, 1024, 64)
+
+    def f(q, k, v):
+        w = ops.softmax(ops.matmul(q, k.transpose(0, 1, 3, 2)) * 0.125, axis=-1)
+        return (ops.matmul(w, v) ** 2).sum()
+
+    g = ms.jit(ms.value_and_grad(f, (0, 1, 2)))
+    return lambda: g(q, k, v)
+
+
+def transformer_infer():
+    rng = P.rng
+    tok = Tensor(rng.integers(0, 1000, (1, 100)).astype("int32"))
+    return infer(P.Transformer(s=100), tok)
+
+
+def newton_loop():
+    """Square roots by Newton's iteration until all have converged."""
+    x = ops.abs(t(1000)) + 0.5
+
+    @ms.jit
+    def f(x):
+        y = x
+        i = Tensor(0, ms.int32)
+        while ops.abs(y * y - x).max() > 1e-5 and i < 50:
+            y = 0.5 * (y + x / y)
+            i = i + 1
+        return y
+
+    return lambda: f(x)
+
+
+ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
+mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop"""
+
+if __name__ == "__main__":
+    P.main(globals(), ALL)

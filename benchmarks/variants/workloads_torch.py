@@ -1,0 +1,170 @@
+"""The variants in PyTorch; the same options and output as ../peers/workloads_torch.py."""
+import importlib.util
+import pathlib
+
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+
+_spec = importlib.util.spec_from_file_location("peers_torch", pathlib.Path(__file__).parent.parent / "peers" / "workloads_torch.py")
+P = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(P)
+t, labels, train, infer = P.t, P.labels, P.train, P.infer
+
+
+def mlp(*sizes):
+    layers = [m for i, o in zip(sizes[:-2], sizes[1:-1]) for m in (nn.Linear(i, o), nn.ReLU())]
+    return nn.Sequential(*layers, nn.Linear(*sizes[-2:]))
+
+
+mlp_infer_one = lambda: infer(mlp(784, 4096, 4096, 10), t(1, 784))
+mlp_odd_train = lambda: train(mlp(300, 500, 77, 13), t(100, 300), labels(100, 13))
+tiny_mlp_latency = lambda: infer(mlp(8, 32, 32, 4), t(1, 8))
+
+
+def matmul_of(dtype, m, k, n):
+    a, b = t(m, k).to(dtype), t(k, n).to(dtype)
+    f = P.jit(lambda a, b: (a @ b).float())
+    return lambda: f(a, b)
+
+
+matmul_f64 = lambda: matmul_of(torch.float64, 700, 700, 700)
+matmul_bf16 = lambda: matmul_of(torch.bfloat16, 768, 768, 768)
+matmul_tall = lambda: matmul_of(torch.float32, 20000, 40, 30)
+
+
+def rmsnorm_silu():
+    w = t(1500)
+    return P.grad_of(lambda x: F.silu(x / torch.sqrt((x * x).mean(-1, keepdim=True) + 1e-6) * w).sum(), t(1000, 1500))
+
+
+log_softmax_wide = lambda: P.grad_of(lambda x: (F.log_softmax(x, -1) ** 2).mean(), t(48, 50257))
+
+
+def columns_norm():
+    def f(x):
+        m = x.mean(0)
+        v = ((x - m) ** 2).mean(0)
+        y = (x - m) / torch.sqrt(v + 1e-5)
+        return (y * y * y).mean()
+
+    return P.grad_of(f, t(20000, 100))
+
+
+elementwise_f64 = lambda: P.grad_of(lambda x: (torch.exp(torch.sin(x)) * torch.log(x * x + 1.0)).sum(), t(1000, 1000).double())
+
+
+class Inverted(nn.Module):
+    def __init__(self, cin, cout, stride):
+        super().__init__()
+        mid = cin * 4
+        self.net = nn.Sequential(nn.Conv2d(cin, mid, 1, bias=False), nn.BatchNorm2d(mid), nn.ReLU6(),
+                                 nn.Conv2d(mid, mid, 3, stride, 1, groups=mid, bias=False), nn.BatchNorm2d(mid), nn.ReLU6(),
+                                 nn.Conv2d(mid, cout, 1, bias=False), nn.BatchNorm2d(cout))
+        self.same = stride == 1 and cin == cout
+
+    def forward(self, x):
+        y = self.net(x)
+        return x + y if self.same else y
+
+
+class Mobile(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Conv2d(3, 16, 3, 2, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU6())
+        self.body = nn.Sequential(Inverted(16, 24, 2), Inverted(24, 24, 1), Inverted(24, 40, 2), Inverted(40, 40, 1))
+        self.fc = nn.Linear(40, 10)
+
+    def forward(self, x):
+        return self.fc(self.body(self.stem(x)).mean((2, 3)))
+
+
+mobile_train = lambda: train(Mobile(), t(8, 3, 96, 96), labels(8, 10))
+mobile_infer = lambda: infer(Mobile(), t(1, 3, 160, 160))
+
+
+class Stem(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c, self.b, self.pool = nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.MaxPool2d(3, 2, 1)
+        self.down = nn.Sequential(nn.Conv2d(64, 256, 1, bias=False), nn.BatchNorm2d(256))
+        self.a, self.d, self.fc = self.neck(64), self.neck(256), nn.Linear(256, 100)
+
+    def neck(self, cin):
+        return nn.Sequential(nn.Conv2d(cin, 64, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 64, 3, 1, 1, bias=False),
+                             nn.BatchNorm2d(64), nn.ReLU(), nn.Conv2d(64, 256, 1, bias=False), nn.BatchNorm2d(256))
+
+    def forward(self, x):
+        x = self.pool(F.relu(self.b(self.c(x))))
+        x = F.relu(self.down(x) + self.a(x))
+        x = F.relu(x + self.d(x))
+        return self.fc(x.mean((2, 3)))
+
+
+stem_infer = lambda: infer(Stem(), t(1, 3, 224, 224))
+stem_train = lambda: train(Stem(), t(4, 3, 112, 112), labels(4, 100))
+
+
+def vgg_train():
+    net = nn.Sequential(nn.Conv2d(3, 32, 5, 1, 2), nn.ReLU(), nn.AvgPool2d(2), nn.Conv2d(32, 48, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2),
+                        nn.Conv2d(48, 64, 3, 1, 1), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(1024, 100), nn.ReLU(), nn.Linear(100, 10))
+    return train(net, t(32, 3, 32, 32), labels(32, 10))
+
+
+class Gru(nn.Module):
+    def __init__(self, i=100, h=160):
+        super().__init__()
+        self.h, self.wx, self.wh, self.fc = h, nn.Linear(i, 3 * h), nn.Linear(h, 3 * h), nn.Linear(h, 10)
+
+    def forward(self, x):
+        h = torch.zeros(x.shape[1], self.h)
+        for i in range(x.shape[0]):
+            ar, az, an = self.wx(x[i]).split(self.h, 1)
+            br, bz, bn = self.wh(h).split(self.h, 1)
+            r, z = torch.sigmoid(ar + br), torch.sigmoid(az + bz)
+            h = (1 - z) * torch.tanh(an + r * bn) + z * h
+        return self.fc(h)
+
+
+gru_train = lambda: train(Gru(), t(50, 20, 100), labels(20, 10), opt="adam")
+gru_infer_one = lambda: infer(Gru(128, 512), t(40, 1, 128))
+
+
+def attention_long():
+    q, k, v = (t(1, 4, 1024, 64).requires_grad_(True) for _ in range(3))
+    f = P.jit(lambda q, k, v: ((torch.softmax(q @ k.transpose(2, 3) * 0.125, -1) @ v) ** 2).sum())
+
+    def run():
+        q.grad = k.grad = v.grad = None
+        y = f(q, k, v)
+        y.backward()
+        return y.detach()
+
+    return run
+
+
+def transformer_infer():
+    tok = torch.from_numpy(P.rng.integers(0, 1000, (1, 100)))
+    return infer(P.Transformer(L=100), tok)
+
+
+def newton_loop():
+    x = t(1000).abs() + 0.5
+
+    def f(x):
+        y = x
+        for _ in range(50):
+            if (y * y - x).abs().max() <= 1e-5:
+                break
+            y = 0.5 * (y + x / y)
+        return y
+
+    def run():
+        with torch.no_grad():
+            return f(x)
+
+    return run
+
+
+if __name__ == "__main__":
+    P.main(globals())

@@ -1,0 +1,68 @@
+"""Contracts products and the sums that they go into to fused multiply-adds, which round once.
+
+Enters: a kernel. Leaves: the same kernel with `MulAdd` for x * y + z, for z - x * y where z is a number known while compiling, and with
+reductions that add products taking the two factors. Refuses: differences of values that are computed. There the rounded product may be
+meant to cancel against another rounded one (a * d - b * c), and what is left of a single rounding would show.
+
+This is the only place where floating-point operations are contracted, so that every vector width and every processor gives the same
+bits. A product is contracted only if nothing else needs it, so that no work is done twice.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import replace
+
+from graphcell.codegen.kernel import LoopKernel, MulAdd, Splat, Statement, Store
+from graphcell.ops.arithmetic import Add, Mul, Sub
+from graphcell.ops.base import Reduction
+
+
+def contract(kernel: LoopKernel) -> LoopKernel:
+    """The kernel with fused multiply-adds."""
+    uses = Counter(a for s in kernel.body for a in s.args)
+    uses.update(s.local for s in kernel.stores)
+    body = list(kernel.body)
+    dropped: set[int] = set()
+    for n, s in enumerate(body):
+        found = _contracted(kernel, s, uses)
+        if found is not None:
+            product, body[n] = found
+            dropped.add(product)
+    return _without(replace(kernel, body=tuple(body)), dropped) if dropped else kernel
+
+
+def _contracted(kernel: LoopKernel, s: Statement, uses: Counter[int]) -> tuple[int, Statement] | None:
+    """The product that goes into `s`, and `s` with its factors instead."""
+    if not s.dtype.is_float:
+        return None
+
+    def is_product(local: int) -> bool:
+        return isinstance(kernel.body[local].what, Mul) and uses[local] == 1
+
+    if isinstance(s.what, Reduction):
+        (p,) = s.args
+        if s.what.kind == "add" and is_product(p) and kernel.body[p].dtype is s.dtype:
+            return p, replace(s, args=kernel.body[p].args)
+        return None
+    if isinstance(s.what, Add):
+        for p, z in (s.args, s.args[::-1]):
+            if is_product(p) and kernel.body[p].loops == s.loops:
+                return p, replace(s, what=MulAdd(negated=False), args=(*kernel.body[p].args, z))
+    if isinstance(s.what, Sub):
+        z, p = s.args
+        if isinstance(kernel.body[z].what, Splat) and is_product(p) and kernel.body[p].loops == s.loops:
+            return p, replace(s, what=MulAdd(negated=True), args=(*kernel.body[p].args, z))
+    return None
+
+
+def _without(kernel: LoopKernel, dropped: set[int]) -> LoopKernel:
+    """The kernel without these locals."""
+    number: dict[int, int] = {}
+    body: list[Statement] = []
+    for n, s in enumerate(kernel.body):
+        if n not in dropped:
+            number[n] = len(body)
+            body.append(replace(s, args=tuple(number[a] for a in s.args)))
+    stores = tuple(Store(number[s.local], s.access) for s in kernel.stores)
+    return replace(kernel, body=tuple(body), stores=stores)

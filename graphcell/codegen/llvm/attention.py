@@ -1,0 +1,294 @@
+"""Attention forward: softmax(scale * q @ k^T, masked) @ v without the matrix of scores in memory.
+
+Enters: an `AttentionSpec`. Leaves: a function in the module and its `Plan`. A block is some rows of q of one batch entry. It goes over
+the keys in chunks: packs a chunk of k and v, computes the scores of its rows in scratch memory, turns them into exponentials and adds
+their product with v to the output so far, which is scaled down first where a larger score was found. The largest score and the sum of
+exponentials of each row are results, too. What a block does depends on the shapes only, so results are the same for any number of
+threads.
+
+References: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import prod
+
+from graphcell.codegen.llvm.attention_products import (
+    INFINITY,
+    AttentionSpec,
+    Panels,
+    Parts,
+    Row,
+    at_column,
+    at_row,
+    batch_offset,
+    kept_weights,
+    largest,
+    largest_lane,
+    masked_score,
+    over_row,
+    split_batch,
+)
+from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, tile_loop
+from graphcell.codegen.llvm.exponential import exp
+from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.packing import load_as, store_as, zeros
+from graphcell.codegen.llvm.text import PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+
+_SCRATCH = 100_000  # elements of scratch memory that a block aims at
+_ROWS = 128
+_KEYS = 512
+MASKS = ("e", "f")
+
+
+def emit_attention(module: Module, name: str, spec: AttentionSpec, target: ContractionTarget) -> Plan:
+    """Emits the function `name` and returns its plan.
+
+    Buffers: a (q), b (k), d (v), then e and f (the masks there are), c (the output), c1 (largest scores), c2 (sums of exponentials), both
+    [batch, m] of the kind that scores are computed in; scratch. No extent is 0.
+    """
+    return _Forward(Parts(module, name, spec.kind, target), spec).emit()
+
+
+@dataclass(frozen=True)
+class Chunks:
+    """Keys cut in `whole` chunks of `size` and a last one of `rest`; queries in blocks of at most `rows`."""
+
+    rows: int
+    size: int
+    whole: int
+    rest: int
+
+
+def choose_chunks(spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, budget: int, per_key: int, per_row: int, per_score: int) -> Chunks:
+    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score stays near `budget` elements."""
+    lanes = target.lanes(spec.kind)
+    size, rows = min(keys, round_up(spec.n, lanes)), min(rows, spec.m)
+
+    def used() -> int:
+        return size * per_key + rows * per_row + rows * size * per_score
+
+    while used() > budget and (size > 4 * lanes or rows > 32):
+        if size > 4 * lanes and (size * per_key > rows * per_row or rows <= 32):
+            size = round_up(size // 2, 4 * lanes)
+        else:
+            rows = (rows + 1) // 2
+    rows = ceil_div(spec.m, _even_parts(spec.m, rows, 1))
+    if size < spec.n:
+        parts = _even_parts(spec.n, size, lanes)
+        size = spec.n // parts if spec.n % (parts * lanes) == 0 else size
+    return Chunks(rows, spec.n, 1, 0) if size >= spec.n else Chunks(rows, size, spec.n // size, spec.n % size)
+
+
+def _even_parts(extent: int, most: int, unit: int) -> int:
+    """The number of parts of at most `most` that `extent` is cut in, if possible equal ones, multiples of `unit`: less code then."""
+    fewest = ceil_div(extent, most)
+    return next((k for k in range(fewest, 2 * fewest) if extent % (k * unit) == 0), fewest)
+
+
+@dataclass(frozen=True)
+class _Forward:
+    parts: Parts
+    spec: AttentionSpec
+
+    @property
+    def lanes(self) -> int:
+        return self.parts.target.lanes(self.spec.kind)
+
+    @property
+    def chunks(self) -> Chunks:
+        width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
+        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1)
+
+    @property
+    def pitch(self) -> int:
+        """Elements from row to row of the scores in scratch memory."""
+        return round_up(self.chunks.size, self.lanes) + self.lanes
+
+    @property
+    def width(self) -> int:
+        """Elements from row to row of the output in scratch memory."""
+        return round_up(self.spec.e, self.lanes)
+
+    @property
+    def online(self) -> bool:
+        """Whether there are several chunks."""
+        return self.chunks.whole + (self.chunks.rest > 0) > 1
+
+    def emit(self) -> Plan:
+        spec, chunks, size = self.spec, self.chunks, self.spec.size
+        keys = max(chunks.size, chunks.rest)
+        k_panels, v_panels = (p.elements for p in self._panels(keys))
+        sections = (chunks.rows * self.pitch, k_panels, v_panels, chunks.rows * self.width)
+        offsets = [sum(round_up(s, 64) for s in sections[:k]) * size for k in range(5)]
+        buffers = ("a", "b", "d", *MASKS[: len(spec.masks)], "c", "c1", "c2", "scratch")
+        segments = split_evenly(spec.m, chunks.rows)
+        params = KernelParams(buffers)
+        b = FunctionBuilder(self.parts.module, self.parts.name, params.list, internal=False)
+        grid = sum(s.tiles for s in segments)
+        with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
+            batch, within = split_batch(b, loop.index, spec, grid)
+            scratch = [b.gep(b.args["scratch"], offset, LType("i8")) for offset in offsets[:4]]
+            for segment in segments:
+                with tile_loop(b, segment, within, b.add(within, i64(1)), "rows") as (_, row):
+                    self._block(b, segment.size, batch, row, scratch)
+        b.finish()
+        blocks = spec.blocks * grid
+        flops = 2 * chunks.rows * spec.n * (spec.d + spec.e + 8)
+        note = f"attention, {chunks.rows} rows, {chunks.whole} chunks of {chunks.size} keys and {chunks.rest}"
+        return Plan((Stage(self.parts.name, buffers, (), blocks, flops),), (), offsets[4], note)
+
+    def _panels(self, keys: int) -> tuple[Panels, Panels]:
+        """Of the keys, transposed, and of the values of a chunk."""
+        rows = self.chunks.rows
+        return self.parts.panels(self.spec.d, keys, rows), self.parts.panels(keys, self.spec.e, rows)
+
+    def _block(self, b: FunctionBuilder, rows: int, batch: list[Val], row: Val, scratch: list[Val]) -> None:
+        spec, chunks = self.spec, self.chunks
+        linear = affine(b, [(x, prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])
+        state = [b.gep(b.args[n], b.add(b.mul(linear, i64(spec.m)), row), LType(spec.kind)) for n in ("c1", "c2")]
+        q = at_row(b, b.gep(b.args["a"], batch_offset(b, batch, spec.q), LType(spec.q.kind)), row, spec.q)
+        k = b.gep(b.args["b"], batch_offset(b, batch, spec.k), LType(spec.k.kind))
+        v = b.gep(b.args["d"], batch_offset(b, batch, spec.v), LType(spec.v.kind))
+        out = at_row(b, b.gep(b.args["c"], batch_offset(b, batch, spec.out), LType(spec.out.kind)), row, spec.out)
+        masks = [
+            (at_row(b, b.gep(b.args[letter], batch_offset(b, batch, operand), LType(operand.kind)), row, operand), operand)
+            for letter, operand in zip(MASKS, spec.masks.values(), strict=False)
+        ]
+        if self.online:
+            b.call(self._begin(rows), VOID, *state, scratch[3])
+
+        def chunk(key: Val, keys: int) -> None:
+            columns = [at_column(b, pointer, key, operand) for pointer, operand in masks]
+            b.call(self._chunk(rows, keys), VOID, q, at_row(b, k, key, spec.k), at_row(b, v, key, spec.v), *columns, *state, *scratch)
+
+        if not self.online:
+            chunk(i64(0), chunks.size)
+        else:
+            with b.loop(0, chunks.whole, name="chunk", at_least_once=True) as loop:
+                chunk(b.mul(loop.index, i64(chunks.size)), chunks.size)
+            if chunks.rest:
+                chunk(i64(chunks.whole * chunks.size), chunks.rest)
+        b.call(self._finish(rows), VOID, scratch[3], state[1], out)
+
+    def _begin(self, rows: int) -> str:
+        """`void f(ptr peak, ptr total, ptr output)`: no scores so far."""
+        name, new = self.parts.fresh(("begin", rows), "begin")
+        if new:
+            kind = LType(self.spec.kind)
+            b = FunctionBuilder(self.parts.module, name, [("peak", PTR), ("total", PTR), ("output", PTR)])
+            with b.loop(0, rows, name="row", at_least_once=True) as row:
+                b.store(b.const(-INFINITY, kind), b.gep(b.args["peak"], row.index, kind))
+                b.store(b.const(0.0, kind), b.gep(b.args["total"], row.index, kind))
+            with b.loop(0, rows * self.width, self.lanes, name="output", at_least_once=True) as at:
+                b.store(zeros(LType(self.spec.kind, self.lanes)), b.gep(b.args["output"], at.index, kind))
+            b.finish()
+        return name
+
+    def _chunk(self, rows: int, keys: int) -> str:
+        """`void f(q, k, v[, mask][, keep], peak, total, scores, k panels, v panels, output)`, all pointers."""
+        name, new = self.parts.fresh(("chunk", rows, keys), "chunk")
+        if not new:
+            return name
+        spec, parts = self.spec, self.parts
+        names = ["q", "k", "v", *spec.masks, "peak", "total", "scores", "kp", "vp", "output"]
+        b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
+        k_panels, v_panels = self._panels(keys)
+        scores, output = Operand(spec.kind, self.pitch, 1), Operand(spec.kind, self.width, 1)
+        turned = Operand(spec.k.kind, spec.k.column, spec.k.row)
+        b.call(parts.pack(k_panels, turned), VOID, b.args["k"], b.args["kp"])
+        b.call(parts.pack(v_panels, spec.v), VOID, b.args["v"], b.args["vp"])
+        b.call(parts.product(rows, k_panels, spec.q, scores, False), VOID, b.args["q"], b.args["kp"], b.args["scores"])
+        with b.loop(0, rows, name="row", at_least_once=True) as loop:
+            self._row(b, loop.index, Row(keys, self.lanes))
+        resume = [i64(1)] if self.online else []
+        b.call(parts.product(rows, v_panels, scores, output, self.online), VOID, b.args["scores"], b.args["vp"], b.args["output"], *resume)
+        b.finish()
+        return name
+
+    def _row(self, b: FunctionBuilder, index: Val, row: Row) -> None:
+        """Turns a row of products into exponentials, and keeps its largest score and their sum."""
+        spec, kind = self.spec, LType(self.spec.kind)
+        scores = at_row(b, b.args["scores"], index, Operand(spec.kind, self.pitch, 1))
+        masks = {n: at_row(b, b.args[n], index, operand) for n, operand in spec.masks.items()}
+        peak_at, total_at = (b.gep(b.args[n], index, kind) for n in ("peak", "total"))
+        found = self._peak(b, scores, masks.get("mask"), row)
+        before = b.load(peak_at, kind) if self.online else None
+        peak = found if before is None else largest(b, found, before)
+        b.store(peak, peak_at)
+        # A row of which everything is masked by -inf so far has exponentials 0, not exp(-inf - -inf); the division by 0 at the end says NaN.
+        base = b.select(b.fcmp("oeq", peak, b.const(-INFINITY, peak)), b.const(0.0, peak), peak)
+        total = self._exponentials(b, scores, masks.get("keep"), row, base)
+        if before is not None:
+            shrink = b.extract(exp(b, b.splat(b.sub(before, base), self.lanes)), 0)
+            total = b.fma(b.load(total_at, kind), shrink, total)
+            output = b.gep(b.args["output"], b.mul(index, i64(self.width)), kind)
+            with b.loop(0, self.width, self.lanes, name="shrink", at_least_once=True) as loop:
+                at = b.gep(output, loop.index, kind)
+                held = b.load(at, LType(spec.kind, self.lanes))
+                b.store(b.mul(held, b.splat(shrink, self.lanes)), at)
+        b.store(total, total_at)
+
+    def _peak(self, b: FunctionBuilder, scores: Val, mask: Val | None, row: Row) -> Val:
+        """The largest score of a row, scaled and masked; where that cannot wait, the scores are stored scaled and masked."""
+        spec, vector = self.spec, LType(self.spec.kind, self.lanes)
+        lowest = b.const(-INFINITY, vector)
+
+        def step(at: Val, tail: Val | None, so_far: Val) -> Val:
+            place = b.gep(scores, at, LType(spec.kind))
+            x = b.load(place, vector)
+            if not spec.folds_scale:
+                column = None if mask is None or spec.mask is None else at_column(b, mask, at, spec.mask)
+                x, _ = masked_score(b, spec, x, column, tail)
+            if tail is not None:
+                x = b.select(tail, x, lowest)
+            if tail is not None or not spec.folds_scale:
+                b.store(x, place)
+            return largest(b, x, so_far)
+
+        (found,) = over_row(b, row, [lowest] * min(2, row.vectors), step, largest)
+        peak = largest_lane(b, found)
+        return b.mul(peak, b.const(spec.scale, peak)) if spec.folds_scale else peak
+
+    def _exponentials(self, b: FunctionBuilder, scores: Val, keep: Val | None, row: Row, base: Val) -> Val:
+        """Replaces scores by exp(score - base), or 0 where dropout does not keep them; the sum of all."""
+        spec, vector = self.spec, LType(self.spec.kind, self.lanes)
+        scale, down = b.const(spec.scale if spec.folds_scale else 1.0, vector), b.splat(b.neg(base), self.lanes)
+
+        def step(at: Val, tail: Val | None, so_far: Val) -> Val:
+            place = b.gep(scores, at, LType(spec.kind))
+            power = exp(b, b.fma(b.load(place, vector), scale, down))
+            kept = power
+            if keep is not None and spec.keep is not None:
+                kept = kept_weights(b, spec, power, at_column(b, keep, at, spec.keep), tail, None)
+            b.store(kept, place)
+            return b.add(power, so_far)
+
+        (total,) = over_row(b, row, [zeros(vector)] * min(2, row.vectors), step, lambda b, x, y: b.add(x, y))
+        return b.reduce("add", total)
+
+    def _finish(self, rows: int) -> str:
+        """`void f(ptr output, ptr total, ptr to)`: divides by the sums of exponentials and stores."""
+        name, new = self.parts.fresh(("finish", rows), "finish")
+        if not new:
+            return name
+        spec, kind, lanes = self.spec, LType(self.spec.kind), self.lanes
+        b = FunctionBuilder(self.parts.module, name, [("output", PTR), ("total", PTR), ("to", PTR)], attributes="nounwind noinline")
+        line = Row(spec.e, lanes)
+        with b.loop(0, rows, name="row", at_least_once=True) as row:
+            total = b.splat(b.load(b.gep(b.args["total"], row.index, kind), kind), lanes)
+            source = b.gep(b.args["output"], b.mul(row.index, i64(self.width)), kind)
+            to = at_row(b, b.args["to"], row.index, spec.out)
+
+            def step(at: Val, tail: Val | None, so_far: Val, source: Val = source, to: Val = to, total: Val = total) -> Val:
+                value = b.div(load_as(b, b.gep(source, at, kind), spec.kind, spec.kind, lanes, tail), total)
+                if spec.keep is not None:
+                    value = b.mul(value, b.const(spec.dropout, value))
+                store_as(b, value, b.gep(to, at, LType(spec.out.kind)), spec.out.kind, tail)
+                return so_far
+
+            over_row(b, line, [zeros(LType(spec.kind, lanes))], step, lambda b, x, y: x)
+        b.finish()
+        return name
+

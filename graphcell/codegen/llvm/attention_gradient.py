@@ -1,0 +1,319 @@
+"""The gradient of attention, from q, k, v, the output and two numbers for each row of scores; no matrix of scores in memory.
+
+Enters: a `GradientSpec`. Leaves: functions in the module and their `Plan`. A block is a range of keys of one batch entry. It goes over
+its keys in chunks and for each of them over the queries in blocks of rows: computes probabilities p and their gradient dP = g v^T in
+scratch memory, turns the latter into dS = p (dP - rowsum(g * out)), and adds p^T g to dv, dS^T q to dk and dS k to dq. Sums run over
+the queries, and for dq over the keys, in an order that depends on the shapes only. Where one batch entry is shared by several blocks,
+each has a dq of its own, and a second stage adds these in order.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from math import prod
+
+from graphcell.codegen.llvm.attention import Chunks, choose_chunks
+from graphcell.codegen.llvm.attention_products import (
+    AttentionSpec,
+    Panels,
+    Parts,
+    Row,
+    at_column,
+    at_row,
+    batch_offset,
+    kept_weights,
+    load_strided,
+    masked_score,
+    over_row,
+    split_batch,
+)
+from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, split_index, tile_loop
+from graphcell.codegen.llvm.exponential import exp
+from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, Operand
+from graphcell.codegen.llvm.packing import copy_run, zeros
+from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+
+_SCRATCH = 100_000  # elements of scratch memory that a block aims at
+_ROWS = 128
+_KEYS = 256
+MASKS = ("i", "j")
+
+
+@dataclass(frozen=True, slots=True)
+class GradientSpec:
+    """`forward` describes q, k, v, the output and the mask; g is read, dq, dk and dv are written, the latter with unit column stride."""
+
+    forward: AttentionSpec
+    g: Operand
+    dq: Operand
+    dk: Operand
+    dv: Operand
+
+
+def emit_attention_gradient(module: Module, name: str, spec: GradientSpec, target: ContractionTarget) -> Plan:
+    """Emits the functions and returns their plan.
+
+    Buffers: a (q), b (k), d (v), e (the output), f (largest scores), g (sums of exponentials), h (the cotangent of the output), then i
+    and j (the masks there are), c, c1, c2 (the gradients of q, k, v), scratch, and as the plan says partial. No extent is 0.
+    """
+    return _Backward(Parts(module, name, spec.forward.kind, target), spec).emit()
+
+
+@dataclass(frozen=True)
+class _Backward:
+    parts: Parts
+    whole: GradientSpec
+
+    @property
+    def spec(self) -> AttentionSpec:
+        return self.whole.forward
+
+    @property
+    def lanes(self) -> int:
+        return self.parts.target.lanes(self.spec.kind)
+
+    @property
+    def width(self) -> tuple[int, int]:
+        """d and e in whole vectors."""
+        return round_up(self.spec.d, self.lanes), round_up(self.spec.e, self.lanes)
+
+    @property
+    def chunks(self) -> Chunks:
+        d, e = self.width
+        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, 3 * d + 2 * e, d + e, 2)
+
+    @property
+    def pitch(self) -> int:
+        return round_up(self.chunks.size, self.lanes) + self.lanes
+
+    @property
+    def several_chunks(self) -> bool:
+        return self.chunks.whole + (self.chunks.rest > 0) > 1
+
+    @property
+    def several_rows(self) -> bool:
+        return self.chunks.rows < self.spec.m
+
+    @property
+    def ranges(self) -> int:
+        """Ranges of keys that one batch entry is shared by, so that there are blocks enough for several threads."""
+        return max(1, min(self.chunks.whole, ceil_div(BLOCKS_WANTED, 2 * self.spec.blocks)))
+
+    @property
+    def partial(self) -> bool:
+        """Whether dq is summed up beside its place."""
+        return self.ranges > 1 or (self.several_chunks and self.whole.dq.kind != self.spec.kind)
+
+    @property
+    def held(self) -> bool:
+        """Whether dk and dv are summed up beside their place."""
+        return self.several_rows and self.whole.dk.kind != self.spec.kind
+
+    @property
+    def scores(self) -> Operand:
+        return Operand(self.spec.kind, self.pitch, 1)
+
+    @property
+    def turned(self) -> Operand:
+        """The scores in scratch memory, transposed."""
+        return Operand(self.spec.kind, 1, self.pitch)
+
+    def sections(self) -> list[tuple[str, int]]:
+        """The parts of scratch memory, in elements."""
+        spec, chunks = self.spec, self.chunks
+        rows, keys = chunks.rows, chunks.size
+        d, e = self.width
+        table = [("p", rows * self.pitch), ("ds", rows * self.pitch)]
+        table += [("ktp", self.score_panels(keys, spec.d).elements), ("vtp", self.score_panels(keys, spec.e).elements)]
+        table += [("kp", self.query_panels(keys).elements)]
+        table += [("qp", self.key_panels(rows, spec.d).elements), ("gp", self.key_panels(rows, spec.e).elements)]
+        return table + ([("dks", keys * d), ("dvs", keys * e)] if self.held else [])
+
+    def score_panels(self, keys: int, depth: int) -> Panels:
+        """The right operand of products that give scores: a chunk of k or v, transposed."""
+        return self.parts.panels(depth, keys, self.chunks.rows)
+
+    def query_panels(self, keys: int) -> Panels:
+        """The right operand of dS . k."""
+        return self.parts.panels(keys, self.spec.d, self.chunks.rows)
+
+    def key_panels(self, rows: int, columns: int) -> Panels:
+        """The right operand of p^T . g and dS^T . q."""
+        return replace(self.parts.panels(self.chunks.rows, columns, self.chunks.size), depth=rows)
+
+    # -- the stage ---------------------------------------------------------------------------------------------------
+    def emit(self) -> Plan:
+        spec, size = self.spec, self.spec.size
+        offsets, total = {}, 0
+        for name, elements in self.sections():
+            offsets[name] = total
+            total += round_up(elements, 64) * size
+        masks = MASKS[: len(spec.masks)]
+        target = "partial" if self.partial else "c"
+        buffers = ("a", "b", "d", "e", "f", "g", "h", *masks, target, "c1", "c2", "scratch")
+        b = FunctionBuilder(self.parts.module, self.parts.name, KernelParams(buffers).list, internal=False)
+        with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
+            batch, within = split_batch(b, loop.index, spec, self.ranges)
+            self._block(b, batch, within, {n: b.gep(b.args["scratch"], at, LType("i8")) for n, at in offsets.items()})
+        b.finish()
+        blocks = spec.blocks * self.ranges
+        flops = 2 * spec.m * spec.n * (3 * spec.d + 2 * spec.e + 12) // self.ranges
+        stages = [Stage(self.parts.name, buffers, (), blocks, flops)]
+        shared: list[tuple[str, int]] = []
+        if self.partial:
+            shared.append(("partial", self.ranges * spec.blocks * spec.m * spec.d * size))
+            stages.append(self._sum())
+        chunks = self.chunks
+        note = f"attention gradient, {chunks.rows} rows, {chunks.whole} chunks of {chunks.size} keys and {chunks.rest}, {self.ranges} ranges"
+        return Plan(tuple(stages), tuple(shared), total, note)
+
+    def _sum(self) -> Stage:
+        spec, dq = self.spec, self.whole.dq
+
+        def locate(b: FunctionBuilder, row: Val) -> tuple[Val, Val]:
+            *batch, m = split_index(b, row, (*spec.batch, spec.m))
+            return affine(b, [(m, dq.row), *zip(batch, dq.batch, strict=True)]), i64(0)
+
+        total = PartialSum(spec.blocks * spec.m, spec.d, self.ranges, spec.kind, dq.kind, self.lanes, "c")
+        return emit_row_sum(self.parts.module, f"{self.parts.name}.sum", total, locate, None, ())
+
+    def _block(self, b: FunctionBuilder, batch: list[Val], within: Val, scratch: dict[str, Val]) -> None:
+        spec, whole, chunks = self.spec, self.whole, self.chunks
+        linear = affine(b, [(x, prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])
+
+        def start(letter: str, operand: Operand) -> Val:
+            return b.gep(b.args[letter], batch_offset(b, batch, operand), LType(operand.kind))
+
+        rows = {n: b.gep(b.args[n], b.mul(linear, i64(spec.m)), LType(spec.kind)) for n in ("f", "g")}
+        at = {"q": start("a", spec.q), "out": start("e", spec.out), "peak": rows["f"], "total": rows["g"], "g": start("h", whole.g)}
+        if self.partial:
+            place = affine(b, [(within, spec.blocks * spec.m * spec.d), (linear, spec.m * spec.d)])
+            at["dq"] = b.gep(b.args["partial"], place, LType(spec.kind))
+        else:
+            at["dq"] = start("c", whole.dq)
+        by_key = (("k", "b", spec.k), ("v", "d", spec.v), ("dk", "c1", whole.dk), ("dv", "c2", whole.dv))
+        keyed = {n: (start(letter, operand), operand) for n, letter, operand in by_key}
+        for letter, (n, operand) in zip(MASKS, spec.masks.items(), strict=False):
+            keyed[n] = start(letter, operand), replace(operand, row=operand.column)
+
+        def chunk(key: Val, keys: int, resume: Val) -> None:
+            places = at | {n: at_row(b, pointer, key, operand) for n, (pointer, operand) in keyed.items()} | scratch
+            b.call(self._chunk(keys), VOID, *(places[n] for n in self._names()), resume)
+
+        per_range = ceil_div(chunks.whole, self.ranges)
+        low = b.mul(within, i64(per_range))
+        high = b.binary("smin", b.add(low, i64(per_range)), i64(chunks.whole))
+        with b.loop(low, high, name="chunk") as loop:
+            chunk(b.mul(loop.index, i64(chunks.size)), chunks.size, b.cast(b.icmp("sgt", loop.index, low), I64, signed=False))
+        if chunks.rest:
+            with b.if_then(b.icmp("eq", within, i64(self.ranges - 1))):
+                chunk(i64(chunks.whole * chunks.size), chunks.rest, b.cast(b.icmp("sgt", high, low), I64, signed=False))
+
+    def _names(self) -> list[str]:
+        return ["q", "k", "v", "out", "peak", "total", "g", *self.spec.masks, "dq", "dk", "dv", *(n for n, _ in self.sections())]
+
+    def _chunk(self, keys: int) -> str:
+        """A chunk of keys against all queries. Parameters: pointers by `_names`, and whether dq holds a sum already."""
+        name, new = self.parts.fresh(("chunk", keys), "chunk")
+        if not new:
+            return name
+        spec, whole, parts = self.spec, self.whole, self.parts
+        b = FunctionBuilder(parts.module, name, [*((n, PTR) for n in self._names()), ("resume", I64)], attributes="nounwind noinline")
+        args = b.args
+        b.call(parts.pack(self.score_panels(keys, spec.d), Operand(spec.k.kind, spec.k.column, spec.k.row)), VOID, args["k"], args["ktp"])
+        b.call(parts.pack(self.score_panels(keys, spec.e), Operand(spec.v.kind, spec.v.column, spec.v.row)), VOID, args["v"], args["vtp"])
+        b.call(parts.pack(self.query_panels(keys), spec.k), VOID, args["k"], args["kp"])
+        dq = Operand(spec.kind, spec.d, 1) if self.partial else whole.dq
+        by_row = {"q": spec.q, "out": spec.out, "peak": Operand(spec.kind, 1, 1), "total": Operand(spec.kind, 1, 1), "g": whole.g, "dq": dq}
+        by_row |= spec.masks
+        segments = split_evenly(spec.m, self.chunks.rows)
+        for segment in segments:
+            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "rows") as (tile, row):
+                places = args | {n: at_row(b, args[n], row, operand) for n, operand in by_row.items()}
+                later = b.cast(b.icmp("sgt", tile, i64(0)), I64, signed=False)
+                b.call(self._rows(segment.size, keys, dq), VOID, *(places[n] for n in self._names()), args["resume"], later)
+        if self.held:
+            for source, width, columns, to, operand in (("dks", self.width[0], spec.d, "dk", whole.dk), ("dvs", self.width[1], spec.e, "dv", whole.dv)):
+                with b.loop(0, keys, name="key", at_least_once=True) as key:
+                    held = b.gep(args[source], b.mul(key.index, i64(width)), LType(spec.kind))
+                    copy_run(b, held, at_row(b, args[to], key.index, operand), columns, spec.kind, operand.kind, self.lanes)
+        b.finish()
+        return name
+
+    def _rows(self, rows: int, keys: int, dq: Operand) -> str:
+        """A block of queries against a chunk of keys. Parameters: as those of `_chunk`, and whether dk and dv hold sums already."""
+        name, new = self.parts.fresh(("rows", rows, keys), "rows")
+        if not new:
+            return name
+        spec, whole, parts = self.spec, self.whole, self.parts
+        params = [*((n, PTR) for n in self._names()), ("resume", I64), ("later", I64)]
+        b = FunctionBuilder(parts.module, name, params, attributes="nounwind noinline")
+        args = b.args
+        b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False), VOID, args["q"], args["ktp"], args["p"])
+        b.call(parts.product(rows, self.score_panels(keys, spec.e), whole.g, self.scores, False), VOID, args["g"], args["vtp"], args["ds"])
+        with b.loop(0, rows, name="row", at_least_once=True) as loop:
+            self._row(b, loop.index, Row(keys, self.lanes))
+        q_panels, g_panels = self.key_panels(rows, spec.d), self.key_panels(rows, spec.e)
+        b.call(parts.pack(g_panels, whole.g), VOID, args["g"], args["gp"])
+        b.call(parts.pack(q_panels, spec.q), VOID, args["q"], args["qp"])
+        dk, dv = (Operand(spec.kind, w, 1) for w in self.width) if self.held else (whole.dk, whole.dv)
+        to_k, to_v = (args["dks"], args["dvs"]) if self.held else (args["dk"], args["dv"])
+        later = [args["later"]] if self.several_rows else []
+        b.call(parts.product(keys, g_panels, self.turned, dv, self.several_rows), VOID, args["p"], args["gp"], to_v, *later)
+        b.call(parts.product(keys, q_panels, self.turned, dk, self.several_rows), VOID, args["ds"], args["qp"], to_k, *later)
+        resume = [args["resume"]] if self.several_chunks else []
+        b.call(parts.product(rows, self.query_panels(keys), self.scores, dq, self.several_chunks), VOID, args["ds"], args["kp"], args["dq"], *resume)
+        b.finish()
+        return name
+
+    def _row(self, b: FunctionBuilder, index: Val, row: Row) -> None:
+        """Turns a row of products into probabilities, and their gradients into those of the products."""
+        spec, kind, vector = self.spec, LType(self.spec.kind), LType(self.spec.kind, self.lanes)
+        p, ds = (at_row(b, b.args[n], index, self.scores) for n in ("p", "ds"))
+        masks = {n: at_row(b, b.args[n], index, operand) for n, operand in spec.masks.items()}
+        mask, keep = masks.get("mask"), masks.get("keep")
+        peak, total = (b.load(b.gep(b.args[n], index, kind), kind) for n in ("peak", "total"))
+        down = b.splat(b.neg(peak), self.lanes)
+        share = b.splat(b.div(b.const(1.0, total), total), self.lanes)
+        centre = b.splat(self._dot(b, index), self.lanes)
+        scale = b.const(spec.scale, vector)
+
+        def step(at: Val, tail: Val | None, so_far: Val) -> Val:
+            place, gradient = b.gep(p, at, kind), b.gep(ds, at, kind)
+            x, kept = b.load(place, vector), None
+            if spec.folds_scale:
+                x = b.fma(x, scale, down)
+            else:
+                column = None if mask is None or spec.mask is None else at_column(b, mask, at, spec.mask)
+                x, kept = masked_score(b, spec, x, column, tail)
+                x = b.add(x, down)
+            probability = b.mul(exp(b, x), share)
+            used, moved = probability, b.load(gradient, vector)
+            if keep is not None and spec.keep is not None:
+                place_of_keep = at_column(b, keep, at, spec.keep)
+                used, moved = (kept_weights(b, spec, y, place_of_keep, tail, spec.dropout) for y in (used, moved))
+            b.store(used, place)
+            moved = b.mul(b.mul(probability, scale), b.sub(moved, centre))
+            b.store(moved if kept is None else b.select(kept, moved, zeros(vector)), gradient)
+            return so_far
+
+        over_row(b, row, [zeros(vector)], step, lambda b, x, y: x)
+
+    def _dot(self, b: FunctionBuilder, index: Val) -> Val:
+        """rowsum(g * out)."""
+        spec, whole = self.spec, self.whole
+        g, out = at_row(b, b.args["g"], index, whole.g), at_row(b, b.args["out"], index, spec.out)
+
+        def step(at: Val, tail: Val | None, so_far: Val) -> Val:
+            values = []
+            for pointer, operand in ((g, whole.g), (out, spec.out)):
+                place = b.gep(pointer, affine(b, [(at, operand.column)]), LType(operand.kind))
+                values.append(load_strided(b, place, operand.column, operand.kind, spec.kind, self.lanes, tail))
+            if tail is not None:  # a stride of 0 fills all lanes
+                values[0] = b.select(tail, values[0], zeros(values[0].type))
+            return b.fma(values[0], values[1], so_far)
+
+        (total,) = over_row(b, Row(spec.e, self.lanes), [zeros(LType(spec.kind, self.lanes))], step, lambda b, x, y: b.add(x, y))
+        return b.reduce("add", total)
+

@@ -1,0 +1,290 @@
+"""What the attention kernels are made of: their description, packed panels, and products of known size on them.
+
+Enters: an `AttentionSpec`. Leaves: internal functions of the module. A `Product` is C[m, n] (+)= A[m, k] . B[k, n], where A and C are
+read and written with constant strides and B was packed into panels; it is cut into the register tiles of microkernel.py.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from graphcell.codegen.llvm.contraction import (
+    Columns,
+    ContractionTarget,
+    Segment,
+    TileShape,
+    affine,
+    choose_tile,
+    round_up,
+    split_columns,
+    split_evenly,
+    split_index,
+    tile_loop,
+)
+from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
+from graphcell.codegen.llvm.packing import constant_mask, emit_pack_panel, load_as
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+
+UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
+INFINITY = math.inf
+
+
+@dataclass(frozen=True, slots=True)
+class AttentionSpec:
+    """softmax(scale * q @ k^T, masked) @ v for `batch` pairs of (m, d), (n, d) and (n, e) matrices.
+
+    `out` lies in memory like q but with e columns; its column stride is 1. A mask of kind i1 keeps scores where it is on and makes the
+    others `fill`; another one is added. Weights where `keep` (of kind i1) is on are multiplied by `dropout`, the others are 0. Strides are
+    in elements.
+    """
+
+    m: int
+    n: int
+    d: int
+    e: int
+    batch: tuple[int, ...]
+    scale: float
+    q: Operand
+    k: Operand
+    v: Operand
+    out: Operand
+    mask: Operand | None = None
+    fill: float = 0.0
+    keep: Operand | None = None
+    dropout: float = 0.0
+
+    @property
+    def masks(self) -> dict[str, Operand]:
+        """The masks there are, in the order of the operands."""
+        return {n: operand for n, operand in (("mask", self.mask), ("keep", self.keep)) if operand is not None}
+
+    @property
+    def kind(self) -> str:
+        """The kind that scores are computed in."""
+        return "double" if self.q.kind == "double" else "float"
+
+    @property
+    def size(self) -> int:
+        """Bytes of one score."""
+        return 8 if self.kind == "double" else 4
+
+    @property
+    def blocks(self) -> int:
+        return math.prod(self.batch)
+
+    @property
+    def folds_scale(self) -> bool:
+        """Whether the largest score is known before scaling, so that scale goes into the argument of the exponential."""
+        return self.mask is None and 0 < self.scale < INFINITY
+
+
+@dataclass(frozen=True, slots=True)
+class Panels:
+    """How a [depth, columns] matrix is packed: a panel for each column tile."""
+
+    depth: int
+    columns: int
+    tile: TileShape
+
+    @property
+    def segments(self) -> tuple[tuple[Segment, Columns], ...]:
+        return split_columns(self.columns, self.tile)
+
+    @property
+    def room(self) -> int:
+        """Reduction steps that a panel has room for."""
+        return round_up(self.depth, self.tile.lanes)
+
+    @property
+    def elements(self) -> int:
+        return sum(s.tiles * c.padded for s, c in self.segments) * self.room
+
+
+@dataclass
+class Parts:
+    """Emits the functions of one attention, each once."""
+
+    module: Module
+    name: str
+    kind: str
+    target: ContractionTarget
+    made: dict[object, str] = field(default_factory=dict)
+    tiles: dict[tuple[int, int], TileShape] = field(default_factory=dict)
+
+    def fresh(self, key: object, what: str) -> tuple[str, bool]:
+        """A name for what `key` describes, and whether it is to be emitted."""
+        known = key in self.made
+        return self.made.setdefault(key, f"{self.name}.{what}{len(self.made)}"), not known
+
+    def panels(self, depth: int, columns: int, rows: int) -> Panels:
+        """The panels of a right operand against `rows` rows."""
+        if (rows, columns) not in self.tiles:
+            self.tiles[rows, columns] = choose_tile(rows, columns, self.kind, self.target)
+        return Panels(depth, columns, self.tiles[rows, columns])
+
+    def pack(self, panels: Panels, source: Operand) -> str:
+        """`void f(ptr source, ptr panels)` for a matrix with steps `source.row` along depth and `source.column` along columns."""
+        name, new = self.fresh((panels, source.kind, source.row, source.column), "pack")
+        if not new:
+            return name
+        parts = []
+        whole = panels.depth % panels.tile.lanes == 0
+        for columns in (c for _, c in panels.segments):
+            key = ("panel", columns, source.kind, source.row, source.column, whole)
+            part, first = self.fresh(key, "panel")
+            if first:
+                emit_pack_panel(self.module, part, columns, source.row, source.column, source.kind, self.kind, whole)
+            parts.append(part)
+        b = FunctionBuilder(self.module, name, [("source", PTR), ("panels", PTR)], attributes="nounwind noinline")
+        for part, (segment, _) in zip(parts, panels.segments, strict=True):
+            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "panel") as (_, column):
+                at = b.gep(b.args["source"], affine(b, [(column, source.column)]), LType(source.kind))
+                b.call(part, VOID, at, b.gep(b.args["panels"], affine(b, [(column, panels.room)]), LType(self.kind)), i64(panels.depth))
+        b.finish()
+        return name
+
+    def product(self, m: int, panels: Panels, a: Operand, c: Operand, resumes: bool) -> str:
+        """`void f(ptr a, ptr panels, ptr c[, i64 resume])`: C = A . B, or C += A . B where `resume` is 1."""
+        name, new = self.fresh((m, panels, a.kind, a.row, a.column, c.kind, c.row, resumes), "product")
+        if not new:
+            return name
+        params = [("a", PTR), ("panels", PTR), ("c", PTR), *([("resume", I64)] if resumes else [])]
+        b = FunctionBuilder(self.module, name, params, attributes="nounwind noinline")
+        for segment, columns in panels.segments:
+            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "panel") as (_, column):
+                panel = b.gep(b.args["panels"], affine(b, [(column, panels.room)]), LType(self.kind))
+                to = b.gep(b.args["c"], column, LType(c.kind))
+                self._rows(b, m, panels, columns, a, c, resumes, panel, to)
+        b.finish()
+        return name
+
+    def _rows(self, b: FunctionBuilder, m: int, panels: Panels, columns: Columns, a: Operand, c: Operand, resumes: bool, panel: Val, to: Val) -> None:
+        for rows in split_evenly(m, panels.tile.rows):
+            steps = range(rows.size)
+            level = Level(panels.depth, a.column, columns.padded)
+            offsets = tuple(a.row * s for s in steps), tuple(c.row * s for s in steps)
+            kernel = MicroKernel(self.kind, columns, *offsets, tuple(steps), (level,), a.kind, self.kind, c.kind, resumes=resumes)
+            micro, new = self.fresh(kernel, "micro")
+            if new:
+                emit_micro(self.module, micro, kernel, None, ())
+            with tile_loop(b, rows, i64(0), i64(rows.first + rows.tiles), "rows") as (_, row):
+                left = b.gep(b.args["a"], affine(b, [(row, a.row)]), LType(a.kind))
+                target = b.gep(to, affine(b, [(row, c.row)]), LType(c.kind))
+                resume, last = (b.args["resume"], i64(1)) if resumes else (None, None)
+                call_micro(b, micro, kernel, left, panel, target, counts={}, resume=resume, last=last, row=i64(0), column=i64(0), extra=())
+
+
+def batch_offset(b: FunctionBuilder, batch: list[Val], operand: Operand) -> Val:
+    return affine(b, list(zip(batch, operand.batch, strict=True)))
+
+
+def at_row(b: FunctionBuilder, pointer: Val, row: Val | int, operand: Operand) -> Val:
+    row = i64(row) if isinstance(row, int) else row
+    return b.gep(pointer, affine(b, [(row, operand.row)]), LType(operand.kind))
+
+
+def split_batch(b: FunctionBuilder, index: Val, spec: AttentionSpec, inner: int) -> tuple[list[Val], Val]:
+    """The batch coordinates of a block and its place among the `inner` blocks of one batch entry."""
+    *batch, within = split_index(b, index, (*spec.batch, inner))
+    return batch, within
+
+
+@dataclass(frozen=True)
+class Row:
+    """A row of `count` scores in scratch memory, as vectors; the last one may be partly in use."""
+
+    count: int
+    lanes: int
+
+    @property
+    def vectors(self) -> int:
+        return -(-self.count // self.lanes)
+
+    @property
+    def tail(self) -> Val | None:
+        """The lanes of the last vector in use, None for all."""
+        rest = self.count % self.lanes
+        return constant_mask(rest, self.lanes) if rest else None
+
+
+def load_strided(b: FunctionBuilder, pointer: Val, stride: int, storage: str, kind: str, lanes: int, mask: Val | None) -> Val:
+    """`lanes` elements `stride` apart, converted to `kind`; those whose mask is off are not read."""
+    if stride == 1:
+        if storage == "i1":
+            return b.load(pointer, LType("i1", lanes)) if mask is None else b.masked_load(pointer, mask, LType("i1", lanes))
+        return load_as(b, pointer, storage, kind, lanes, mask)
+    if stride == 0:
+        one = b.load(pointer, LType("i1")) if storage == "i1" else load_as(b, pointer, storage, kind, 0)
+        return b.splat(one, lanes)
+    count = lanes if mask is None else mask.text.count("i1 1")
+    type = LType("i1", lanes) if storage == "i1" else LType(kind, lanes)
+    value = const(0, type)
+    for lane in range(count):
+        at = b.gep(pointer, lane * stride, LType(storage))
+        value = b.insert(value, b.load(at, LType("i1")) if storage == "i1" else load_as(b, at, storage, kind, 0), lane)
+    return value
+
+
+def masked_score(b: FunctionBuilder, spec: AttentionSpec, score: Val, at: Val | None, mask: Val | None) -> tuple[Val, Val | None]:
+    """A vector of scores scaled and masked, and where the mask keeps them (None: everywhere). `at` points to the mask."""
+    scaled = b.mul(score, b.const(spec.scale, score))
+    if spec.mask is None or at is None:
+        return scaled, None
+    held = load_strided(b, at, spec.mask.column, spec.mask.kind, spec.kind, score.type.lanes, mask)
+    if spec.mask.kind == "i1":
+        return b.select(held, scaled, b.const(spec.fill, score)), held
+    return b.add(scaled, held), None
+
+
+def kept_weights(b: FunctionBuilder, spec: AttentionSpec, x: Val, at: Val, tail: Val | None, factor: float | None) -> Val:
+    """A vector of weights after dropout; `at` points to the row of the mask of kept ones there. Without `factor` these stay as they are."""
+    assert spec.keep is not None
+    held = load_strided(b, at, spec.keep.column, "i1", spec.kind, x.type.lanes, tail)
+    return b.select(held, x if factor is None else b.mul(x, b.const(factor, x)), const(0, x.type))
+
+
+def at_column(b: FunctionBuilder, row: Val, column: Val, operand: Operand) -> Val:
+    return b.gep(row, affine(b, [(column, operand.column)]), LType(operand.kind))
+
+
+def largest(b: FunctionBuilder, x: Val, y: Val) -> Val:
+    """The larger one of two that are not NaN."""
+    return b.select(b.fcmp("ogt", x, y), x, y)
+
+
+def largest_lane(b: FunctionBuilder, x: Val) -> Val:
+    while x.type.lanes > 1:
+        half = x.type.lanes // 2
+        x = largest(b, b.shuffle(x, x, range(half)), b.shuffle(x, x, range(half, 2 * half)))
+    return b.extract(x, 0)
+
+
+Step = Callable[[Val, "Val | None", Val], Val]
+
+
+def over_row(b: FunctionBuilder, row: Row, start: list[Val], step: Step, join: Callable[[FunctionBuilder, Val, Val], Val]) -> list[Val]:
+    """`value = step(element, mask, value)` for the vectors of a row, dealt out in turn to as many values as `start` has, which `join`
+    then makes one. Short rows are unrolled."""
+    lanes, tail = row.lanes, row.tail
+    full = row.vectors - (tail is not None)
+    values = list(start)
+    if row.vectors <= UNROLLED_VECTORS:
+        for v in range(full):
+            values[v % len(values)] = step(i64(v * lanes), None, values[v % len(values)])
+    else:
+        ways = 4 if full % 4 == 0 else len(values)
+        turns = full // ways * ways
+        values = [start[k % len(start)] for k in range(ways)]
+        with b.loop(0, turns * lanes, ways * lanes, carried=values, name="scores", at_least_once=True) as loop:
+            loop.carry(*(step(b.add(loop.index, i64(w * lanes)), None, loop.carried[w]) for w in range(ways)))
+        values = list(loop.results)
+        for v in range(turns, full):
+            values[v % ways] = step(i64(v * lanes), None, values[v % ways])
+    if tail is not None:
+        values[full % len(values)] = step(i64(full * lanes), tail, values[full % len(values)])
+    while len(values) > 1:
+        values = [join(b, x, y) for x, y in zip(values[::2], values[1::2], strict=True)]
+    return values

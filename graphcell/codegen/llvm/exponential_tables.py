@@ -1,0 +1,152 @@
+"""Exponentials and logarithms of floats by tables in a register, for AVX-512.
+
+Enters: float operands of any number of lanes. Leaves: the result in the operand's type. See `math` for accuracy and `lookup` for what
+is fast. Scaling by an instruction that rounds once and taking numbers apart by instructions that know zeros, denormals, infinities and
+NaN leaves next to no special cases.
+"""
+
+from __future__ import annotations
+
+import functools
+
+from graphcell.codegen.llvm import tables
+from graphcell.codegen.llvm.lookup import by_registers, exponent, look_up, mantissa, scaled
+from graphcell.codegen.llvm.polynomials import LN2, LOG2_E, LOG10_2, LOG10_E, at_least, at_most, from_bits, split, to_bits, truncated_split
+from graphcell.codegen.llvm.text import FunctionBuilder, Val
+
+_EXP_RANGE = (-104.0, 89.0)  # e**x is 0 below and inf above
+_EXP2_RANGE = (-151.0, 128.5)
+_MAGIC = 1.5 * 2.0**19  # adding it rounds to a multiple of 1 / 16, which stands in the low four bits
+_MANTISSA_BITS = 23
+_INDEX_BITS = 4
+_AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
+
+
+# -- exponentials --------------------------------------------------------------------------------------------
+def exp(b: FunctionBuilder, x: Val) -> Val:
+    """e**x."""
+    return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])), x)
+
+
+def _exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
+    """e**x within the range: x = k ln2 + r, with k a multiple of 1 / 16, so that e**x = 2**floor(k) * 2**(k - floor(k)) * e**r.
+
+    `close` also counts what the roots of 2 lost when they were rounded, which leaves little more than the last rounding.
+    """
+    high, low = split(LN2, "float", 2)
+    magic = b.const(_MAGIC, x)
+    shifted = b.fma(x, b.const(split(LOG2_E, "float", 1)[0], x), magic)
+    k = b.sub(shifted, magic)
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    root = look_up(b, tables.EXP2, to_bits(b, shifted))
+    c2, c3 = (b.const(c, x) for c in tables.EXP_NEAR)
+    rest = b.fma(b.mul(r, r), b.fma(r, c3, c2), r)
+    if close:
+        return scaled(b, b.add(b.fma(root, rest, look_up(b, tables.EXP2_LOST, to_bits(b, shifted))), root), k)
+    return scaled(b, b.fma(root, rest, root), k)
+
+
+def exp2(b: FunctionBuilder, x: Val) -> Val:
+    """2**x, exact for integers."""
+    return by_registers(b, _exp2, x)
+
+
+def _exp2(b: FunctionBuilder, x: Val) -> Val:
+    x = at_least(b, at_most(b, x, _EXP2_RANGE[1]), _EXP2_RANGE[0])
+    magic = b.const(_MAGIC, x)
+    shifted = b.add(x, magic)
+    k = b.sub(shifted, magic)
+    r = b.sub(x, k)
+    root = look_up(b, tables.EXP2, to_bits(b, shifted))
+    c1, c2, c3 = (b.const(c, x) for c in tables.EXP2_NEAR)
+    rest = b.mul(b.fma(b.fma(r, c3, c2), r, c1), r)
+    return scaled(b, b.fma(root, rest, root), k)
+
+
+def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    bits = to_bits(b, x)
+    minus = from_bits(b, b.or_(bits, b.const(-(1 << 31), bits)))
+    return _exp(b, at_least(b, minus, _EXP_RANGE[0]), close=True)
+
+
+def sigmoid(b: FunctionBuilder, x: Val) -> Val:
+    """1 / (1 + e**-x): 1 - w, and z - z w for negative x, with z = e**-|x| and w = z / (1 + z), whose errors then weigh little."""
+    return by_registers(b, _sigmoid, x)
+
+
+def _sigmoid(b: FunctionBuilder, x: Val) -> Val:
+    z, one = _exp_of_minus_absolute(b, x), b.const(1.0, x)
+    w = b.div(z, b.add(z, one))
+    bits = to_bits(b, x)
+    whole = b.select(b.icmp("slt", bits, b.const(0, bits)), z, one)
+    return b.fma(b.neg(whole), w, whole)
+
+
+# -- logarithms ----------------------------------------------------------------------------------------------
+def _near_one(b: FunctionBuilder, r: Val) -> Val:
+    """log(1 + r) - r between two entries of a table."""
+    c2, c3, c4, c5 = (b.const(c, r) for c in tables.LOG_NEAR)
+    return b.mul(b.mul(r, r), b.fma(b.fma(b.fma(c5, r, c4), r, c3), r, c2))
+
+
+def _parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
+    """k, v and r with log(x) = k ln2 + v + log(1 + r); v and r are 0 at powers of two. NaN for x < 0; k is infinite at 0 and inf."""
+    m = mantissa(b, x, _AROUND_ONE)
+    k = b.sub(exponent(b, x), exponent(b, m))
+    bits = to_bits(b, m)
+    index = b.shr(bits, b.const(_MANTISSA_BITS - _INDEX_BITS, bits))
+    r = b.fma(m, look_up(b, tables.LOG_INVERSES, index), b.const(-1.0, x))
+    return k, look_up(b, tables.LOG_VALUES, index), r
+
+
+def log(b: FunctionBuilder, x: Val) -> Val:
+    """Natural logarithm."""
+    return by_registers(b, _log, x)
+
+
+def _log(b: FunctionBuilder, x: Val) -> Val:
+    k, v, r = _parts(b, x)
+    high, low = (b.const(part, x) for part in truncated_split(LN2, "float", 2))  # both positive: k may be infinite
+    tail = b.fma(k, low, b.add(r, _near_one(b, r)))
+    return b.add(b.fma(k, high, v), tail)
+
+
+def log2(b: FunctionBuilder, x: Val) -> Val:
+    """Logarithm to base 2, exact for powers of two."""
+    return by_registers(b, functools.partial(_log_of_base, LOG2_E, None), x)
+
+
+def log10(b: FunctionBuilder, x: Val) -> Val:
+    """Logarithm to base 10."""
+    return by_registers(b, functools.partial(_log_of_base, LOG10_E, LOG10_2), x)
+
+
+def _log_of_base(factor: str, of_two: str | None, b: FunctionBuilder, x: Val) -> Val:
+    """factor * (v + log(1 + r)) + k * of_two, where v is small, too: it is added last but one."""
+    k, v, r = _parts(b, x)
+    high, low = (b.const(part, x) for part in split(factor, "float", 2))
+    tail = b.add(b.fma(v, low, b.mul(_near_one(b, r), high)), b.mul(r, low))
+    if of_two is not None:
+        first, second = (b.const(part, x) for part in truncated_split(of_two, "float", 2))
+        tail = b.fma(k, second, tail)
+        k = b.mul(k, first)
+    return b.add(k, b.fma(v, high, b.fma(r, high, tail)))
+
+
+def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 + x) for x in [0, 1]."""
+    near_one = b.const(1 - 2.0**-10, x)  # x = 1 keeps to the last entry
+    place = to_bits(b, b.fma(x, near_one, b.const(1.0, x)))
+    index = b.shr(place, b.const(_MANTISSA_BITS - _INDEX_BITS, place))
+    r = b.fma(x, look_up(b, tables.LOG1P_INVERSES, index), look_up(b, tables.LOG1P_INVERSES_MINUS_ONE, index))
+    return b.add(look_up(b, tables.LOG1P_VALUES, index), b.add(r, _near_one(b, r)))
+
+
+def softplus(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 + e**x)."""
+    return by_registers(b, lambda b, x: b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x))), x)
+
+
+def log_sigmoid(b: FunctionBuilder, x: Val) -> Val:
+    """log(1 / (1 + e**-x))."""
+    return by_registers(b, lambda b, x: b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x))), x)

@@ -1,0 +1,141 @@
+"""AVX-512: tables of sixteen floats in a register, and the instructions that take numbers apart and scale them.
+
+Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512. Leaves: the result in the operand's
+type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables` says where the functions may be called at all.
+
+What is measured on Zen 4, in 512-bit instructions a cycle: two of any kind; one of multiply, fused multiply-add, comparison; one of add,
+minimum, shift, getexp, getmant; one look-up of sixteen entries; one with three operands in registers, of any kind, which is why tables
+have sixteen entries and not the thirty-two of two registers.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import NamedTuple
+
+from graphcell.codegen.llvm.polynomials import at_most, from_bits, to_bits
+from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const, float_literal
+
+ENTRIES = 16
+_FULL = {"float": 16, "double": 8}
+_CURRENT_ROUNDING = const(4, LType("i32"))
+
+
+class Segments(NamedTuple):
+    """lift * a plus a piecewise polynomial in r = a - centre, for 0 <= a <= limit.
+
+    The segment of `a` is that of the float start + scale * a, shifted right by `shift`, modulo 16.
+    """
+
+    start: float
+    scale: float
+    shift: int
+    limit: float
+    lift: float
+    centres: tuple[float, ...]
+    coefficients: tuple[tuple[float, ...], ...]
+
+
+def uses_tables(b: FunctionBuilder, x: Val) -> bool:
+    """True for floats in a module for AVX-512."""
+    return b.module.avx512 and x.type.kind == "float"
+
+
+def by_registers(b: FunctionBuilder, function: Callable[..., Val], *xs: Val) -> Val:
+    """function(b, *xs) for a function of whole registers and operands of any number of lanes: they are filled up, or taken apart."""
+    lanes, full = xs[0].type.lanes, _FULL[xs[0].type.kind]
+    if lanes == full:
+        return function(b, *xs)
+    if lanes < full:
+        return _narrowed(b, function(b, *(_filled(b, x, full) for x in xs)), lanes)
+    parts = []
+    for first in range(0, lanes, full):
+        here = range(first, min(first + full, lanes))
+        parts.append(by_registers(b, function, *(b.shuffle(x, x, here) for x in xs)))
+    return _joined(b, parts)
+
+
+def _filled(b: FunctionBuilder, x: Val, full: int) -> Val:
+    """The lanes of `x`, or the scalar, and then anything."""
+    if not x.type.lanes:
+        wide = x.type.with_lanes(full)
+        return b.raw(f"insertelement {wide} zeroinitializer, {x}, i64 0", wide)
+    return b.shuffle(x, Val("zeroinitializer", x.type), [min(k, x.type.lanes) for k in range(full)])
+
+
+def _narrowed(b: FunctionBuilder, x: Val, lanes: int) -> Val:
+    return b.shuffle(x, x, range(lanes)) if lanes else b.extract(x, 0)
+
+
+def _joined(b: FunctionBuilder, parts: list[Val]) -> Val:
+    total = parts[0]
+    for part in parts[1:]:
+        have, more = total.type.lanes, part.type.lanes
+        same = part if more == have else b.shuffle(part, part, [min(k, more - 1) for k in range(have)])
+        total = b.shuffle(total, same, range(have + more))
+    return total
+
+
+# -- instructions, on whole registers ------------------------------------------------------------------------
+def look_up(b: FunctionBuilder, table: Sequence[float], index: Val) -> Val:
+    """table[index % 16] in each lane, for sixteen i32 indices."""
+    if len(set(table)) == 1:
+        return const(table[0], LType("float", ENTRIES))
+    numbers = ", ".join(f"float {float_literal(v, 'float')}" for v in table)
+    type = LType("float", ENTRIES)
+    return b.intrinsic("x86.avx512.permvar.sf.512", type, Val(f"<{numbers}>", type), index)
+
+
+def scaled(b: FunctionBuilder, x: Val, power: Val) -> Val:
+    """x * 2**floor(power), rounded once: denormal and infinite results come out right."""
+    return _masked(b, "scalef", x, power)
+
+
+def exponent(b: FunctionBuilder, x: Val) -> Val:
+    """floor(log2(|x|)) as a float; -inf at 0, inf at inf. Denormals count as what they are."""
+    return _masked(b, "getexp", x)
+
+
+def mantissa(b: FunctionBuilder, x: Val, interval: int) -> Val:
+    """|x| / 2**k for the k that brings it into [1, 2) (interval 0) or into [3/4, 3/2) (interval 3); 1 at 0 and inf, NaN where x < 0."""
+    return _masked(b, "getmant", x, more=[const(interval | 2 << 2, LType("i32"))])
+
+
+def _masked(b: FunctionBuilder, name: str, *xs: Val, more: Sequence[Val] = ()) -> Val:
+    """An intrinsic whose mask is all ones."""
+    t = xs[0].type
+    every = const(-1, LType(f"i{t.lanes}"))
+    letter = {"float": "ps", "double": "pd"}[t.kind]
+    return b.intrinsic(f"x86.avx512.mask.{name}.{letter}.512", t, *xs, *more, Val("zeroinitializer", t), every, _CURRENT_ROUNDING)
+
+
+def reciprocal_root_guess(b: FunctionBuilder, x: Val) -> Val:
+    """1 / sqrt(x) within 2**-14; inf at 0, 0 at inf, NaN below 0."""
+    t = x.type
+    letter = {"float": "ps", "double": "pd"}[t.kind]
+    return b.intrinsic(f"x86.avx512.rsqrt14.{letter}.512", t, x, Val("zeroinitializer", t), const(-1, LType(f"i{t.lanes}")))
+
+
+# -- piecewise polynomials -----------------------------------------------------------------------------------
+def odd_function(b: FunctionBuilder, x: Val, segments: Segments) -> Val:
+    """An odd function that reaches 1 at `limit`, from its piecewise polynomial; NaN stays NaN, -0 stays -0."""
+    return by_registers(b, functools.partial(_odd_function, segments), x)
+
+
+def _odd_function(segments: Segments, b: FunctionBuilder, x: Val) -> Val:
+    bits = to_bits(b, x)
+    sign = b.const(-(1 << 31), bits)
+    a = at_most(b, from_bits(b, b.and_(bits, b.not_(sign))), segments.limit)
+    place = b.fma(a, b.const(segments.scale, x), b.const(segments.start, x))
+    index = b.shr(to_bits(b, place), b.const(segments.shift, bits))
+    r = b.sub(a, look_up(b, segments.centres, index))
+    total = look_up(b, segments.coefficients[-1], index)
+    for table in reversed(segments.coefficients[1:-1]):
+        total = b.fma(total, r, look_up(b, table, index))
+    first = look_up(b, segments.coefficients[0], index)
+    if segments.lift:
+        first = b.fma(a, b.const(segments.lift, x), first)
+    total = b.fma(total, r, first)
+    return from_bits(b, b.or_(to_bits(b, total), b.and_(bits, sign)))
+

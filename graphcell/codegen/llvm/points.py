@@ -1,0 +1,292 @@
+"""The values of a loop nest at one point, or at one vector of points: loads, stores, ops, and buffers for a row.
+
+Enters: a kernel (codegen/kernel.py) and, from the loops around (loops.py), the current indices. Leaves: LLVM instructions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, MulAdd, Splat, Statement, Store, is_tiled
+from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
+from graphcell.codegen.llvm.combine import place
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import LType, Val, const, i64
+from graphcell.codegen.llvm.tiles import first_lanes, load_strided, transpose_square
+from graphcell.dtype import DType
+from graphcell.ops.base import Elementwise
+
+_FEWEST_LANES = 4
+
+
+def lanes_of(kernel: LoopKernel, target: Target) -> int:
+    """Lanes of the kernel's vectors: by the widest float that it computes with (integers take more registers instead).
+
+    A vector loop of few iterations gets shorter vectors.
+    """
+    kinds = {compute_type(s.dtype).kind for s in kernel.body}
+    floats = kinds & {"float", "double"}
+    if floats:
+        lanes = target.lanes("double" if "double" in floats else "float")
+    else:
+        lanes = target.lanes("i32" if kinds - {"i64", "i1"} or kinds == {"i1"} else "i64")
+    extent = kernel.extents[kernel.vector] if kernel.vector >= 0 else lanes
+    while lanes > _FEWEST_LANES and lanes >= 2 * extent:
+        lanes //= 2
+    return lanes
+
+
+@dataclass
+class Scope:
+    """Values known in one place of the code: local number -> value, for one vector slot."""
+
+    known: dict[int, Val]
+    parent: Scope | None = None
+
+    def find(self, local: int) -> Val | None:
+        scope: Scope | None = self
+        while scope is not None:
+            if local in scope.known:
+                return scope.known[local]
+            scope = scope.parent
+        return None
+
+
+class PointEmitter:
+    """What loop nests (rows.py, loops.py) and epilogues share: the values of a kernel at the current indices, its loads, stores and row buffers.
+
+    Attributes:
+        index: the current value of each loop's index; in the vector loop, that of the first lane.
+        mask: the lanes that count; None for all.
+        slot: which of several vectors side by side is meant.
+    """
+
+    def __init__(self, kernel: LoopKernel, b: BodyBuilder, pointers: Sequence[Val], lanes: int):
+        self.kernel, self.b, self.pointers, self.lanes = kernel, b, pointers, lanes
+        self.index: list[Val | None] = [None] * len(kernel.extents)
+        self.vertical = 0 <= kernel.vector < kernel.outer
+        self.mask: Val | None = None
+        self.slot, self.slots = 0, 1
+        self.spilled: dict[int, Val] = {}
+        self.tile: dict[int, Val] = {}
+        """Of the current tile: what a tiled load is at the current point."""
+        self.tile_stores: dict[int, list[Val]] | None = None
+        """What tiled stores write, point by point of the current tile."""
+
+    @property
+    def count(self) -> int:
+        """How many lanes count, if the mask is a constant."""
+        return self.lanes if self.mask is None else self.mask.text.count("true")
+
+    # -- tiles -------------------------------------------------------------------------------------------------------
+    def _load_tile(self, local: int, points: int) -> list[Val]:
+        """A tiled load at the next `points` iterations of the tile loop: vectors along that loop, transposed."""
+        load = self.kernel.body[local].what
+        assert isinstance(load, Load)
+        first = self._pointer(load.access, load.dtype)
+        element, step = storage_type(load.dtype), load.access.strides[self.kernel.vector]
+        mask = first_lanes(points, self.lanes)
+        rows = [self.b.load_value(self.b.gep(first, k * step, element), load.dtype, self.lanes, mask) for k in range(self.count)]
+        rows += [const(0, rows[0].type)] * (self.lanes - self.count)
+        return transpose_square(self.b, rows)[:points]
+
+    def _store_tile(self, store: Store, values: list[Val]) -> None:
+        """Writes what a tiled store has at all points of the tile; the index of the tile loop is that of the first one."""
+        dtype = self.kernel.operands[store.access.operand]
+        first = self._pointer(store.access, dtype)
+        element, step = storage_type(dtype), store.access.strides[self.kernel.vector]
+        mask = first_lanes(len(values), self.lanes)
+        rows = transpose_square(self.b, [*values, *[const(0, values[0].type)] * (self.lanes - len(values))])
+        for k, row in enumerate(rows[: self.count]):
+            pointer = self.b.gep(first, k * step, element)
+            if mask is None:
+                self.b.store(self.b.narrow(row, dtype), pointer)
+            else:
+                self.b.masked_store(self.b.narrow(row, dtype), pointer, mask)
+
+    def _value(self, local: int, scope: Scope) -> Val:
+        """The value of a local here, computing what is not known yet (without recursion over long chains)."""
+        found = scope.find(local)
+        if found is not None:
+            return found
+        stack = [local]
+        while stack:
+            n = stack[-1]
+            if scope.find(n) is not None:
+                stack.pop()
+                continue
+            missing = [] if n in self.spilled else [a for a in self.kernel.body[n].args if scope.find(a) is None]
+            if missing:
+                stack.extend(missing)
+                continue
+            stack.pop()
+            scope.known[n] = self._compute(n, scope)
+        value = scope.find(local)
+        assert value is not None
+        return value
+
+    def _vectorised(self, statement: Statement) -> bool:
+        """Does the value fill the lanes (or is it one scalar)?"""
+        return self.kernel.vector >= 0 and bool(statement.loops >> self.kernel.vector & 1)
+
+    def _compute(self, local: int, scope: Scope) -> Val:
+        s = self.kernel.body[local]
+        if local in self.tile:
+            return self.tile[local]
+        if local in self.spilled:
+            return self._load_spill(local)
+        what = s.what
+        if isinstance(what, Splat):
+            return const(what.value, compute_type(what.dtype))
+        if isinstance(what, Index):
+            return self._index_value(what, s)
+        if isinstance(what, Load):
+            return self._load(what.access, what.dtype)
+        if isinstance(what, GatherLoad):
+            return self._gather(what, s, scope)
+        args = []
+        for a in s.args:
+            value = scope.find(a)
+            assert value is not None
+            args.append(value)
+        lanes = max((x.type.lanes for x in args), default=0)
+        if isinstance(what, MulAdd):
+            x, y, z = (self.b.splat(v, lanes) for v in args)
+            return self.b.fma(self.b.neg(x) if what.negated else x, y, z)
+        assert isinstance(what, Elementwise)
+        self.b.dtypes = tuple(self.kernel.body[a].dtype for a in s.args)
+        result: Val = what.emit(self.b, *(self.b.splat(x, lanes) for x in args))
+        return result
+
+    def _offset(self, strides: Sequence[int], constant: int, loops: Sequence[int]) -> Val:
+        b = self.b
+        total: Val | None = None
+        for d in loops:
+            if not strides[d] or self.kernel.extents[d] == 1:
+                continue
+            index = self.index[d]
+            assert index is not None
+            term = index if strides[d] == 1 else b.mul(index, i64(strides[d]))
+            total = term if total is None else b.add(total, term)
+        if total is None:
+            return i64(constant)
+        return b.add(total, i64(constant)) if constant else total
+
+    def _pointer(self, access: Access, dtype: DType) -> Val:
+        """Address of the element at the current indices (first lane)."""
+        count = len(self.kernel.extents)
+        vector = self.kernel.vector
+        offset = self._offset(access.strides, access.offset, range(count))
+        if self.vertical and self.slot and access.strides[vector]:
+            offset = self.b.add(offset, i64(self.slot * self.lanes * access.strides[vector]))
+        return self.b.gep(self.pointers[access.operand], offset, storage_type(dtype))
+
+    def _lane_offsets(self, stride: int) -> Val:
+        return Val(f"<{', '.join(f'i64 {k * stride}' for k in range(self.lanes))}>", LType("i64", self.lanes))
+
+    def _every_lane(self) -> Val:
+        return self.mask if self.mask is not None else const(True, LType("i1", self.lanes))
+
+    def _load(self, access: Access, dtype: DType) -> Val:
+        stride = access.strides[self.kernel.vector] if self.kernel.vector >= 0 and self.kernel.extents[self.kernel.vector] > 1 else 0
+        pointer = self._pointer(access, dtype)
+        if stride == 0:
+            return self.b.load_value(pointer, dtype, 0)
+        if stride == 1:
+            return self.b.load_value(pointer, dtype, self.lanes, self.mask)
+        if abs(stride) <= SMALL_STRIDE and (self.mask is None or self.mask.text.startswith("<i1")):
+            return load_strided(self.b, pointer, stride, dtype, self.count, self.lanes)
+        pointers = self.b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype))
+        return self.b.gather_value(pointers, dtype, self._every_lane())
+
+    def _gather(self, what: GatherLoad, s: Statement, scope: Scope) -> Val:
+        """Loads at computed places, none of which leads outside of the buffer."""
+        b, vector = self.b, self.kernel.vector
+        steps: list[Val] = []
+        for local, step, extent in zip(s.args, what.steps, what.extents, strict=True):
+            index = scope.find(local)
+            assert index is not None
+            at = place(b, index, self.kernel.body[local].dtype, extent)
+            steps.append(b.mul(at, b.const(step, at)))
+        lanes = max(x.type.lanes for x in steps)
+        total = b.splat(steps[0], lanes)
+        for x in steps[1:]:
+            total = b.add(total, b.splat(x, lanes))
+        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+        pointer = self._pointer(what.access, what.dtype)
+        if not lanes:
+            pointer = b.gep(pointer, total, storage_type(what.dtype))
+            if stride == 0:
+                return b.load_value(pointer, what.dtype, 0)
+            if stride == 1:
+                return b.load_value(pointer, what.dtype, self.lanes, self.mask)
+            total = self._lane_offsets(stride)
+        elif stride:
+            total = b.add(total, self._lane_offsets(stride))
+        return b.gather_value(b.gep_vector(pointer, total, storage_type(what.dtype)), what.dtype, self._every_lane())
+
+    def _index_value(self, what: Index, s: Statement) -> Val:
+        b, vector = self.b, self.kernel.vector
+        base = self._offset(what.strides, 0, range(len(what.strides)))
+        if self._vectorised(s):
+            stride = what.strides[vector]
+            if self.vertical and self.slot:
+                base = b.add(base, i64(self.slot * self.lanes * stride))
+            base = b.add(b.splat(base, self.lanes), self._lane_offsets(stride))
+        return b.cast(base, compute_type(what.dtype, base.type.lanes))
+
+    # -- stores and spills -------------------------------------------------------------------------------------------
+    def _store_vector(self, store: Store, value: Val) -> None:
+        b, vector = self.b, self.kernel.vector
+        if self.tile_stores is not None and is_tiled(store.access.strides, vector, self.kernel.tile):
+            self.tile_stores.setdefault(self.kernel.stores.index(store), []).append(b.splat(value, self.lanes))
+            return
+        dtype = self.kernel.operands[store.access.operand]
+        stride = store.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+        pointer = self._pointer(store.access, dtype)
+        if stride == 0:
+            if value.type.lanes:  # one element only: the first lane
+                value = b.extract(value, 0)
+            b.store(b.narrow(value, dtype), pointer)
+            return
+        value = b.narrow(b.splat(value, self.lanes), dtype)
+        if stride == 1:
+            if self.mask is None:
+                b.store(value, pointer)
+            else:
+                b.masked_store(value, pointer, self.mask)
+            return
+        b.scatter(value, b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), self._every_lane())
+
+    def _spill_place(self, local: int, buffer: Val) -> Val:
+        """Where the current point of a spilled local lies in its row buffer."""
+        k = self.kernel
+        strides, step = [0] * len(k.extents), 1
+        for d in reversed(range(k.outer, len(k.extents))):
+            if d == k.vector:
+                continue
+            strides[d] = step
+            step *= k.extents[d]
+        element = compute_type(k.body[local].dtype)
+        if self.vertical:
+            lane = self.lanes * self.slots
+            offset = self._offset([s * lane for s in strides], self.slot * self.lanes, range(len(k.extents)))
+        else:
+            width = k.extents[k.vector]
+            strides = [s * width for s in strides]
+            strides[k.vector] = 1
+            offset = self._offset(strides, 0, range(len(k.extents)))
+        return self.b.gep(buffer, offset, element)
+
+    def _store_spill(self, local: int, buffer: Val, value: Val) -> None:
+        value = self.b.splat(value, self.lanes)
+        place = self._spill_place(local, buffer)
+        if value.type.kind == "i1":
+            value = self.b.cast(value, value.type.with_kind("i8"))
+        self.b.store(value, place)  # whole vectors: what lies behind a row is written again, or never read
+
+    def _load_spill(self, local: int) -> Val:
+        type = compute_type(self.kernel.body[local].dtype, self.lanes)
+        place = self._spill_place(local, self.spilled[local])
+        return self.b.load(place, type)

@@ -1,0 +1,348 @@
+"""Rows of a loop nest, stage by stage: inner loops, reductions, tiles, and what is kept for later stages.
+
+Enters: a kernel (codegen/kernel.py) and, from the blocks around (loops.py), the indices of the outer loops. Leaves: LLVM instructions.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, is_tiled
+from graphcell.codegen.llvm.body import BodyBuilder, compute_type
+from graphcell.codegen.llvm.combine import combine, horizontal, identity
+from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, i64
+from graphcell.ops.base import Reduction
+
+ROW_SCRATCH_BYTES = 1 << 18
+"""Rows up to this size may be kept on the stack between stages; longer ones are computed again."""
+UNROLLED_POINTS = 16
+"""Points of the inner loops, but for the vector loop, up to which they are unrolled."""
+UNROLLED_INSTRUCTIONS = 512
+"""Rough vector instructions that unrolled loops may have."""
+ACCUMULATORS = 4
+"""Independent partial results of a reduction, to hide the latency of an addition."""
+
+
+def reduces(kernel: LoopKernel) -> bool:
+    return any(s.is_reduction for s in kernel.body)
+
+
+def _weight(kernel: LoopKernel) -> int:
+    """Rough vector instructions of one point."""
+    return max(1, sum(12 if s.is_slow else 1 for s in kernel.body))
+
+
+def slots_of(kernel: LoopKernel, target: Target) -> int:
+    """Vectors side by side: more where the body is light."""
+    if kernel.tile >= 0:
+        return 1
+    return _slots_of(kernel, lanes_of(kernel, target), kernel.body)
+
+
+def _slots_of(kernel: LoopKernel, lanes: int, body: Iterable[Statement]) -> int:
+    full = kernel.extents[kernel.vector] // lanes
+    weight = sum(6 if s.is_slow else 1 for s in body)
+    most = ACCUMULATORS if weight <= 12 else 2 if weight <= 40 else 1
+    while most > 1 and full < most:
+        most //= 2
+    return max(1, most)
+
+
+class RowEmitter(PointEmitter):
+    """Emits what happens in one row (or in as many as a vector has lanes): its stages, their inner loops, what they reduce and store."""
+
+    def __init__(self, module: Module, name: str, kernel: LoopKernel, target: Target):
+        params = [(f"p{k}", PTR) for k in range(len(kernel.operands))] + [("begin", I64), ("end", I64)]
+        b = BodyBuilder(module, name, params)
+        super().__init__(kernel, b, [b.args[f"p{k}"] for k in range(len(kernel.operands))], lanes_of(kernel, target))
+        self.target = target
+        self.slots = slots_of(kernel, target) if kernel.vector >= 0 else 1
+        self.uniform = Scope({})
+        self.row_scopes: list[Scope] = []
+        self.inner = kernel.inner_mask | (1 << kernel.tile if kernel.tile >= 0 else 0)
+        self.unrolled_points = min(UNROLLED_POINTS, UNROLLED_INSTRUCTIONS // (_weight(kernel) * self.slots))
+        self.keeps_points = self.vertical and self._row_is_unrolled()
+        """True if all points of a row are emitted one by one: what is known at them stays known for later stages."""
+        self.point: tuple[int, ...] | None = None
+        self.point_scopes: dict[tuple[int, ...], Scope] = {}
+        self.row_tiles: dict[int, list[Val]] = {}
+        self.stage_work: tuple[Sequence[int], Sequence[int]] = ((), ())
+        """The stores and reductions of the current stage."""
+
+    def _begin_row(self) -> None:
+        self.spilled = {}
+        self.point_scopes, self.row_tiles = {}, {}
+        self.row_scopes = [Scope({}, self.uniform) for _ in range(self.slots if self.vertical else 1)]
+
+    def _tail_mask(self, count: int) -> Val:
+        bits = ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(self.lanes))
+        return Val(f"<{bits}>", LType("i1", self.lanes))
+
+    # -- stages ------------------------------------------------------------------------------------------------------
+    def _row(self) -> None:
+        for stage in range(self.kernel.stages):
+            self._stage(stage)
+
+    def _stage(self, stage: int) -> None:
+        body = self.kernel.body
+        reductions = [n for n, s in enumerate(body) if s.is_reduction and s.stage == stage + 1]
+        stores = [n for n, s in enumerate(self.kernel.stores) if body[s.local].stage == stage]
+        in_row = [n for n in stores if not self._writes_inside(self.kernel.stores[n])]
+        for n in in_row:
+            self._store_row(self.kernel.stores[n])
+        inside = [n for n in stores if n not in in_row]
+        if not inside and not reductions:
+            return
+        self._prepare_row_values(stage, inside, reductions)
+        spills = self._choose_spills(stage, inside, reductions)
+        slots_of_kernel = self.slots
+        if self.kernel.vector >= self.kernel.outer and self.kernel.tile < 0:
+            self.slots = self._slots_of_stage(inside, reductions)
+        totals = self._inner_loops(inside, reductions, spills)
+        self.slots = slots_of_kernel
+        for n, slots in zip(reductions, totals, strict=True):
+            self._finish_reduction(n, slots)
+
+    def _slots_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> int:
+        """Vectors side by side in one stage of a horizontal kernel, whose stages may differ much in weight."""
+        needed = (n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled)
+        return _slots_of(self.kernel, self.lanes, [self.kernel.body[n] for n in needed])
+
+    def _writes_inside(self, store: Store) -> bool:
+        """True for a store in the inner loops, be it of a value that is the same for the whole row."""
+        return self._is_inner(store.local) or any(store.access.strides[self.kernel.outer :])
+
+    def _is_inner(self, local: int) -> bool:
+        return bool(self.kernel.body[local].loops & self.inner)
+
+    def _needed(self, roots: Sequence[int]) -> set[int]:
+        """Locals inside the inner loops that `roots` need, spilled ones and reductions included but not what lies behind them."""
+        found: set[int] = set()
+        stack = list(roots)
+        while stack:
+            n = stack.pop()
+            if n in found:
+                continue
+            found.add(n)
+            if n not in self.spilled and not self.kernel.body[n].is_reduction:
+                stack.extend(self.kernel.body[n].args)
+        return found
+
+    def _stage_roots(self, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
+        return [self.kernel.stores[n].local for n in stores] + [a for n in reductions for a in self.kernel.body[n].args]
+
+    def _prepare_row_values(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> None:
+        """Computes what the coming inner loops need once a row, before they start."""
+        for n in sorted(self._needed(self._stage_roots(stores, reductions))):
+            if not self._is_inner(n) and not isinstance(self.kernel.body[n].what, Splat):
+                for slot in range(len(self.row_scopes)):
+                    self._row_value(slot, n)
+
+    def _row_value(self, slot: int, local: int) -> Val:
+        self.slot = slot
+        return self._value(local, self.row_scopes[slot])
+
+    def _store_row(self, store: Store) -> None:
+        for slot in range(len(self.row_scopes)):
+            self._store_vector(store, self._row_value(slot, store.local))
+
+    def _choose_spills(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
+        """Slow inner values that a later stage needs again: kept in a row buffer on the stack."""
+        body = self.kernel.body
+        if self.kernel.stages <= stage + 1 or self.keeps_points:
+            return []
+        now = self._needed(self._stage_roots(stores, reductions))
+        later_roots = [s.local for s in self.kernel.stores if body[s.local].stage > stage]
+        later_roots += [a for s in body if s.is_reduction and s.stage > stage + 1 for a in s.args]
+        later = self._needed(later_roots)
+        slow = self._slow_set()
+        candidates = {n for n in now & later if n in slow and self._is_inner(n) and n not in self.spilled}
+        behind = {a for m in candidates for a in body[m].args if body[a].stage == body[m].stage}
+        elements = self._row_elements() * self.lanes * self.slots if self.vertical else self._row_elements() + self.lanes
+        return sorted(n for n in candidates - behind if elements * compute_type(body[n].dtype).bytes <= ROW_SCRATCH_BYTES)
+
+    def _slow_set(self) -> set[int]:
+        """Locals that have a slow op behind them, within the same stage."""
+        slow: set[int] = set()
+        for n, s in enumerate(self.kernel.body):
+            if s.is_slow or (not s.is_reduction and any(a in slow and self._is_inner(a) for a in s.args)):
+                slow.add(n)
+        return slow
+
+    def _row_is_unrolled(self) -> bool:
+        if self.kernel.tile >= 0:
+            return len(self.kernel.extents) == self.kernel.outer + 1 and self._row_elements() <= self.lanes
+        return self._row_elements() <= self.unrolled_points
+
+    def _row_elements(self) -> int:
+        return math.prod(self.kernel.extents[self.kernel.outer :])
+
+    # -- inner loops -------------------------------------------------------------------------------------------------
+    def _inner_loops(self, stores: Sequence[int], reductions: Sequence[int], spills: Sequence[int]) -> list[list[Val]]:
+        """Runs the inner loops; returns the accumulators of each reduction, one a slot."""
+        k = self.kernel
+        buffers = {n: self._spill_buffer(n) for n in spills}
+        initial = [self._identity(n) for n in reductions for _ in range(self.slots)]
+        self.stage_work = stores, reductions
+        loops = list(range(k.outer, len(k.extents)))
+        if k.vector in loops:
+            loops.remove(k.vector)
+        carried = self._nest(loops, initial, lambda acc: self._vector_loop(acc, stores, reductions, buffers))
+        self.spilled.update(buffers)
+        return [carried[j * self.slots : (j + 1) * self.slots] for j in range(len(reductions))]
+
+    def _spill_buffer(self, local: int) -> Val:
+        count = self._row_elements() * (self.lanes * self.slots if self.vertical else 1) + (0 if self.vertical else self.lanes)
+        return self.b.alloca(compute_type(self.kernel.body[local].dtype), count)
+
+    def _nest(self, loops: list[int], carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
+        if not loops:
+            return body(carried)
+        d = loops[0]
+        if d == self.kernel.tile:
+            return self._tile_nest(d, carried, body)
+        if self.kernel.tile < 0 and math.prod(self.kernel.extents[d] for d in loops) <= self.unrolled_points:
+            before = self.point
+            for k in range(self.kernel.extents[d]):
+                self.index[d] = i64(k)
+                self.point = (*(before or ()), k) if self.keeps_points else None
+                carried = self._nest(loops[1:], carried, body)
+            self.point = before
+            return carried
+        with self.b.loop(0, self.kernel.extents[d], carried=carried, name=f"i{d}.", at_least_once=True) as loop:
+            self.index[d] = loop.index
+            loop.carry(*self._nest(loops[1:], list(loop.carried), body))
+        return list(loop.results)
+
+    def _tile_nest(self, d: int, carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
+        """The inner tile loop, the last one, of rows that lie in the lanes."""
+        extent = self.kernel.extents[d]
+        whole = extent - extent % self.lanes
+        if whole == self.lanes:
+            carried = self._inner_tile(i64(0), self.lanes, carried, body)
+        elif whole:
+            with self.b.loop(0, whole, self.lanes, carried=carried, name="tile", at_least_once=True) as loop:
+                loop.carry(*self._inner_tile(loop.index, self.lanes, list(loop.carried), body))
+            carried = list(loop.results)
+        return self._inner_tile(i64(whole), extent - whole, carried, body) if whole < extent else carried
+
+    def _inner_tile(self, start: Val, points: int, carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
+        def run() -> None:
+            nonlocal carried
+            carried = body(carried)
+
+        self._tile_points(start, points, run, *self.stage_work)
+        return carried
+
+    def _vector_loop(self, acc: list[Val], stores: Sequence[int], reductions: Sequence[int], spills: dict[int, Val]) -> list[Val]:
+        k, b = self.kernel, self.b
+        if self.vertical:
+            return self._inner_points(None, self.slots, self.mask, stores, reductions, acc, spills)
+        n = k.extents[k.vector]
+        wide = self.lanes * self.slots
+        whole = n - n % wide
+        if whole:
+            if whole == wide:
+                acc = self._inner_points(i64(0), self.slots, None, stores, reductions, acc, spills)
+            else:
+                with b.loop(0, whole, wide, carried=acc, name="vector", at_least_once=True) as loop:
+                    loop.carry(*self._inner_points(loop.index, self.slots, None, stores, reductions, list(loop.carried), spills))
+                acc = list(loop.results)
+        at = whole
+        while at + self.lanes <= n:
+            acc = self._inner_points(i64(at), 1, None, stores, reductions, acc, spills)
+            at += self.lanes
+        if at < n:
+            acc = self._inner_points(i64(at), 1, self._tail_mask(n - at), stores, reductions, acc, spills)
+        return acc
+
+    def _inner_points(self, at: Val | None, slots: int, mask: Val | None, stores: Sequence[int], reductions: Sequence[int],
+                      acc: list[Val], spills: dict[int, Val] | None = None) -> list[Val]:
+        """One step of the innermost loop: `slots` vectors from vector index `at` on (vertical: all slots of the block)."""
+        b, k = self.b, self.kernel
+        spills = spills or {}
+        before_mask, self.mask = self.mask, mask
+        acc = list(acc)
+        base = self.index[k.vector] if self.vertical else at
+        for slot in range(slots):
+            assert base is not None
+            self.slot = slot
+            if not self.vertical:
+                self.index[k.vector] = b.add(base, i64(slot * self.lanes)) if slot else base
+            scope = self._scope_of_point(slot)
+            for n, buffer in spills.items():
+                self._store_spill(n, buffer, self._value(n, scope))
+            for n in stores[:-1]:  # all is read before anything is written: a store may go over what another one needs
+                self._value(k.stores[n].local, scope)
+            for n in reversed(stores):
+                store = k.stores[n]
+                self._store_vector(store, self._value(store.local, scope))
+            for j, n in enumerate(reductions):
+                position = j * self.slots + slot
+                acc[position] = self._accumulate(n, acc[position], scope)
+        self.index[k.vector] = base
+        self.mask = before_mask
+        return acc
+
+    def _scope_of_point(self, slot: int) -> Scope:
+        row = self.row_scopes[slot if self.vertical else 0]
+        if self.point is None:
+            return Scope({}, row)
+        return self.point_scopes.setdefault((slot, *self.point), Scope({}, row))
+
+    # -- reductions --------------------------------------------------------------------------------------------------
+    def _identity(self, local: int) -> Val:
+        s = self.kernel.body[local]
+        assert isinstance(s.what, Reduction)
+        return const(identity(s.what.kind, s.dtype), compute_type(s.dtype, self.lanes))
+
+    def _accumulate(self, local: int, acc: Val, scope: Scope) -> Val:
+        s = self.kernel.body[local]
+        assert isinstance(s.what, Reduction)
+        x = self.b.splat(self._value(s.args[0], scope), self.lanes)
+        if len(s.args) == 2:  # adds products
+            total = self.b.fma(x, self.b.splat(self._value(s.args[1], scope), self.lanes), acc)
+            return total if self.mask is None or self.vertical else self.b.select(self.mask, total, acc)
+        if self.mask is not None and not self.vertical:
+            x = self.b.select(self.mask, x, const(identity(s.what.kind, s.dtype), x.type))
+        return combine(self.b, s.what.kind, acc, x, s.dtype)
+
+    def _finish_reduction(self, local: int, slots: list[Val]) -> None:
+        s = self.kernel.body[local]
+        assert isinstance(s.what, Reduction)
+        if self.vertical:
+            for scope, value in zip(self.row_scopes, slots, strict=True):
+                scope.known[local] = value
+            return
+        while len(slots) > 1:
+            half = len(slots) // 2
+            slots = [combine(self.b, s.what.kind, x, y, s.dtype) for x, y in zip(slots[:half], slots[half:], strict=True)]
+        self.row_scopes[0].known[local] = horizontal(self.b, s.what.kind, slots[0], s.dtype)
+
+    # -- tiles -------------------------------------------------------------------------------------------------------
+    def _tile_points(self, start: Val, points: int, body: Callable[[], object], stores: Sequence[int], reductions: Sequence[int]) -> None:
+        """Runs `body` at `points` iterations of the tile loop from `start` on, with the tiles that it reads and writes."""
+        k = self.kernel
+        self.index[k.tile] = start
+        tiled = [n for n in sorted(self._needed(self._stage_roots(stores, reductions))) if self._is_tiled_load(n) and n not in self.spilled]
+        tiles = {n: self.row_tiles.get(n) or self._load_tile(n, points) for n in tiled}
+        if self.keeps_points:
+            self.row_tiles.update(tiles)
+        self.tile_stores = {}
+        for point in range(points):
+            self.point = (point,) if self.keeps_points else None
+            self.index[k.tile] = self.b.add(start, i64(point)) if point else start
+            self.tile = {n: vectors[point] for n, vectors in tiles.items()}
+            body()
+        self.tile, self.point = {}, None
+        self.index[k.tile] = start
+        written, self.tile_stores = self.tile_stores, None
+        for n, values in written.items():
+            self._store_tile(k.stores[n], values)
+
+    def _is_tiled_load(self, local: int) -> bool:
+        what = self.kernel.body[local].what
+        return isinstance(what, Load) and is_tiled(what.access.strides, self.kernel.vector, self.kernel.tile)

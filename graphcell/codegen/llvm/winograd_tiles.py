@@ -1,0 +1,184 @@
+"""The transforms of Winograd's algorithm between NHWC images and the operands of its matrix products.
+
+Enters: images of any float kind, cut in overlapping tiles. Leaves: functions of the module. `InputTiles`
+brings tiles to the form [product][tile][channel] of the accumulation kind, `OutputTiles` brings the products
+back to pixels. What a tile has beyond the image counts as zeros and is neither read nor written.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from graphcell.codegen.llvm.contraction import Epilogue, Extra, affine, split_index
+from graphcell.codegen.llvm.packing import clear_run, constant_mask, displaced, load_as, store_finished
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.winograd_transforms import Matrix, Minimal, evaluate, interpolate, transform_square
+
+
+@dataclass(frozen=True, slots=True)
+class Operand:
+    """Where a transformed operand lies: elements from tile to tile, and from product to product."""
+
+    pitch: int
+    plane: int
+
+
+@dataclass(frozen=True, slots=True)
+class InputTiles:
+    """Tiles of `extent` x `extent` pixels, `step` apart, the first of which begins at pixel `origin` (row,
+    pixel; it may lie outside) of the image; `grid` counts images, tile rows and tiles.
+    """
+
+    shape: tuple[int, int, int]  # h, w, channels
+    grid: tuple[int, int, int]
+    step: int
+    origin: tuple[int, int]
+    extent: int
+    matrix: Matrix
+    in_kind: str
+    kind: str
+    lanes: int
+
+    def emit(self, module: Module, name: str, to: Operand) -> str:
+        """Emits `void name(ptr x, i64 begin, i64 end, i64 low, i64 high, ptr to)`: channels low .. high (whole
+        vectors, but for the last) of tiles begin .. end, the first of which goes to `to`; up to whole vectors the
+        channels beyond the last become zero. Returns the name.
+        """
+        h, w, c = self.shape
+        fits = h >= self.extent and w >= self.extent
+        inner = self._emit_tile(module, f"{name}.inner", to, False) if fits else ""
+        edge = self._emit_tile(module, f"{name}.edge", to, True)
+        params = [("x", PTR), *((n, I64) for n in ("begin", "end", "low", "high")), ("to", PTR)]
+        b = FunctionBuilder(module, name, params, attributes="nounwind noinline")
+        channels = b.args["low"], b.args["high"]
+        nothing = b.alloca(LType(self.in_kind), self.extent * c)
+        clear_run(b, nothing, self.extent * c, self.in_kind, self.lanes)
+        with b.loop(b.args["begin"], b.args["end"], name="tile") as tile:
+            image, down, across = split_index(b, tile.index, self.grid)
+            row = affine(b, [(down, self.step)], self.origin[0])
+            pixel = affine(b, [(across, self.step)], self.origin[1])
+            at = b.gep(b.args["to"], affine(b, [(b.sub(tile.index, b.args["begin"]), to.pitch)]), LType(self.kind))
+            start = affine(b, [(image, h * w * c), (row, w * c), (pixel, c)])
+            lines = [displaced(b, b.args["x"], affine(b, [(start, 1)], i * w * c), LType(self.in_kind)) for i in range(self.extent)]
+
+            def partly(row: Val = row, pixel: Val = pixel, at: Val = at, lines: list[Val] = lines) -> None:
+                inside = [
+                    b.select(b.icmp("ult", affine(b, [(row, 1)], i), i64(h)), line, nothing) for i, line in enumerate(lines)
+                ]
+                b.call(edge, VOID, *inside, at, *channels, b.sub(i64(0), pixel), b.sub(i64(w), pixel))
+
+            if fits:
+                whole = b.and_(b.icmp("ult", row, i64(h - self.extent + 1)), b.icmp("ult", pixel, i64(w - self.extent + 1)))
+                b.if_else(whole, lambda at=at, lines=lines: b.call(inner, VOID, *lines, at, *channels), partly)  # type: ignore[misc]
+            else:
+                partly()
+        return b.finish()
+
+    def _emit_tile(self, module: Module, name: str, to: Operand, partly: bool) -> str:
+        """Emits `void name(ptr line..., ptr to, i64 low, i64 high)`: the channels low .. high of one tile from
+        where its rows of pixels begin. With `partly` two more parameters `i64 first, i64 stop` say which pixels
+        exist.
+        """
+        c, kind = self.shape[2], LType(self.kind)
+        numbers = ("low", "high", "first", "stop") if partly else ("low", "high")
+        params = [*((f"line{i}", PTR) for i in range(self.extent)), ("to", PTR), *((n, I64) for n in numbers)]
+        b = FunctionBuilder(module, name, params, attributes="nounwind noinline")
+        exists: list[Val | None] = [None] * self.extent
+        if partly:
+            inside = [
+                b.and_(b.icmp("sle", b.args["first"], i64(j)), b.icmp("sgt", b.args["stop"], i64(j))) for j in range(self.extent)
+            ]
+            exists = [b.splat(bit, self.lanes) for bit in inside]
+
+        def piece(channel: Val, lanes: Val | None) -> None:
+            lines = [displaced(b, b.args[f"line{i}"], channel, LType(self.in_kind)) for i in range(self.extent)]
+            at = b.gep(b.args["to"], b.sub(channel, b.args["low"]), kind)
+
+            def load(i: int, j: int) -> Val:
+                source = displaced(b, lines[i], j * c, LType(self.in_kind))
+                return load_as(b, source, self.in_kind, self.kind, self.lanes, _both(b, exists[j], lanes))
+
+            def store(i: int, j: int, value: Val) -> None:
+                b.store(value, b.gep(at, (i * len(self.matrix) + j) * to.plane, kind))
+
+            transform_square(b, self.matrix, self.extent, load, evaluate, store)
+
+        _for_channels(b, c, self.lanes, piece)
+        return b.finish()
+
+
+def _for_channels(b: FunctionBuilder, channels: int, lanes: int, piece: Callable[[Val, Val | None], None]) -> None:
+    """`piece(channel, mask)` for the vectors of the range "low" .. "high" of the function's arguments."""
+    full = channels // lanes * lanes
+    if full:
+        with b.loop(b.args["low"], b.binary("smin", b.args["high"], i64(full)), lanes, name="channel") as loop:
+            piece(loop.index, None)
+    if channels > full:
+        with b.if_then(b.icmp("sgt", b.args["high"], i64(full))):
+            piece(i64(full), constant_mask(channels - full, lanes))
+
+
+def _both(b: FunctionBuilder, x: Val | None, y: Val | None) -> Val | None:
+    if x is None or y is None:
+        return y if x is None else x
+    return b.and_(x, y)
+
+
+@dataclass(frozen=True, slots=True)
+class OutputTiles:
+    """Tiles of outputs x outputs pixels of images of `shape` (h, w, channels); `grid` as of InputTiles."""
+
+    algorithm: Minimal
+    shape: tuple[int, int, int]
+    grid: tuple[int, int, int]
+    kind: str
+    out_kind: str
+    lanes: int
+
+    def emit(self, module: Module, name: str, products: Operand, epilogue: Epilogue | None, extra: Extra) -> str:
+        """Emits `void name(ptr products, ptr y, i64 begin, i64 end, i64 low, i64 high, extra...)`: the
+        channels low .. high of tiles begin .. end, the first of which is at `products`. Returns the name.
+        """
+        params = [("products", PTR), ("y", PTR), *((n, I64) for n in ("begin", "end", "low", "high"))]
+        b = FunctionBuilder(module, name, [*params, *extra], attributes="nounwind noinline")
+        (h, w, c), outputs = self.shape, self.algorithm.outputs
+        whole = h % outputs == 0 and w % outputs == 0
+        with b.loop(b.args["begin"], b.args["end"], name="tile") as tile:
+            image, down, across = split_index(b, tile.index, self.grid)
+            row, pixel = affine(b, [(down, outputs)]), affine(b, [(across, outputs)])
+            first = affine(b, [(image, h * w), (row, w), (pixel, 1)])
+            room = (b.sub(i64(h), row), b.sub(i64(w), pixel))
+            source = affine(b, [(b.sub(tile.index, b.args["begin"]), products.pitch)])
+            at = b.gep(b.args["products"], source, LType(self.kind))
+
+            def piece(column: Val, mask: Val | None) -> None:
+                product = b.gep(at, b.sub(column, b.args["low"]), LType(self.kind))
+
+                def load(i: int, j: int) -> Val:
+                    place = (i * self.algorithm.size + j) * products.plane
+                    return b.load(b.gep(product, place, LType(self.kind)), LType(self.kind, self.lanes))
+
+                def store(i: int, j: int, value: Val) -> None:
+                    if whole:
+                        self._store(b, value, first, i * w + j, column, mask, epilogue)
+                        return
+                    with b.if_then(b.and_(b.icmp("sgt", room[0], i64(i)), b.icmp("sgt", room[1], i64(j)))):
+                        self._store(b, value, first, i * w + j, column, mask, epilogue)
+
+                transform_square(b, self.algorithm.output_matrix, self.algorithm.size, load, interpolate, store)
+
+            _for_channels(b, c, self.lanes, piece)
+        return b.finish()
+
+    def _store(
+        self, b: FunctionBuilder, value: Val, first: Val, step: int, column: Val, mask: Val | None, epilogue: Epilogue | None
+    ) -> None:
+        pixel = b.add(first, i64(step)) if step else first
+        finished: Val | None = value
+        if epilogue is not None:
+            finished = epilogue(b, value, pixel, column, mask, i64(0))
+        to = b.gep(b.args["y"], affine(b, [(pixel, self.shape[2]), (column, 1)]), LType(self.out_kind))
+        store_finished(b, finished, to, self.out_kind, mask)
+
+

@@ -1,0 +1,232 @@
+"""Values that are cheaper to compute again than to store: what the backward part of a graph needs of the forward part, above all.
+
+Enters: the groups of a legal graph (fuse.py). Leaves: an equal graph in which groups that read such a value from memory compute it
+from what they read anyway, or from less; and the new nodes, which must join their readers' groups only. A value qualifies if cheap
+elementwise ops make it from other values that lie in memory, every reader outside of its own group is a loop nest, and the bytes that
+are no longer moved outweigh those that are read instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from graphcell.codegen.legalize import Copy, is_loop_op, is_virtual
+from graphcell.codegen.operands import chain
+from graphcell.ir.graph import Graph, Node, Value, copy_node
+from graphcell.ops.base import Elementwise
+from graphcell.ops.movement import Fence
+
+if TYPE_CHECKING:
+    from graphcell.codegen.fuse import Analysis, Group
+
+MAX_NODES = 8
+"""Ops that may be done again for one value."""
+_BYTES_OF_AN_OP = 0.25
+"""What one op on one element costs, in bytes moved."""
+_STORE = 2
+"""What a stored byte costs: its cache line is read, too."""
+_SMALL = 16
+"""A value so many times smaller than another costs nothing beside it."""
+_FROM_BYTES = 1 << 15
+
+
+@dataclass
+class _Recipe:
+    """How a group would compute a value: from which values in memory, in how many ops."""
+
+    reads: dict[Value, None] = field(default_factory=dict)
+    nodes: dict[Node, None] = field(default_factory=dict)
+
+
+class _Search:
+    def __init__(self, groups: Sequence[Group], info: Analysis):
+        self.info = info
+        self.group_of = {n: g for g in groups for n in g.nodes}
+        self.outputs = {info.root_of_memory(v) for v in info.graph.outputs}
+        self.again: dict[Group, dict[Value, None]] = {}
+        """What each group computes again."""
+        self.reads = {g: {info.root_of_memory(r) for r in g.roots if r not in g.values} for g in groups}
+        """What each group reads from memory."""
+
+    def run(self) -> None:
+        readers = {v: groups for v in self._stored() if (groups := self._reading_groups(v)) is not None}
+        progress = True
+        while progress:
+            progress = False
+            for v, groups in list(readers.items()):
+                recipes = self._recipes(v, groups)
+                if recipes is None:
+                    continue
+                progress = True
+                del readers[v]
+                for g, recipe in recipes.items():
+                    self.again.setdefault(g, {})[v] = None
+                    self.reads[g].discard(v)
+                    self.reads[g].update(recipe.reads)
+                    for r in recipe.reads:
+                        if r in readers and self.group_of[self.info.made_by[r]] is not g:
+                            readers[r][g] = None
+
+    def _stored(self) -> list[Value]:
+        """Results of cheap elementwise ops that other groups read."""
+        found = []
+        for group in dict.fromkeys(self.group_of.values()):
+            for v in group.values:
+                if self._is_cheap(self.info.made_by[v]) and v not in self.outputs and v.type.nbytes >= _FROM_BYTES and self._leaves_group(v, group):
+                    found.append(v)
+        return found
+
+    @staticmethod
+    def _is_cheap(node: Node) -> bool:
+        return isinstance(node.op, Elementwise) and node.op.fast and not isinstance(node.op, Copy)
+
+    def _leaves_group(self, v: Value, group: Group) -> bool:
+        return any(self.group_of.get(n) is not group for n in self.info.readers(v))
+
+    def _reading_groups(self, v: Value) -> dict[Group, None] | None:
+        """The other groups that read v; None if one of them cannot compute it."""
+        own = self.group_of[self.info.made_by[v]]
+        groups: dict[Group, None] = {}
+        for node in self.info.readers(v):
+            group = self.group_of.get(node)
+            if group is own:
+                continue
+            if group is None:
+                return None
+            for k, x in enumerate(node.operands):
+                if self.info.root_of_memory(x) is v and ((node, k) not in group.operands or origin(self.info.made_by, x)[0] is not v):
+                    return None
+            groups[group] = None
+        return groups
+
+    def _recipes(self, v: Value, readers: dict[Group, None]) -> dict[Group, _Recipe] | None:
+        """How the readers of v would compute it; None if that does not pay."""
+        gain = float(_STORE * v.type.nbytes)
+        recipes = {}
+        for g in readers:
+            recipe = recipes[g] = self.describe(v, g)
+            if len(recipe.nodes) > MAX_NODES:
+                return None
+            gain += v.type.nbytes - self._cost(recipe, v, g)
+        return recipes if gain > 0 else None
+
+    def _cost(self, recipe: _Recipe, v: Value, g: Group) -> float:
+        elements = sum(n.results[0].type.size for n in recipe.nodes)
+        return _BYTES_OF_AN_OP * elements + sum(self._cost_of_reading(r, v, g) for r in recipe.reads)
+
+    def _cost_of_reading(self, r: Value, v: Value, g: Group) -> float:
+        if r.type.size * _SMALL <= v.type.size or r in self.reads[g]:
+            return 0.0
+        own = self.info.made_by.get(r)
+        stored = own is None or own not in self.group_of or r in self.outputs or self._leaves_group(r, self.group_of[own])
+        return r.type.nbytes * (1 if stored else 1 + _STORE)
+
+    def describe(self, v: Value, g: Group) -> _Recipe:
+        """How g would compute v: each operand is read, or computed where that costs less (or where it is not stored any more)."""
+        maker = self.info.made_by[v]
+        recipe = _Recipe({}, {maker: None})
+        for x in maker.operands:
+            root, _ = origin(self.info.made_by, x)
+            if self.info.is_fill(root):
+                continue
+            memory = self.info.root_of_memory(root)
+            part = _Recipe({memory: None})
+            again = root in self.again.get(g, ())
+            if again or (memory is root and self._is_candidate(root, v, g, maker)):
+                computed = self.describe(root, g)
+                if again or (len(computed.nodes) < MAX_NODES and self._cost(computed, v, g) < self._cost_of_reading(root, v, g)):
+                    part = computed
+            recipe.reads.update(part.reads)
+            recipe.nodes.update(part.nodes)
+        return recipe
+
+    def _is_candidate(self, root: Value, v: Value, g: Group, reader: Node) -> bool:
+        """True if root might rather be computed than read: made by cheap ops, in the group of its reader."""
+        made = self.info.made_by.get(root)
+        if made is None or self.group_of.get(made) is not self.group_of[reader] or not self._is_cheap(made):
+            return False
+        return self._cost_of_reading(root, v, g) > 0.0
+
+
+class _Rebuild:
+    """Makes the new graph."""
+
+    def __init__(self, search: _Search, graph: Graph):
+        self.search, self.graph, self.made_by = search, graph, search.info.made_by
+        self.nodes: list[Node] = []
+        self.copies: dict[tuple[Group, Value], Value] = {}
+        self.clones: set[Node] = set()
+
+    def run(self) -> Graph:
+        for node in self.graph.nodes:
+            group = self.search.group_of.get(node)
+            again = self.search.again.get(group) if group is not None else None
+            if group is None or not again:
+                self.nodes.append(node)
+                continue
+            operands = tuple(self._value(v, group, again) for v in node.operands)
+            self.nodes.append(node if operands == node.operands else Node(node.op, operands, node.results, node.span))
+        return Graph(self.graph.name, self.graph.inputs, self._used(), self.graph.outputs)
+
+    def _used(self) -> list[Node]:
+        """The nodes without those that nobody reads any more."""
+        read = set(self.graph.outputs)
+        kept: list[Node] = []
+        for node in reversed(self.nodes):
+            if (is_loop_op(node.op) or is_virtual(node.op)) and not any(v in read for v in node.results):
+                continue
+            read.update(node.operands)
+            kept.append(node)
+        return kept[::-1]
+
+    def _value(self, v: Value, group: Group, again: dict[Value, None]) -> Value:
+        """v, or what stands for it in `group`."""
+        root, steps = origin(self.made_by, v)
+        if root not in again and not steps:
+            return v
+        if (group, v) in self.copies:
+            return self.copies[group, v]
+        if root not in again:
+            self.copies[group, v] = v
+            return v
+        new = self._clone(root, group, again)
+        for step in steps:
+            copied = copy_node(step, {step.operands[0]: new})
+            self.nodes.append(copied)
+            new = copied.results[0]
+        self.copies[group, v] = new
+        return new
+
+    def _clone(self, root: Value, group: Group, again: dict[Value, None]) -> Value:
+        if (group, root) in self.copies:
+            return self.copies[group, root]
+        recipe = self.search.describe(root, group)
+        every = again | {n.results[0]: None for n in recipe.nodes}
+        maker = self.made_by[root]
+        table = {v: self._value(v, group, every) for v in maker.operands}
+        node = copy_node(maker, table)
+        self.nodes.append(node)
+        self.clones.add(node)
+        self.copies[group, root] = node.results[0]
+        return node.results[0]
+
+
+def origin(made_by: Mapping[Value, Node], v: Value) -> tuple[Value, list[Node]]:
+    """The root that v is a reshape, transpose or broadcast of, fences left out, and these steps, root first."""
+    root, steps = chain(made_by, v)
+    while (maker := made_by.get(root)) is not None and isinstance(maker.op, Fence):
+        root, before = chain(made_by, maker.operands[0])
+        steps = [*before, *steps]
+    return root, steps
+
+
+def recompute(groups: Sequence[Group], info: Analysis) -> tuple[Graph, set[Node]] | None:
+    """The graph and its new nodes as described at the top of this file; None if nothing is to be gained."""
+    search = _Search([g for g in groups if g.values], info)
+    search.run()
+    if not search.again:
+        return None
+    rebuild = _Rebuild(search, info.graph)
+    return rebuild.run(), rebuild.clones

@@ -1,0 +1,132 @@
+"""From a graph to loaded machine code, by way of the caches.
+
+Enters: a Graph and which outputs are written back into which inputs. Leaves: a `Compilation`, which a person can look into, and the Library
+with the code. A program that an earlier process compiled is loaded without running a pass; who then looks inside has the passes run
+again.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+
+import llvmlite
+
+from graphcell.codegen.llvm import target as machine
+from graphcell.codegen.program import Program
+from graphcell.ir.graph import Graph
+from graphcell.passes.pipeline import PassRecord, run_pipeline
+from graphcell.runtime.cache import ObjectCache, make_key, open_cache
+from graphcell.runtime.program_cache import keep_program, load_program, program_key
+from graphcell.version import __version__
+
+Updates = tuple[tuple[int, int], ...]
+"""(output position, input position): that output is written into the buffer of that input."""
+
+
+@dataclass
+class Listing:
+    """All stages of a compilation: the graph after the passes, what each pass did, the program with its text and steps."""
+
+    optimized: Graph
+    passes: list[PassRecord]
+    program: Program
+
+
+@dataclass
+class Compilation:
+    """What there is to see of a compilation.
+
+    Attributes:
+        frozen: positions of the inputs that seldom change.
+        program: what runs; loaded from the cache it has neither text nor steps, which `listing` has in any case.
+        seconds: what each stage took.
+        from_cache: whether the machine code was there already.
+    """
+
+    name: str
+    graph: Graph
+    updates: Updates
+    frozen: tuple[int, ...]
+    target: machine.Target
+    program: Program
+    seconds: dict[str, float] = field(default_factory=dict)
+    from_cache: bool = False
+    _listing: Listing | None = None
+
+    @property
+    def listing(self) -> Listing:
+        """All stages; made now if the program came from the cache."""
+        if self._listing is None:
+            self._listing = _lower(self.name, self.graph, self.updates, self.frozen, self.target, {})
+        return self._listing
+
+    @property
+    def optimized(self) -> Graph:
+        """The graph after the passes."""
+        return self.listing.optimized
+
+    @property
+    def passes(self) -> list[PassRecord]:
+        """What each pass did."""
+        return self.listing.passes
+
+
+def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int, ...] = ()) -> tuple[Compilation, machine.Library]:
+    """Compiles `graph` for this machine, or loads what an earlier compilation kept.
+
+    Args:
+        frozen: positions of inputs that seldom change, see `lower`.
+    """
+    target, cache, seconds = machine.host(), open_cache(), dict[str, float]()
+    start = time.perf_counter()
+    key = program_key(graph, (updates, frozen), target) if cache.directory is not None else None
+    found = _load(cache, key) if key is not None else None
+    if found is not None:
+        program, library = found
+        seconds["loading"] = time.perf_counter() - start
+        return Compilation(name, graph, updates, frozen, target, program, seconds, from_cache=True), library
+    listing = _lower(name, graph, updates, frozen, target, seconds)
+    program = listing.program
+    start = time.perf_counter()
+    object_key = _object_key(program.text, target)
+    code, from_cache = _object_code(cache, object_key, program.text, target)
+    library = machine.load_object(code)
+    if key is not None:
+        keep_program(cache, key, program, object_key)
+    seconds["machine code"] = time.perf_counter() - start
+    return Compilation(name, graph, updates, frozen, target, program, seconds, from_cache, listing), library
+
+
+def _load(cache: ObjectCache, key: str) -> tuple[Program, machine.Library] | None:
+    found = load_program(cache, key)
+    code = cache.get(found[1]) if found is not None else None
+    if found is None or code is None:
+        return None
+    return found[0], machine.load_object(code[1])
+
+
+def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: machine.Target, seconds: dict[str, float]) -> Listing:
+    """Runs the passes and lowers the result."""
+    from graphcell.codegen.lower import lower  # not needed where the program is in the cache
+
+    start = time.perf_counter()
+    optimized, passes = run_pipeline(graph, name)
+    lowering = time.perf_counter()
+    program = lower(optimized, updates, target, frozen)
+    seconds["passes"], seconds["kernels"] = lowering - start, time.perf_counter() - lowering
+    return Listing(optimized, passes, program)
+
+
+def _object_key(text: str, target: machine.Target) -> str:
+    return make_key(text, repr(target), repr((machine.PASSES, machine.NOT_RUN)), __version__, llvmlite.__version__, sys.version)
+
+
+def _object_code(cache: ObjectCache, key: str, text: str, target: machine.Target) -> tuple[bytes, bool]:
+    found = cache.get(key)
+    if found is not None:
+        return found[1], True
+    code = machine.compile_object(text, target)
+    cache.put(key, {}, code)
+    return code, False

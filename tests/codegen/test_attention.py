@@ -1,0 +1,207 @@
+"""Attention kernels against float64 numpy: sizes, masks, dtypes, strides, guarded memory, any number of threads."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from graphcell import dtype as dt
+from graphcell.codegen.lower import lower
+from graphcell.ir.graph import Builder, Graph
+from graphcell.ir.op import Array
+from graphcell.ir.types import TensorType
+from graphcell.ops.attention import Attention, AttentionGrad
+from graphcell.ops.movement import BroadcastTo, Reshape, Slice, Transpose
+from graphcell.passes.pipeline import run_pipeline
+from graphcell.runtime.executable import compile_graph
+from graphcell.tensor import Tensor
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_guards import run_guarded
+
+RNG = np.random.default_rng(11)
+
+
+def reference(q: Array, k: Array, v: Array, g: Array, mask: Array | None, scale: float, fill: float, drop: Array | float = 1.0) -> list[Array]:
+    """Output and gradients of q, k and v, in float64, from the definitions."""
+    q, k, v, g = (x.astype(np.float64) for x in (q, k, v, g))
+    with np.errstate(all="ignore"):
+        s = np.einsum("...md,...nd->...mn", q, k) * scale
+        keep = np.ones(s.shape, bool)
+        if mask is not None and mask.dtype == np.bool_:
+            keep = np.broadcast_to(mask, s.shape)
+            s = np.where(keep, s, fill)
+        elif mask is not None:
+            s = s + mask.astype(np.float64)
+        p = np.exp(s - s.max(-1, keepdims=True))
+        p /= p.sum(-1, keepdims=True)
+        dp = np.einsum("...me,...ne->...mn", g, v) * drop
+        ds = np.where(keep, p * (dp - (p * dp).sum(-1, keepdims=True)), 0.0) * scale
+        return [(p * drop) @ v, ds @ k, np.einsum("...mn,...md->...nd", ds, q), np.einsum("...mn,...me->...ne", p * drop, g)]
+
+
+def type_of(x: Array) -> TensorType:
+    return TensorType(dt.from_numpy(x.dtype), x.shape)
+
+
+def attention_graph(types: Sequence[TensorType], g: TensorType, op: Attention) -> Graph:
+    """Inputs q, k, v, [mask], g; outputs: the output and the three gradients."""
+    b = Builder("attention")
+    q, k, v, *mask = [b.input(t) for t in types]
+    out, peak, total = b.append(op, [q, k, v, *mask])
+    cotangent = b.input(g)
+    gradients = b.append(AttentionGrad(op.scale, op.fill, op.sequence_first, op.dropout), [q, k, v, out, peak, total, cotangent, *mask])
+    return b.finish([out, *gradients])
+
+
+def call(graph: Graph, arrays: Sequence[Array]) -> list[Array]:
+    return [t.asnumpy() for t in compile_graph(graph, (), graph.name)([Tensor.of_array(x) for x in arrays])]
+
+
+def close(got: Sequence[Array], want: Sequence[Array], tolerance: float) -> None:
+    for x, y in zip(got, want, strict=True):
+        nan = np.isnan(y)
+        assert (np.isnan(x.astype(np.float64)) == nan).all()
+        if not nan.all():
+            assert np.abs(x.astype(np.float64) - y)[~nan].max() <= tolerance * max(1.0, np.abs(y[~nan]).max())
+
+
+def operands(batch: tuple[int, ...], m: int, n: int, d: int, e: int, dtype: Any = np.float32) -> list[Array]:
+    return [RNG.standard_normal((*batch, *s)).astype(dtype) for s in ((m, d), (n, d), (n, e), (m, e))]
+
+
+def check(batch: tuple[int, ...], m: int, n: int, d: int, e: int, mask: Array | None = None, scale: float | None = None, fill: float = -1e9, tolerance: float = 3e-6) -> None:
+    q, k, v, g = operands(batch, m, n, d, e)
+    scale = 1 / math.sqrt(d) if scale is None else scale
+    masks = [] if mask is None else [mask]
+    op = Attention(scale, fill)
+    graph = attention_graph([type_of(x) for x in (q, k, v, *masks)], type_of(g), op)
+    close(call(graph, [q, k, v, *masks, g]), reference(q, k, v, g, mask, scale, fill), tolerance)
+
+
+SIZES = [(1, 1, 1, 1), (7, 7, 3, 5), (130, 130, 80, 80), (130, 77, 17, 33), (5, 700, 64, 64), (270, 1100, 64, 48), (1025, 33, 16, 8), (16, 2049, 8, 8)]
+
+
+@pytest.mark.parametrize(("m", "n", "d", "e"), SIZES)
+def test_sizes(m: int, n: int, d: int, e: int) -> None:
+    check((1, 2), m, n, d, e)
+    if m * n < 20_000:
+        check((3,), m, n, d, e, scale=-0.3)
+
+
+@pytest.mark.parametrize(("m", "n"), [(1, 1), (7, 7), (130, 130), (70, 900)])
+def test_masks(m: int, n: int) -> None:
+    for shape in [(2, 1, 1, n), (1, 3, m, 1), (2, 3, m, n)][: 1 if n > 200 else 3]:
+        check((2, 3), m, n, 24, 16, RNG.standard_normal(shape).astype(np.float32) * 3)
+        check((2, 3), m, n, 24, 16, RNG.random(shape) < 0.6)
+    causal = np.tril(np.ones((1, 1, m, n), bool))
+    check((2, 3), m, n, 24, 16, causal, fill=-math.inf)
+    check((2, 3), m, n, 24, 16, np.where(causal, 0, -1e9).astype(np.float32))
+
+
+@pytest.mark.parametrize("n", [9, 1300])
+def test_a_row_without_any_score_is_nan_and_others_are_not(n: int) -> None:
+    mask = np.ones((1, 1, 6, n), bool)
+    mask[..., 2, :] = False
+    mask[..., 4, : n - 1] = False  # nothing in the first chunks
+    check((1, 1), 6, n, 8, 8, mask, fill=-math.inf)
+    check((1, 1), 6, n, 8, 8, np.where(mask, 0, -math.inf).astype(np.float32))
+    check((1, 1), 6, n, 8, 8, mask, fill=-1e9)  # equal weights
+
+
+@pytest.mark.parametrize(("m", "n"), [(7, 7), (130, 130), (70, 900)])
+def test_dropout(m: int, n: int) -> None:
+    q, k, v, g = operands((2, 2), m, n, 20, 12)
+    for shape, masks in [((2, 2, m, n), []), ((1, 2, m, 1), [RNG.random((2, 1, 1, n)) < 0.8]), ((2, 2, m, n), [RNG.standard_normal((1, 1, m, n)).astype(np.float32)])]:
+        keep = RNG.random(shape) < 0.7
+        graph = attention_graph([type_of(x) for x in (q, k, v, *masks, keep)], type_of(g), Attention(0.3, -1e9, dropout=1.25))
+        close(call(graph, [q, k, v, *masks, keep, g]), reference(q, k, v, g, masks[0] if masks else None, 0.3, -1e9, keep * 1.25), 3e-6)
+
+
+@pytest.mark.parametrize("n", [40, 1100])
+def test_large_and_special_scores(n: int) -> None:
+    q, k, v, g = operands((2,), 20, n, 16, 16)
+    for x, scale in ((q * 100, 1.0), (q, 300.0)):
+        graph = attention_graph([type_of(y) for y in (x, k, v)], type_of(g), Attention(scale))
+        got, want = call(graph, [x, k, v, g]), reference(x, k, v, g, None, scale, 0.0)
+        wrong = [np.abs(a - b).max() / max(1.0, np.abs(b).max()) for a, b in zip(got, want, strict=True)]
+        assert max(wrong) < 3e-3  # scores of thousands carry an error of 1e-4 themselves
+    q[0, 3, 2], k[1, 5, 1] = np.nan, np.inf
+    graph = attention_graph([type_of(x) for x in (q, k, v)], type_of(g), Attention(0.25))
+    got, want = call(graph, [q, k, v, g])[0], reference(q, k, v, g, None, 0.25, 0.0)[0]
+    assert (np.isnan(got) == np.isnan(want)).all()
+    assert np.isnan(got[0, 3]).all() and not np.isnan(got[0, :3]).any()
+
+
+@pytest.mark.parametrize(("dtype", "tolerance"), [(np.float64, 1e-13), (np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2)])
+def test_other_floats(dtype: Any, tolerance: float) -> None:
+    for m, n, d, e in [(33, 20, 16, 16), (150, 600, 40, 24)]:
+        q, k, v, g = operands((2, 2), m, n, d, e, dtype)
+        mask = (RNG.random((1, 2, m, n)) < 0.7) if m == 33 else RNG.standard_normal((2, 1, 1, n)).astype(dtype)
+        graph = attention_graph([type_of(x) for x in (q, k, v, mask)], type_of(g), Attention(0.2, -1e4))
+        close(call(graph, [q, k, v, mask, g]), reference(q, k, v, g, mask, 0.2, -1e4), tolerance)
+
+
+def test_strided_operands_are_read_where_they_lie() -> None:
+    """q, k and v are parts of one projection, heads in the middle; k comes transposed; g and the mask are broadcasts."""
+    batch, s, heads, d = 2, 37, 3, 20
+    projection = RNG.standard_normal((batch, s, 3 * heads * d)).astype(np.float32)
+    column, row = RNG.standard_normal((heads, 1, 1)).astype(np.float32), RNG.standard_normal((1, s, 1, 1)).astype(np.float32)
+    b = Builder("strided")
+    x, c, r = (b.input(type_of(a)) for a in (projection, column, row))
+    parts = []
+    for k in range(3):
+        (y,) = b.append(Slice((0, 0, k * heads * d), (batch, s, heads * d), (1, 1, 1)), [x])
+        (y,) = b.append(Reshape((batch, s, heads, d)), [y])
+        parts.append(b.append(Transpose((0, 2, 1, 3)), [y])[0])
+    (bias,) = b.append(BroadcastTo((1, heads, 1, s)), [c])
+    op = Attention(0.3, 0.0, (True, True, True, True))
+    out, peak, total = b.append(op, [*parts, bias])
+    (g,) = b.append(BroadcastTo((batch, s, heads, d)), [r])
+    graph = b.finish([out, *b.append(AttentionGrad(op.scale, op.fill, op.sequence_first), [*parts, out, peak, total, g, bias])])
+    q, k, v = (projection[..., j * heads * d : (j + 1) * heads * d].reshape(batch, s, heads, d).swapaxes(1, 2) for j in range(3))
+    wanted_g = np.broadcast_to(row, (batch, s, heads, d)).swapaxes(1, 2)
+    want = [x.swapaxes(1, 2) for x in reference(q, k, v, wanted_g, np.broadcast_to(column, (1, heads, 1, s)), 0.3, 0.0)]
+    close(call(graph, [projection, column, row]), want, 3e-6)
+    program = lower(run_pipeline(graph)[0], (), TARGETS[max(TARGETS)])
+    assert [step.title.split("[")[0] for step in program.steps] == ["attention", "attention_grad"]  # no copies
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+def test_no_access_outside_of_buffers(width: int) -> None:
+    for m, n, d, e in [(5, 19, 3, 7), (37, 70, 20, 33)]:
+        q, k, v, g = operands((2,), m, n, d, e)
+        for mask in ([RNG.random((1, 1, n)) < 0.8], [RNG.standard_normal((2, m, n)).astype(np.float32)]):
+            graph = attention_graph([type_of(x) for x in (q, k, v, *mask)], type_of(g), Attention(0.5, -1e9))
+            for at_end in (True, False):
+                got = run_guarded(graph, [q, k, v, *mask, g], TARGETS[width], at_end)
+                close(got, reference(q, k, v, g, mask[0] if mask else None, 0.5, -1e9), 3e-6)
+
+
+def test_results_do_not_depend_on_the_split_into_blocks() -> None:
+    """The guarded runs execute the second half of the blocks first; the executable runs them in order, perhaps on several threads."""
+    q, k, v, g = operands((2,), 150, 530, 16, 16)
+    graph = attention_graph([type_of(x) for x in (q, k, v)], type_of(g), Attention(0.25))
+    target = TARGETS[max(TARGETS)]
+    one, other = run_guarded(graph, [q, k, v, g], target, True), run_guarded(graph, [q, k, v, g], target, False)
+    again = call(graph, [q, k, v, g])
+    for x, y, z in zip(one, other, again, strict=True):
+        assert x.tobytes() == y.tobytes()
+        np.testing.assert_allclose(x, z, rtol=1e-4, atol=1e-5)
+
+
+def test_memory_does_not_grow_with_the_square_of_the_sequence() -> None:
+    q, k, v, g = (TensorType(dt.float32, (1, 2, 4096, 32)) for _ in range(4))
+    program = lower(attention_graph([q, k, v], g, Attention(0.2)), (), TARGETS[max(TARGETS)])
+    assert program.arena_bytes <= 8 * q.nbytes
+
+
+def test_empty_operands() -> None:
+    for batch, m, n in [((0, 2), 3, 4), ((1, 1), 0, 4)]:
+        q, k, v, g = operands(batch, m, n, 2, 2)
+        got = call(attention_graph([type_of(x) for x in (q, k, v)], type_of(g), Attention(1.0)), [q, k, v, g])
+        close(got, [np.zeros(x.shape) for x in (q, q, k, v)], 0.0)

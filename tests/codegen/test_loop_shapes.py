@@ -1,0 +1,194 @@
+"""Loop nests of every shape of code (tiles, small strides, unrolled rows, rows in lanes, blocks of rows), of all vector widths, on guarded
+memory, against numpy.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import dtype as dt
+from graphcell import ops
+from graphcell.codegen.fuse import fuse
+from graphcell.codegen.kernel import LoopKernel
+from graphcell.codegen.legalize import legalize
+from graphcell.codegen.llvm.body import BodyBuilder
+from graphcell.codegen.llvm.text import LType, Module
+from graphcell.codegen.llvm.tiles import transpose_square
+from graphcell.codegen.schedule import schedule
+from graphcell.ir.graph import Graph
+from graphcell.ir.op import Array
+from graphcell.ir.types import TensorType
+from graphcell.ops.dispatch import apply, apply1
+from graphcell.ops.moments import Moments
+from graphcell.ops.movement import Slice, Transpose
+from graphcell.ops.pooling import ReduceMaxFirst, Windows
+from graphcell.ops.reduction import ReduceMax, ReduceSum
+from graphcell.passes.pipeline import run_pipeline
+from graphcell.tensor import Tensor
+from tests.codegen.harness import build
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_guards import run_guarded
+from tests.helpers import trace
+
+RNG = np.random.default_rng(11)
+Function = Callable[..., Any]
+
+
+def normal(*shape: int) -> Array:
+    return RNG.standard_normal(shape).astype(np.float32)
+
+
+def whole(dtype: Any, *shape: int) -> Array:
+    """Small whole numbers (or bits), so that sums are exact in every dtype."""
+    return RNG.integers(0, 2, shape).astype(bool) if dtype is np.bool_ else RNG.integers(-4, 5, shape).astype(dtype)
+
+
+def graph_of(fn: Function, arrays: Sequence[Array]) -> Graph:
+    return trace(fn, *(TensorType(dt.from_numpy(a.dtype), a.shape) for a in arrays))
+
+
+def kernels(graph: Graph) -> list[LoopKernel]:
+    groups, info = fuse(legalize(run_pipeline(graph)[0]))
+    outputs = {info.layout(v).root for v in info.graph.outputs}
+    return [schedule(g, info, outputs).kernel for g in groups if g.values]
+
+
+def check(fn: Function, arrays: Sequence[Array], want: Array | Sequence[Array], tolerance: float = 0.0) -> None:
+    """Runs `fn` with every vector width, before and behind an inaccessible page."""
+    wanted = want if isinstance(want, (list, tuple)) else [want]
+    for target in TARGETS.values():
+        for at_end in (True, False):
+            got = run_guarded(graph_of(fn, arrays), arrays, target, at_end)
+            for w, g in zip(wanted, got, strict=True):
+                assert g.shape == np.shape(w)
+                np.testing.assert_allclose(g.astype(np.float64), np.asarray(w, np.float64), rtol=tolerance, atol=tolerance)
+
+
+# -- tiles -----------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("lanes", [2, 4, 8, 16])
+@pytest.mark.parametrize("kind", ["float", "i8"])
+def test_squares_are_transposed_in_registers(lanes: int, kind: str) -> None:
+    def emit(b: Any, *rows: Any) -> Any:
+        return tuple(transpose_square(b, rows))
+
+    square = np.arange(lanes * lanes).reshape(lanes, lanes).astype(np.float32 if kind == "float" else np.int8)
+    columns = build(emit, (kind,) * lanes, lanes)(*square)
+    assert np.array_equal(np.stack(columns), square.T)
+
+
+def test_bits_are_transposed_as_bytes() -> None:
+    b = BodyBuilder(Module(), "f", [(f"x{k}", LType("i1", 4)) for k in range(4)])
+    assert all(v.type == LType("i1", 4) for v in transpose_square(b, list(b.args.values())))
+
+
+SHAPES = [(16, 16), (5, 7), (33, 4), (4, 65), (70, 31), (1, 40), (40, 1), (3, 100)]
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int64, np.bool_])
+def test_transposed_operands(shape: tuple[int, int], dtype: Any) -> None:
+    x = whole(dtype, *shape)
+    check(lambda x: apply1(Transpose((1, 0)), x), [x], x.T)
+
+
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_a_transposed_operand_beside_others(shape: tuple[int, int]) -> None:
+    x, y, row, column = whole(np.float32, *shape), whole(np.float32, *shape[::-1]), whole(np.float32, shape[0]), whole(np.float32, shape[1], 1)
+    check(lambda x, y, r, c: x.transpose(1, 0) * c + y - r, [x, y, row, column], x.T * column + y - row)
+
+
+def test_a_transposed_result_is_written_by_the_kernel_that_computes_it() -> None:
+    x, y = whole(np.float32, 3, 20, 9, 35), whole(np.float32, 3, 20, 9, 35)
+    check(lambda x, y: ((x * y + x).transpose(0, 3, 1, 2) * 1.5), [x, y], (x * y + x).transpose(0, 3, 1, 2) * 1.5)
+    assert len(kernels(graph_of(lambda x, y: ((x * y + x).transpose(0, 3, 1, 2) * 1.5), [x, y]))) == 1
+
+
+def test_long_transposes_are_tiled() -> None:
+    (kernel,) = kernels(graph_of(lambda x: x.transpose(1, 0) + 1.0, [normal(64, 96)]))
+    assert kernel.tile >= 0 and " tile" in str(kernel)
+
+
+# -- small strides ---------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("step", [2, 3, 4, 5, -1, -2, -3])
+@pytest.mark.parametrize("n", [9, 40, 70, 200])
+@pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.float16])
+def test_steps_along_the_vector(step: int, n: int, dtype: Any) -> None:
+    x = whole(dtype, 3, n)
+    start = n - 1 if step < 0 else 0
+    size = -(-n // abs(step))
+    check(lambda x: apply1(Slice((0, start), (3, size), (1, step)), x), [x], x[:, ::step])
+
+
+# -- rows ------------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("columns", [2, 3, 6, 10, 16, 17, 33, 100])
+def test_short_rows(columns: int) -> None:
+    x = normal(61, columns)
+    wide = x.astype(np.float64)
+    e = np.exp(wide - wide.max(1, keepdims=True))
+    check(lambda x: ops.softmax(x, -1), [x], e / e.sum(1, keepdims=True), 1e-6)
+    check(lambda x: (x.sum(1), ops.amax(x, 1), x.argmax(1)), [x], [wide.sum(1), wide.max(1), wide.argmax(1)], 1e-4)
+
+
+@pytest.mark.parametrize("columns", [3, 10, 24])
+def test_short_rows_in_three_dimensions(columns: int) -> None:
+    x = whole(np.float32, 7, 5, 3, columns)
+    check(lambda x: (apply1(ReduceSum((2, 3)), x), apply1(ReduceMax((1, 3)), x)), [x], [x.sum((2, 3)), x.max((1, 3))])
+
+
+def test_values_of_the_lanes_beyond_a_row_stay_unseen() -> None:
+    """What is spilled beside a short row is never used: 0 / 0 there would be NaN."""
+    x = np.full((9, 10), -1e30, np.float32)
+    x[:, 3] = 0.0
+    check(lambda x: ops.softmax(x, -1), [x], (np.arange(10) == 3) * np.ones((9, 1)))
+
+
+# -- columns ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", [(1024, 5), (2048, 64), (640, 130), (1009, 16), (96, 700), (4, 512, 33)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
+def test_sums_of_long_columns(shape: tuple[int, ...], dtype: Any) -> None:
+    x = whole(dtype, *shape)
+    axis = len(shape) - 2
+    check(lambda x: (apply1(ReduceSum((axis,)), x), apply1(ReduceMax((axis,), True), x)), [x], [x.sum(axis), x.max(axis, keepdims=True)])
+
+
+def test_half_precision_keeps_float32_between_the_blocks() -> None:
+    x = np.full((4096, 3), 8.0, np.float16)
+    x[0] = 2.0
+    check(lambda x: apply1(ReduceSum((0,)), x) * 0.001, [x * 0 + np.float16(0.5)], np.full(3, np.float16(2048.0) * np.float16(0.001)), 1e-3)
+
+
+@pytest.mark.parametrize("shape", [(2048, 20), (33, 10), (8, 16, 16, 12)], ids=str)
+def test_moments_of_columns_with_a_large_mean(shape: tuple[int, ...]) -> None:
+    """The variance keeps its digits where the mean is ten thousand times the deviation."""
+    x = (normal(*shape) + 1e4).astype(np.float32)
+    axis = tuple(range(len(shape) - 1))
+    wide = x.astype(np.float64)
+    for target in TARGETS.values():
+        graph = graph_of(lambda x: apply(Moments(axis), x), [x])
+        mean, var = run_guarded(graph, [x], target, True)
+        np.testing.assert_allclose(mean.ravel(), wide.mean(axis), rtol=1e-6)
+        np.testing.assert_allclose(var.ravel(), wide.var(axis), rtol=5e-5)
+
+
+# -- windows ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("channels", [1, 3, 6, 16, 40])
+@pytest.mark.parametrize(("size", "stride"), [(2, 2), (3, 2), (3, 1), (5, 3)])
+def test_maxima_of_windows(channels: int, size: int, stride: int) -> None:
+    x = normal(2, 13, 11, channels)
+    view = np.lib.stride_tricks.sliding_window_view(x, (size, size), (1, 2))[:, ::stride, ::stride]
+    op = Windows((1, 2), (size, size), (stride, stride), (1, 1))
+    check(lambda x: apply1(ReduceMaxFirst((4, 5)), apply1(op, x)), [x], view.max((4, 5)))
+
+
+def test_a_nan_is_the_maximum_of_its_window() -> None:
+    x = normal(1, 4, 6, 5)
+    x[0, 1, 2, 3] = np.nan
+
+    def f(x: Tensor) -> Tensor:
+        return apply1(ReduceMaxFirst((4, 5)), apply1(Windows((1, 2), (2, 2), (2, 2), (1, 1)), x))
+
+    check(f, [x], x.reshape(1, 2, 2, 3, 2, 5).max((2, 4)))

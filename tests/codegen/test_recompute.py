@@ -1,0 +1,163 @@
+"""Values that kernels compute again instead of storing them: which, and that no bit changes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import dtype as dt
+from graphcell import ops
+from graphcell.codegen import recompute as module
+from graphcell.codegen.fuse import Fusion, fuse
+from graphcell.codegen.legalize import legalize
+from graphcell.codegen.recompute import recompute
+from graphcell.codegen.schedule import schedule
+from graphcell.ir.evaluate import evaluate_graph
+from graphcell.ir.graph import Graph
+from graphcell.ir.types import TensorType
+from graphcell.ir.verify import verify
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.moments import Moments
+from graphcell.ops.pooling import ReduceMaxFirst, Windows
+from graphcell.ops.reduction import ReduceSum
+from graphcell.passes.autodiff import vjp
+from graphcell.passes.pipeline import run_pipeline
+from graphcell.runtime.executable import compile_graph
+from graphcell.tensor import Tensor
+from tests.helpers import trace
+
+F32 = dt.float32
+
+
+def legal(fn: Callable[..., Any], *shapes: tuple[int, ...], wrt: tuple[int, ...] = ()) -> Graph:
+    graph = trace(fn, *(TensorType(F32, s) for s in shapes))
+    return legalize(run_pipeline(vjp(graph, wrt) if wrt else graph)[0])
+
+
+def stored(graph: Graph) -> list[int]:
+    """Bytes of what the kernels write, without the outputs of the graph."""
+    groups, info = fuse(graph)
+    outputs = {info.layout(v).root for v in info.graph.outputs}
+    kernels = [schedule(g, info, outputs) for g in groups if g.values]
+    return sorted(v.type.nbytes for k in kernels for v in k.writes - outputs)
+
+
+def first_pass(graph: Graph) -> tuple[Graph, int] | None:
+    fusion = Fusion(graph)
+    again = recompute(fusion.run(), fusion.info)
+    return None if again is None else (again[0], len(again[1]))
+
+
+def columns(x: Any) -> Any:
+    """A value of every element that is needed before and after a sum of long columns."""
+    mean = apply1(ReduceSum((0,), True), x * x + x) * (1.0 / 4096)
+    return (x * x + x) - mean
+
+
+def test_what_is_needed_after_a_sum_of_blocks_is_computed_twice() -> None:
+    graph = legal(columns, (4096, 64))
+    assert first_pass(graph) is not None
+    assert all(nbytes < 4096 * 64 * 4 for nbytes in stored(graph))
+
+
+def test_slow_values_and_outputs_are_stored() -> None:
+    def f(x: Any) -> Any:
+        e = ops.exp(x)
+        return e - apply1(ReduceSum((0,), True), e)
+
+    def g(x: Any) -> Any:
+        y = x * x
+        return y, y - apply1(ReduceSum((0,), True), y)
+
+    assert first_pass(legal(f, (4096, 64))) is None
+    assert first_pass(legal(g, (4096, 64))) is None
+
+
+def test_what_would_read_more_is_stored() -> None:
+    def f(a: Any, b: Any, c: Any, d: Any) -> Any:
+        y = a * b + c * d
+        return y - apply1(ReduceSum((0,), True), y)
+
+    assert first_pass(legal(f, *[(4096, 64)] * 4)) is None
+
+
+def test_small_values_are_left_alone() -> None:
+    assert first_pass(legal(columns, (256, 8))) is None
+
+
+def test_pooling_keeps_places_not_masks() -> None:
+    def f(x: Any, w: Any) -> Any:
+        pooled = apply1(ReduceMaxFirst((4, 5)), apply1(Windows((1, 2), (2, 2), (2, 2), (1, 1)), x))
+        return ops.matmul(pooled.reshape(8, 16 * 16 * 16), w)
+
+    elements = 8 * 16 * 16 * 16
+    sizes = stored(legal(f, (8, 32, 32, 16), (16 * 16 * 16, 5), wrt=(0, 1)))
+    assert 4 * elements in sizes and sum(sizes) <= 5 * elements  # what the product reads, and at most the places as bytes
+
+
+def random_program(rng: np.random.Generator) -> Callable[..., Any]:
+    """Elementwise ops between sums of columns, which cut them into several kernels."""
+    steps = [(rng.integers(0, 5), rng.integers(0, 1 << 30), rng.integers(0, 1 << 30)) for _ in range(14)]
+
+    def f(*inputs: Any) -> tuple[Any, ...]:
+        values = list(inputs)
+        for kind, i, j in steps:
+            x, y = values[i % len(values)], values[j % len(values)]
+            if kind == 0:
+                values.append(x + y)
+            elif kind == 1:
+                values.append(x * y)
+            elif kind == 2:
+                values.append(ops.maximum(x, -y))
+            else:
+                values.append(x - apply1(ReduceSum((0,), True), y) * 0.01)
+        return values[-1], values[-2]
+
+    return f
+
+
+def test_random_programs_keep_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "_FROM_BYTES", 0)
+    changed = 0
+    rng = np.random.default_rng(3)
+    for _ in range(25):
+        before = legal(random_program(rng), (256, 33), (256, 33))
+        again = first_pass(before)
+        if again is None:
+            continue
+        changed += 1
+        verify(again[0])
+        inputs = [rng.standard_normal((256, 33)).astype(np.float32) for _ in range(2)]
+        for x, y in zip(evaluate_graph(before, inputs), evaluate_graph(again[0], inputs), strict=True):
+            assert x.tobytes() == y.tobytes()
+        for x, y in zip(evaluate_graph(before, inputs), (t.asnumpy() for t in compile_graph(before)([Tensor(a) for a in inputs])), strict=True):
+            np.testing.assert_allclose(x, y, rtol=1e-4, atol=1e-4 * np.abs(x).max())
+    assert changed > 5
+
+
+def test_batch_normalisation_moves_few_bytes() -> None:
+    """Forward and backward, each in two kernels over the activation, store nothing of its size but results."""
+
+    def f(x: Any, w: Any, b: Any) -> Any:
+        from graphcell.ops.dispatch import apply
+
+        mean, var = apply(Moments((0,)), x)
+        return (x - mean) * ops.rsqrt(var + 1e-5) * w + b
+
+    shapes = ((4096, 64), (64,), (64,))
+    graph = legal(f, *shapes, wrt=(0, 1, 2))
+    assert all(nbytes < 4096 * 64 for nbytes in stored(graph))
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(v.type.shape).astype(np.float32) for v in graph.inputs]
+    x, w, _, g = (a.astype(np.float64) for a in inputs)
+    y, dx, dw, db = evaluate_graph(fuse(graph)[1].graph, inputs)
+    normal = (x - x.mean(0)) / np.sqrt(x.var(0) + 1e-5)
+    np.testing.assert_allclose(dw, (g * normal).sum(0), rtol=1e-3, atol=1e-3)
+    np.testing.assert_allclose(db, g.sum(0), rtol=1e-3, atol=1e-3)
+    h = g * w
+    want = (h - h.mean(0) - normal * (h * normal).mean(0)) / np.sqrt(x.var(0) + 1e-5)
+    np.testing.assert_allclose(dx, want, rtol=1e-3, atol=1e-4)
+    np.testing.assert_allclose(y, normal * w + inputs[2], rtol=1e-3, atol=1e-4)

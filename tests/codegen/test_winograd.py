@@ -1,0 +1,287 @@
+"""Convolutions by Winograd's algorithm against direct numpy float64, on memory with guard pages, for any
+division of the blocks; the exact matrices against the definition; and when the algorithm is chosen.
+"""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+from numpy.typing import NDArray
+
+from graphcell.codegen.llvm.contraction import Epilogue, Extra, Plan
+from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_gradient
+from graphcell.codegen.llvm.correlation import ConvSpec, Correlation, forward_correlation, gradient_correlations
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import F32, PTR, FunctionBuilder, Module, Val, i64
+from graphcell.codegen.llvm.winograd import emit_winograd
+from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
+from graphcell.codegen.llvm.winograd_gradient_schedule import choose as choose_gradient
+from graphcell.codegen.llvm.winograd_schedule import applies, choose, schedule
+from graphcell.codegen.llvm.winograd_transforms import F2, F4, GRADIENT_F2, GRADIENT_F4, Minimal
+from graphcell.errors import ArgumentValueError
+from tests.codegen import convolutions as reference
+from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, with_chunks
+
+Array = NDArray[Any]
+HOST = max(TARGETS)
+SAME = (1, 1, 1, 1)
+NAMES = {"forward": ("x", "w", "y"), "input": ("dy", "w", "dx")}
+
+SPECS = [
+    ConvSpec(2, 8, 8, 16, 32, 3, 3, padding=SAME),
+    ConvSpec(1, 4, 4, 32, 48, 3, 3, padding=SAME),
+    ConvSpec(3, 9, 11, 19, 37, 3, 3, padding=SAME),  # tiles hang over, channels are no whole vectors
+    ConvSpec(1, 13, 6, 3, 5, 3, 3),  # no padding, less than a vector
+    ConvSpec(2, 7, 10, 16, 16, 3, 3, padding=(2, 2, 2, 2), weights="HWIO"),
+    ConvSpec(2, 6, 5, 20, 33, 3, 3, padding=(0, 2, 1, 0)),
+    ConvSpec(2, 5, 9, 8, 16, 3, 3, padding=(-1, 1, 2, -2)),  # negative padding cuts off
+    ConvSpec(1, 3, 3, 16, 16, 3, 3, padding=(4, 3, 3, 5)),  # tiles of padding only
+    ConvSpec(5, 1, 1, 40, 24, 3, 3, padding=SAME),
+    ConvSpec(2, 2, 2, 5, 70, 3, 3, padding=(1, 2, 0, 1), weights="HWIO"),
+]
+LARGE = [
+    ConvSpec(2, 20, 20, 64, 64, 3, 3, padding=SAME),  # several groups of tiles, own input
+    ConvSpec(3, 8, 8, 130, 150, 3, 3, padding=SAME),  # several slabs
+]
+
+
+def correlation(spec: ConvSpec, direction: str) -> Correlation:
+    return forward_correlation(spec) if direction == "forward" else gradient_correlations(spec)[0]
+
+
+def build(
+    spec: ConvSpec, direction: str, width: int, algorithm: Minimal, own_filters: bool, epilogue: Epilogue | None = None, extra: Extra = ()
+) -> Runner:
+    part = correlation(spec, direction)
+
+    def emit(module: Module, target: Target) -> Plan:
+        plan = schedule(part, target, algorithm, own_filters)
+        return emit_winograd(module, "conv", part, plan, target, epilogue, extra, NAMES[direction])
+
+    return compile_plan(emit, TARGETS[width])
+
+
+def problem(spec: ConvSpec, direction: str) -> tuple[dict[str, Array], str, Array, str, int]:
+    """Inputs, the output's name, what is expected in it, its kind, and the terms of each sum."""
+    rng = np.random.default_rng(0)
+    x = rng.standard_normal((spec.n, spec.h, spec.w, spec.c)).astype(storage(spec.x_kind))
+    w = rng.standard_normal((spec.k, spec.c, 3, 3)).astype(storage(spec.w_kind))
+    dy = rng.standard_normal((spec.n, spec.oh, spec.ow, spec.k)).astype(storage(spec.y_kind))
+    laid_out = w if spec.weights == "OIHW" else np.ascontiguousarray(w.transpose(2, 3, 1, 0))
+    if direction == "forward":
+        return {"x": x, "w": laid_out}, "y", reference.forward(spec, x, w), spec.y_kind, 9 * spec.c
+    return {"dy": dy, "w": laid_out}, "dx", reference.input_gradient(spec, dy, w), spec.x_kind, 9 * spec.k
+
+
+def assert_close(got: Array, want: Array, kind: str, terms: int, scale: float = 1.0) -> None:
+    """To the documented error, three times the largest of direct summation.
+
+    That is, for `terms` products of standard normal numbers, about 6 standard deviations of the accumulated
+    roundings of partial sums of standard deviation sqrt(terms): 6 * terms / sqrt(2) / sqrt(3) units; few
+    terms have the larger relative error of the transforms alone.
+    """
+    stored = {"half": 2.0**-11, "bfloat": 2.0**-8, "float": 2.0**-24, "double": 2.0**-53}[kind]
+    summed = 2.0**-53 if kind == "double" else 2.0**-24
+    smallest = 2.0**-25 if kind == "half" else 0.0
+    atol = 3 * scale * 2.5 * summed * (terms + 16 * np.sqrt(terms)) + smallest
+    np.testing.assert_allclose(got.astype(np.float64), want, rtol=2 * stored, atol=atol)
+
+
+def check(spec: ConvSpec, direction: str, width: int, algorithm: Minimal, own_filters: bool) -> None:
+    inputs, output, want, kind, terms = problem(spec, direction)
+    runner = build(spec, direction, width, algorithm, own_filters)
+    got = runner(inputs, output, want.shape, storage(kind))
+    assert_close(got, want, kind, terms)
+    again = with_chunks(runner, 0.3, 0.6)(inputs, output, want.shape, storage(kind), at_end=False)
+    assert got.tobytes() == again.tobytes()
+
+
+@pytest.mark.parametrize("algorithm", [F2, F4, GRADIENT_F2, GRADIENT_F4], ids=str)
+def test_matrices_compute_the_correlation_exactly(algorithm: Minimal) -> None:
+    """A [(G g) * (B d)] is the correlation, in rational numbers, in one dimension for a basis of filters."""
+    data = [Fraction(k * k + 3, 7) for k in range(algorithm.size)]
+
+    def product(matrix: tuple[tuple[Fraction, ...], ...], vector: list[Fraction]) -> list[Fraction]:
+        return [sum((m * v for m, v in zip(row, vector, strict=True)), Fraction(0)) for row in matrix]
+
+    for tap in range(algorithm.taps):
+        taps = [Fraction(int(k == tap)) for k in range(algorithm.taps)]
+        left, right = product(algorithm.filter_matrix, taps), product(algorithm.input_matrix, data)
+        got = product(algorithm.output_matrix, [x * y for x, y in zip(left, right, strict=True)])
+        assert got == data[tap : tap + algorithm.outputs]
+
+
+def test_points_must_fit() -> None:
+    with pytest.raises(ValueError, match="needs 4 points"):
+        Minimal(4, 3, (Fraction(1),))
+
+
+@pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
+@pytest.mark.parametrize("algorithm", [F2, F4], ids=str)
+@pytest.mark.parametrize("direction", NAMES)
+@pytest.mark.parametrize("spec", SPECS, ids=str)
+def test_convolution(spec: ConvSpec, direction: str, algorithm: Minimal, own_filters: bool) -> None:
+    check(spec, direction, HOST, algorithm, own_filters)
+
+
+@pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
+@pytest.mark.parametrize("direction", NAMES)
+@pytest.mark.parametrize("spec", LARGE, ids=str)
+def test_several_blocks(spec: ConvSpec, direction: str, own_filters: bool) -> None:
+    runner = build(spec, direction, HOST, F4, own_filters)
+    assert runner.plan.stages[-1].blocks >= 4
+    check(spec, direction, HOST, F4, own_filters)
+
+
+def test_weights_in_several_chunks_of_channels() -> None:
+    spec = ConvSpec(1, 4, 8, 300, 64, 3, 3, padding=SAME)
+    plan = schedule(forward_correlation(spec), TARGETS[HOST], F4, True)
+    assert 0 < plan.chunk < spec.c and spec.c % plan.chunk
+    check(spec, "forward", HOST, F4, True)
+
+
+@pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
+@pytest.mark.parametrize("spec", SPECS[1:4], ids=str)
+@pytest.mark.parametrize("direction", NAMES)
+def test_other_vector_widths(spec: ConvSpec, direction: str, width: int) -> None:
+    check(spec, direction, width, F4, False)
+
+
+@pytest.mark.parametrize("direction", NAMES)
+@pytest.mark.parametrize(
+    "kinds", [("half", "half", "half"), ("bfloat", "float", "bfloat"), ("double", "double", "double"), ("half", "half", "float")], ids=str
+)
+def test_kinds(kinds: tuple[str, str, str], direction: str) -> None:
+    x, w, y = kinds
+    spec = ConvSpec(2, 9, 11, 19, 16, 3, 3, padding=SAME, x_kind=x, w_kind=w, y_kind=y)
+    check(spec, direction, HOST, F4, False)
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_specs(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    n, h, w, c, k = (int(rng.integers(low, high)) for low, high in ((1, 4), (3, 15), (3, 15), (1, 40), (1, 70)))
+    top, bottom, left, right = (int(v) for v in rng.integers(-1, 4, 4))
+    spec = ConvSpec(n, h + 1, w + 1, c, k, 3, 3, padding=(top, bottom, left, right), weights=str(rng.choice(["OIHW", "HWIO"])))
+    for direction in NAMES:
+        check(spec, direction, int(rng.choice(list(TARGETS))), F2 if rng.integers(2) else F4, bool(rng.integers(2)))
+
+
+@pytest.mark.parametrize("channels", [16, 64, 256])
+def test_error_is_within_three_times_that_of_direct_summation(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As the docstring of winograd_transforms.py says; direct summation is measured in the same run."""
+    spec = ConvSpec(2, 24, 24, channels, 16, 3, 3, padding=SAME)
+    inputs, output, want, kind, _ = problem(spec, "forward")
+    monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
+    direct = compile_plan(lambda module, target: emit_convolution(module, "conv", spec, target), TARGETS[HOST])
+    unit = np.abs(direct(inputs, output, want.shape, storage(kind)) - want).max()
+    for algorithm, bound in ((F2, 1.0), (F4, 4.0)):
+        error = np.abs(build(spec, "forward", HOST, algorithm, False)(inputs, output, want.shape, storage(kind)) - want).max()
+        assert error < bound * unit
+
+
+def linear_index(columns: int) -> Epilogue:
+    """Stores 4 * sum + row * columns + column: what it is told, and how often."""
+
+    def apply(b: FunctionBuilder, value: Val, row: Val, column: Val, mask: Val | None, batch: Val) -> Val:
+        lanes = value.type.lanes
+        where = b.cast(b.add(b.mul(row, i64(columns)), column), value.type.with_lanes(0))
+        return b.fma(value, b.const(4.0, value.type), b.add(b.splat(where, lanes), b.cast(b.iota(lanes, "i32"), value.type)))
+
+    return apply
+
+
+@pytest.mark.parametrize("direction", NAMES)
+@pytest.mark.parametrize("spec", SPECS[:4], ids=str)
+def test_epilogue_sees_each_element_once_with_its_place(spec: ConvSpec, direction: str) -> None:
+    inputs, output, want, kind, terms = problem(spec, direction)
+    runner = with_chunks(build(spec, direction, HOST, F4, False, linear_index(want.shape[-1])), 0.5)
+    got = runner(inputs, output, want.shape, storage(kind)).astype(np.float64)
+    assert_close(got, 4 * want + np.arange(want.size).reshape(want.shape), kind, terms, scale=4)
+
+
+def test_epilogue_with_pointers_that_stores_itself() -> None:
+    def epilogue(b: FunctionBuilder, value: Val, row: Val, column: Val, mask: Val | None, batch: Val) -> None:
+        def load(pointer: Val) -> Val:
+            return b.load(pointer, value.type) if mask is None else b.masked_load(pointer, mask, value.type)
+
+        at = b.add(b.mul(row, i64(37)), column)
+        total = b.add(b.add(value, load(b.gep(b.args["bias"], column, F32))), load(b.gep(b.args["residual"], at, F32)))
+        to, result = b.gep(b.args["result"], at, F32), b.binary("maxnum", total, b.const(0.0, value))
+        if mask is None:
+            b.store(result, to)
+        else:
+            b.masked_store(result, to, mask)
+
+    spec = SPECS[2]
+    inputs, _, want, kind, terms = problem(spec, "forward")
+    rng = np.random.default_rng(1)
+    more = {
+        "bias": rng.standard_normal(spec.k).astype(np.float32),
+        "residual": rng.standard_normal(want.shape).astype(np.float32),
+    }
+    runner = build(spec, "forward", HOST, F4, False, epilogue, [(name, PTR) for name in ("bias", "residual", "result")])
+    inputs |= more
+    got = runner(inputs | {"y": np.zeros(want.shape, np.float32)}, "result", want.shape, storage(kind))
+    assert_close(got, np.maximum(want + more["bias"] + more["residual"], 0), kind, terms)
+
+
+def test_packed_weights_depend_on_weights_only() -> None:
+    for direction in NAMES:
+        pack, *others = build(SPECS[0], direction, HOST, F4, False).plan.stages
+        assert pack.buffers == ("w", "packed")
+        assert all("w" not in stage.buffers for stage in others)
+
+
+def test_where_it_applies() -> None:
+    assert applies(forward_correlation(SPECS[0]))
+    for other in (
+        ConvSpec(2, 8, 8, 16, 32, 3, 3, stride=(2, 2), padding=SAME),
+        ConvSpec(2, 8, 8, 16, 32, 3, 3, dilation=(1, 2), padding=SAME),
+        ConvSpec(2, 8, 8, 16, 32, 3, 3, groups=2, padding=SAME),
+        ConvSpec(2, 8, 8, 16, 16, 3, 3, groups=16, padding=SAME),
+        ConvSpec(2, 8, 8, 16, 32, 5, 3, padding=SAME),
+        ConvSpec(2, 8, 8, 0, 32, 3, 3, padding=SAME),
+    ):
+        assert not applies(forward_correlation(other)) and choose(forward_correlation(other), TARGETS[HOST]) is None
+        assert not any(applies(part) for part in gradient_correlations(other))
+
+
+def test_chosen_where_it_saves_time_unless_the_environment_forbids_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    worth = forward_correlation(ConvSpec(16, 32, 32, 64, 64, 3, 3, padding=SAME))
+    tiny = forward_correlation(ConvSpec(1, 4, 4, 2, 2, 3, 3, padding=SAME))
+    target = TARGETS[HOST]
+    assert choose(worth, target) is not None and choose(tiny, target) is None
+    monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
+    assert choose(worth, target) is None
+    monkeypatch.setenv("GRAPHCELL_WINOGRAD", "yes")
+    with pytest.raises(ArgumentValueError, match="GRAPHCELL_WINOGRAD"):
+        choose(worth, target)
+
+
+@pytest.mark.parametrize("channels", [3, 64, 700, 5000])
+@pytest.mark.parametrize("size", [4, 30, 250])
+def test_memory_is_bounded(size: int, channels: int) -> None:
+    """Threads have their scratch memory on the stack; the transformed input is more than twice the input."""
+    target = TARGETS[HOST]
+    for filters in (8, 600):
+        spec = ConvSpec(4, size, size, channels, filters, 3, 3, padding=SAME)
+        part = forward_correlation(spec)
+        chosen, gradient = choose(part, target), choose_gradient(spec, target)
+        assert chosen is not None or channels != 64 or size == 4
+        if chosen is not None:
+            plan = emit_winograd(Module(), "conv", part, chosen, target, None, (), NAMES["forward"])
+            assert plan.scratch_bytes <= 3 * target.l2_bytes
+            assert dict(plan.shared).get("transformed", 0) <= 64 << 20
+        if gradient is not None:
+            plan = emit_winograd_gradient(Module(), "conv", spec, gradient, target, None, ())
+            assert plan.scratch_bytes <= 3 * target.l2_bytes
+
+
+def test_emitters_take_it() -> None:
+    spec = ConvSpec(16, 16, 16, 64, 64, 3, 3, padding=SAME)
+    for emit in (emit_convolution, emit_input_gradient):
+        assert "F(4x4, 3x3)" in emit(Module(), "conv", spec, TARGETS[HOST]).note

@@ -1,0 +1,68 @@
+"""Factors before sums: which form they take, and what the numbers are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from graphcell.ir.evaluate import evaluate_graph
+from graphcell.ir.graph import Graph
+from graphcell.ir.text import parse
+from graphcell.ir.verify import verify
+from graphcell.passes.eliminate_dead import eliminate_dead
+from graphcell.passes.factor_sums import factor_sums
+
+
+def done(text: str) -> Graph:
+    before = parse(text)
+    after = eliminate_dead(factor_sums(before))
+    verify(after)
+    rng = np.random.default_rng(0)
+    inputs = [rng.standard_normal(v.type.shape).astype(v.type.dtype.np_type) for v in before.inputs]
+    for x, y in zip(evaluate_graph(before, inputs), evaluate_graph(after, inputs), strict=True):
+        np.testing.assert_allclose(x, y, rtol=1e-5, atol=1e-5)
+    return after
+
+
+def names(graph: Graph) -> list[str]:
+    return [n.op.name for n in graph.nodes]
+
+
+SUM = """graph @f(%x: f32[6, 5], %y: f32[6, 5], %a: f32[{small}]) {{
+  %b = broadcast_to[shape=(6, 5)] %a
+  %p = mul {product}
+  %s = reduce_sum[axis={axis}, keep_dims={keep}] %p
+  return %s
+}}"""
+
+
+@pytest.mark.parametrize("product", ["%x, %b", "%b, %x"])
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize(("small", "axis"), [("5", "(0,)"), ("1, 5", "(0,)"), ("6, 1", "(1,)")])
+def test_a_factor_of_each_sum_stands_before_it(product: str, keep: bool, small: str, axis: str) -> None:
+    after = done(SUM.format(small=small, product=product, axis=axis, keep=keep))
+    made = after.producers()[after.outputs[0]]
+    assert made.op.name == "mul" and "reduce_sum" in names(after)
+    (total,) = [n for n in after.nodes if n.op.name == "reduce_sum"]
+    assert total.operands[0] is after.inputs[0]
+
+
+@pytest.mark.parametrize(("small", "axis"), [("5", "(1,)"), ("6, 1", "(0,)"), ("5", "(0, 1)")])
+def test_what_varies_along_the_sum_stays_inside(small: str, axis: str) -> None:
+    assert names(done(SUM.format(small=small, product="%x, %b", axis=axis, keep=False)))[-1] == "reduce_sum"
+
+
+def test_a_factor_of_a_factor() -> None:
+    after = done(SUM.format(small="5", product="%y, %q", axis="(0,)", keep=False).replace("  %p", "  %q = mul %x, %b\n  %p"))
+    assert names(after).index("reduce_sum") == 1 and names(after)[-1] == "mul"
+
+
+def test_half_precision_stays() -> None:
+    text = SUM.format(small="5", product="%x, %b", axis="(0,)", keep=False).replace("f32", "f16")
+    before = parse(text)
+    assert names(eliminate_dead(factor_sums(before))) == names(before)
+
+
+def test_minus_stands_before_a_sum() -> None:
+    after = done("graph @f(%x: f32[6, 5]) {\n  %n = neg %x\n  %s = reduce_sum[axis=(0,), keep_dims=True] %n\n  return %s\n}")
+    assert names(after) == ["reduce_sum", "neg"]

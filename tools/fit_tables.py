@@ -1,0 +1,232 @@
+"""Writes graphcell/codegen/llvm/tables.py: the tables of sixteen entries that vector code looks up in a register.
+
+    python tools/fit_tables.py              # rewrites the file (some seconds)
+
+Piecewise polynomials: each segment has a centre whose function value is very nearly a float (S. Gal, Computing elementary functions:
+a new approach for achieving high accuracy and good performance, 1985), so that the constant term is as good as exact; the other
+coefficients are a minimax fit of (f(centre + r) - f(centre)) / r. The figure behind a table is the largest error of the polynomials
+in units in the last place of a float, before any rounding. Needs mpmath.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import mpmath as mp  # type: ignore[import-untyped]
+import numpy as np
+from fit_polynomials import Fit, remez
+from mpmath import mpf
+
+OUTPUT = Path(__file__).resolve().parent.parent / "graphcell/codegen/llvm/tables.py"
+WIDTH = 120
+ENTRIES = 16
+DEGREE = 5
+
+
+# -- piecewise polynomials of odd functions that reach 1 -----------------------------------------------------
+@dataclass(frozen=True)
+class Piecewise:
+    """An odd function f on [0, limit], beyond which it rounds to 1.
+
+    The segments are those of the floats s = start + scale * a whose exponent and first `bits` bits of the mantissa agree.
+    """
+
+    comment: str
+    function: Callable[[mpf], mpf]
+    slope: mpf  # at 0
+    start: float
+    scale: float
+    bits: int
+    limit: float
+
+
+PIECEWISE = {
+    "TANH": Piecewise("tanh", mp.tanh, mpf(1), 1.0, 1.6, 2, 9.1),
+    "ERF": Piecewise("erf", mp.erf, 2 / mp.sqrt(mp.pi), 1.3125, 0.9, 3, 3.95),
+}
+
+
+def _edges(p: Piecewise) -> list[tuple[int, float, float]]:
+    """For each segment its place in the tables, its begin and its end."""
+    found = []
+    scale = float(np.float32(p.scale))
+    low = p.start
+    while (low - p.start) / scale < p.limit:
+        exponent = int(np.floor(np.log2(low)))
+        step = 2.0 ** (exponent - p.bits)
+        number = int(low // step)
+        place = (exponent + 127 << p.bits | (number & (1 << p.bits) - 1)) % ENTRIES
+        high = (number + 1) * step
+        found.append((place, (low - p.start) / scale, min((high - p.start) / scale, p.limit)))
+        low = high
+    if len({place for place, _, _ in found}) != len(found):
+        raise ValueError(f"{p.comment}: {len(found)} segments do not fit into {ENTRIES} entries")
+    return found
+
+
+def _lift(p: Piecewise) -> mpf:
+    """What the slope at 0 loses when it is rounded. It is added to the whole function as lift * a."""
+    return p.slope - float(np.float32(float(p.slope)))
+
+
+def _without_lift(p: Piecewise) -> Callable[[mpf], mpf]:
+    lift = _lift(p)
+    return lambda a: p.function(a) - lift * a
+
+
+def _nice_centre(function: Callable[[mpf], mpf], low: float, high: float) -> float:
+    """A float near the middle where the function is very nearly a float: where it meets one of the floats next to its value there."""
+    middle, reach = (low + high) / 2, (high - low) / 4
+    value = float(function(mpf(middle)))
+    unit = 2.0 ** (np.floor(np.log2(value)) - 23)
+    slope = float(mp.diff(function, middle))
+    best = (mpf(1), middle)
+    for k in range(-60, 61):
+        goal = (round(value / unit) + k) * unit
+        guess = middle + (goal - value) / slope
+        if not low < guess < high or goal >= 1:
+            continue
+        root = mp.findroot(lambda c, goal=goal: function(c) - goal, guess)
+        centre = float(np.float32(float(root)))
+        if abs(centre - middle) < reach:
+            distance = abs(centre - middle) / reach
+            best = min(best, (abs(function(mpf(centre)) - goal) / unit + mpf(distance) / 50, centre))
+    return float(np.float32(best[1]))
+
+
+def _segment(p: Piecewise, low: float, high: float) -> tuple[float, list[float], float]:
+    """The centre, the coefficients as floats, and the largest error in ulp, of one segment."""
+    f = _without_lift(p)
+    margin = (high - low) * 1e-5
+    if low == 0.0:
+        slope = p.slope - _lift(p)
+        fit = Fit("", lambda r: (f(r) / r - slope) / r, lambda r: r * r / f(r), {}, 200)
+        rest, _ = remez(fit, mpf(margin), mpf(high + margin), DEGREE - 2)
+        coefficients = [0.0, *(float(np.float32(float(c))) for c in (slope, *rest))]
+        return 0.0, coefficients, _ulps(f, mpf(0), [mpf(0), mpf(coefficients[1]), *rest], high * 1e-4, high)
+    centre = mpf(_nice_centre(f, low, high))
+    first = float(np.float32(float(f(mpf(centre)))))
+    fit = Fit("", lambda r: (f(centre + r) - f(centre)) / r, lambda r: abs(r) / f(centre + r), {}, 200)
+    rest, _ = remez(fit, mpf(low - margin - centre), mpf(high + margin - centre), DEGREE - 1)
+    coefficients = [first, *(float(np.float32(float(c))) for c in rest)]
+    return float(centre), coefficients, _ulps(f, centre, [mpf(first), *rest], low, high)
+
+
+def _ulps(f: Callable[[mpf], mpf], centre: mpf, coefficients: Sequence[mpf], low: float, high: float) -> float:
+    worst = 0.0
+    for a in np.linspace(low, high, 200):
+        want = f(mpf(a))
+        got = mp.polyval(list(coefficients)[::-1], mpf(a) - centre)
+        worst = max(worst, float(abs(got - want) / mpf(2) ** (mp.floor(mp.log(want, 2)) - 23)))
+    return worst
+
+
+def _piecewise_text(name: str, p: Piecewise) -> str:
+    columns = [[0.0] * ENTRIES for _ in range(DEGREE + 2)]
+    worst = 0.0
+    for place, low, high in _edges(p):
+        centre, coefficients, error = _segment(p, low, high)
+        worst = max(worst, error)
+        for column, value in zip(columns, (centre, *coefficients), strict=True):
+            column[place] = value
+    shift = 23 - p.bits
+    lines = [f"# {p.comment}: {worst:.2f} ulp.", f"{name} = Segments("]
+    lines += [f"    start={p.start!r}, scale={p.scale!r}, shift={shift}, limit={p.limit!r}, lift={float(_lift(p))!r},", *_numbers("    centres=", columns[0]), "    coefficients=("]
+    for column in columns[1:]:
+        lines += _numbers("        ", column)
+    return "\n".join([*lines, "    ),", ")  # fmt: skip"])
+
+
+# -- exponentials and logarithms -----------------------------------------------------------------------------
+NEAR_ABOVE = mpf("0.0635")  # between these is x * d - 1
+NEAR_BELOW = mpf("-0.0335")
+
+
+def _exponentials() -> str:
+    """2**(k / 16), and what e**r and 2**r are between two of them."""
+    step = mp.log(2) / 32 * mpf("1.01")
+    rest = Fit("", lambda r: (mp.exp(r) - 1 - r) / r**2, lambda r: r**2 / mp.exp(r), {}, 300)
+    whole = Fit("", lambda r: (mpf(2) ** r - 1) / r, lambda r: abs(r) / mpf(2) ** r, {}, 300)
+    roots = [mpf(2) ** (mpf(k) / 16) for k in range(ENTRIES)]
+    rounded = [float(np.float32(float(y))) for y in roots]
+    lines = ["# 2**(k / 16), and what its rounding lost.", *_numbers("EXP2 = ", rounded, bare=True)]
+    lines += _numbers("EXP2_LOST = ", [float(y - x) for x, y in zip(rounded, roots, strict=True)], bare=True)
+    for name, comment, fit, high, degree in (
+        ("EXP_NEAR", "(e**r - 1 - r) / r**2 for |r| < ln2 / 32", rest, step, 1),
+        ("EXP2_NEAR", "(2**r - 1) / r for |r| < 1 / 32", whole, step / mp.log(2), 2),
+    ):
+        coefficients, error = remez(fit, -high, high * mpf("1.0001"), degree)
+        lines += [f"# {comment}: 2**{mp.nstr(mp.log(error, 2), 3)}.", *_numbers(f"{name} = ", [float(c) for c in coefficients], bare=True)]
+    return "\n".join(lines)
+
+
+def _nice_inverse(low: float, high: float) -> tuple[float, float]:
+    """A float d near 1 / middle, and log(1 / d), which is very nearly a float."""
+    middle = float(np.float32(2 / (low + high)))
+
+    def error(d: float) -> mpf:
+        y = -mp.log(mpf(d))
+        return abs(y - mpf(float(np.float32(float(y))))) / abs(y)
+
+    inverse = min((middle + k * 2.0**-23 for k in range(-3000, 3001)), key=error)
+    return inverse, float(np.float32(float(-mp.log(mpf(inverse)))))
+
+
+def _logarithms() -> str:
+    """Inverses and logarithms of sixteen points of [3/4, 3/2), and of [1, 2)."""
+    fit = Fit("", lambda r: (mp.log1p(r) - r) / r**2, lambda r: abs(r**2 / mp.log1p(r)), {}, 301)
+    coefficients, error = remez(fit, NEAR_BELOW, NEAR_ABOVE, 3)
+    around, above = [(1.0, 0.0)] * ENTRIES, [(1.0, 0.0)] * ENTRIES
+    for k in range(1, ENTRIES):
+        above[k] = _nice_inverse(1 + k / 16, 1 + (k + 1) / 16)
+        if k < 8:
+            around[k] = above[k]
+        elif k < 15:
+            around[k] = _nice_inverse(0.5 + k / 32, 0.5 + (k + 1) / 32)
+    lines = [f"# (log(1 + r) - r) / r**2 for {NEAR_BELOW} < r < {NEAR_ABOVE}: 2**{mp.nstr(mp.log(error, 2), 3)}."]
+    lines += _numbers("LOG_NEAR = ", [float(c) for c in coefficients], bare=True)
+    for name, comment, pairs in (
+        ("LOG", "d and log(1 / d) for x in [3/4, 3/2), where x * d is near 1; placed by the first four bits of the mantissa", around),
+        ("LOG1P", "The same for x in [1, 2)", above),
+    ):
+        lines += [f"# {comment}.", *_numbers(f"{name}_INVERSES = ", [d for d, _ in pairs], bare=True)]
+        lines += _numbers(f"{name}_VALUES = ", [y for _, y in pairs], bare=True)
+    lines += _numbers("LOG1P_INVERSES_MINUS_ONE = ", [d - 1 for d, _ in above], bare=True)
+    return "\n".join(lines)
+
+
+# -- the file ------------------------------------------------------------------------------------------------
+def _numbers(head: str, values: Sequence[float], bare: bool = False) -> list[str]:
+    """A tuple over some lines; with a comma behind it unless it is `bare`."""
+    text = ", ".join(_shortest(v) for v in values)
+    indent = " " * (len(head) - len(head.lstrip()) + 4)
+    lines = textwrap.wrap(f"{text},", WIDTH, initial_indent=indent, subsequent_indent=indent)
+    return [f"{head}(", *lines, f"{indent[4:]})  # fmt: skip" if bare else f"{indent[4:]}),"]
+
+
+def _shortest(value: float) -> str:
+    """The fewest digits that give the float again."""
+    short = repr(float(str(np.float32(value))))
+    return short if np.float32(value) == value else repr(value)
+
+
+HEADER = '''"""Tables of sixteen entries, which vector code looks up in a register. Written by tools/fit_tables.py, which says what each
+stands for: do not edit.
+"""
+
+from graphcell.codegen.llvm.lookup import Segments
+
+'''
+
+
+def main() -> None:
+    parts = [*(_piecewise_text(name, p) for name, p in PIECEWISE.items()), _exponentials(), _logarithms()]
+    OUTPUT.write_text(HEADER + "\n".join(parts) + "\n")
+    print(f"wrote {OUTPUT}")
+
+
+if __name__ == "__main__":
+    main()
