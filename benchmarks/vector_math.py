@@ -22,7 +22,7 @@ import numpy as np
 
 from graphcell.codegen.llvm import math
 from graphcell.codegen.llvm.target import Library, compile_object, host, load_object
-from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module
 
 Array = np.ndarray[Any, Any]
 COUNT = 16384
@@ -37,10 +37,10 @@ NUMPY: dict[str, Callable[..., Any]] = {
 }  # fmt: skip
 
 
-def compiled(name: str, kind: str, operands: int) -> Library:
-    """A loop over `COUNT` elements, two vectors at a time."""
+def compiled(name: str, kind: str, operands: int, tables: bool = True) -> Library:
+    """A loop over `COUNT` elements, two vectors at a time; without the look-ups of AVX-512 if not `tables`."""
     lanes = host().lanes(kind)
-    module = host().module()
+    module = host().module() if tables else Module()
     pointers = [*(f"x{k}" for k in range(operands)), "y"]
     b = FunctionBuilder(
         module,
@@ -69,8 +69,8 @@ def best(run: Callable[[], Any], rounds: int) -> float:
     return min(times) / COUNT
 
 
-def measure(name: str, kind: str) -> tuple[float, float, float]:
-    """Emitted and numpy's time, and the largest relative difference of their results."""
+def measure(name: str, kind: str) -> tuple[float, float, float, float]:
+    """Emitted time, that without tables, numpy's, and the largest relative difference of the first's and the last's results."""
     rng = np.random.default_rng(0)
     parameters = inspect.signature(getattr(math, name)).parameters.values()
     operands = sum(p.default is inspect.Parameter.empty for p in parameters) - 1
@@ -81,28 +81,29 @@ def measure(name: str, kind: str) -> tuple[float, float, float]:
     xs = [rng.uniform(low, high, COUNT).astype(dtype) for _ in range(operands)]
     y: Array = np.empty(COUNT, dtype)
     want: Array = np.empty(COUNT, dtype)
-    library = compiled(name, kind, operands)
     types = [ctypes.c_void_p] * (operands + 1)
-    function = ctypes.CFUNCTYPE(None, *types, ctypes.c_int64)(library.address("kernel"))
+    libraries = [compiled(name, kind, operands, tables) for tables in (False, True)]
+    plain, function = (ctypes.CFUNCTYPE(None, *types, ctypes.c_int64)(library.address("kernel")) for library in libraries)
     addresses = [x.ctypes.data for x in (*xs, y)]
     reference = NUMPY.get(name) or getattr(np, name)
+    without = best(lambda: plain(*addresses, COUNT), ROUNDS)
     ours = best(lambda: function(*addresses, COUNT), ROUNDS)
     if isinstance(reference, np.ufunc):
         theirs = best(lambda: reference(*xs, out=want), ROUNDS)
     else:
         theirs = best(lambda: reference(*xs), 10 if isinstance(reference, np.vectorize) else ROUNDS)
         want[:] = reference(*xs)
-    return ours, theirs, float(np.max(np.abs(y - want) / np.maximum(np.abs(want), 1e-30)))
+    return ours, without, theirs, float(np.max(np.abs(y - want) / np.maximum(np.abs(want), 1e-30)))
 
 
 def main(names: list[str]) -> None:
     """Prints one line for each function and kind."""
     print(f"{host().cpu}, {host().vector_bytes}-byte vectors; ns an element")
-    print(f"{'function':<12} {'kind':<7} {'emitted':>8} {'numpy':>9} {'ratio':>7}   largest difference")
+    print(f"{'function':<12} {'kind':<7} {'emitted':>8} {'no table':>9} {'numpy':>9} {'ratio':>7}   largest difference")
     for name in names or DEFAULT:
         for kind in ("float", "double"):
-            ours, theirs, difference = measure(name, kind)
-            print(f"{name:<12} {kind:<7} {ours:8.3f} {theirs:9.3f} {theirs / ours:6.1f}x   {difference:.1e}")
+            ours, without, theirs, difference = measure(name, kind)
+            print(f"{name:<12} {kind:<7} {ours:8.3f} {without:9.3f} {theirs:9.3f} {theirs / ours:6.1f}x   {difference:.1e}")
 
 
 if __name__ == "__main__":

@@ -134,7 +134,8 @@ def _piecewise_text(name: str, p: Piecewise) -> str:
             column[place] = value
     shift = 23 - p.bits
     lines = [f"# {p.comment}: {worst:.2f} ulp.", f"{name} = Segments("]
-    lines += [f"    start={p.start!r}, scale={p.scale!r}, shift={shift}, limit={p.limit!r}, lift={float(_lift(p))!r},", *_numbers("    centres=", columns[0]), "    coefficients=("]
+    head = f"    start={p.start!r}, scale={p.scale!r}, shift={shift}, limit={p.limit!r}, lift={float(_lift(p))!r},"
+    lines += [head, *_numbers("    centres=", columns[0]), "    coefficients=("]
     for column in columns[1:]:
         lines += _numbers("        ", column)
     return "\n".join([*lines, "    ),", ")  # fmt: skip"])

@@ -82,6 +82,10 @@ class Program:
     profiled: bool = False
     kept: Kept | None = None
 
+MOST_STACK_BYTES = 1 << 20
+"""Scratch memory of a thread up to this size lies on its stack."""
+ALIGNMENT = 64
+
 
 class Lowering:
     """Shared state of one program: the module, kernels that exist already, constants, host calls."""
@@ -133,11 +137,27 @@ class Lowering:
         if name not in self.module.functions:
             b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
             buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
-            if scratch is not None:
-                buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
-            b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
+            if scratch is None or scratch.nbytes <= MOST_STACK_BYTES:
+                if scratch is not None:
+                    buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
+                b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
+            else:
+                self._call_with_heap(b, function, buffers, scratch)
             b.finish()
         return name
+
+    def _call_with_heap(self, b: FunctionBuilder, function: str, buffers: list[Val], scratch: Scratch) -> None:
+        """Calls with scratch memory from the heap; where there is none left, the process ends as it does for any other allocation in C."""
+        self.module.declare("malloc", PTR, [I64])
+        self.module.declare("free", VOID, [PTR])
+        block = b.call("malloc", PTR, i64(scratch.nbytes + ALIGNMENT))
+        address = b.raw(f"ptrtoint ptr {block.text} to i64", I64)
+        with b.if_then(b.icmp("eq", address, i64(0))):
+            b.intrinsic("trap", VOID)
+        aligned = b.gep(block, b.sub(i64(ALIGNMENT), b.and_(address, i64(ALIGNMENT - 1))), I8)
+        arguments = [*buffers[: scratch.position], aligned, *buffers[scratch.position :]]
+        b.call(function, VOID, *arguments, b.args["begin"], b.args["end"])
+        b.call("free", VOID, block)
 
 
 class Calls:

@@ -12,6 +12,7 @@ from graphcell import ops
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array, Op
+from graphcell.ir.text import parse
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
@@ -255,3 +256,21 @@ def test_scatters_agree(kind: str) -> None:
     agree(lambda x, i, u: apply1(Scatter((1,), kind), x, i, u), normal(10, 33), indices(13, 70), normal(10, 70), gradient=False)
     agree(lambda x, i, j, u: apply1(Scatter((0, 2), kind), x, i, j, u), normal(10, 3, 8), indices(40, 7), indices(40, 7), normal(7, 3), gradient=False)
     agree(lambda x, i, u: apply1(ScatterElements(1, kind), x, i, u), normal(10, 33), indices(13, 10, 7), normal(10, 7), gradient=False)
+
+
+def test_large_scratch_memory_comes_from_the_heap() -> None:
+    """A padded copy of many channels is larger than a thread's stack."""
+    text = """graph @f(%x: f16[1, 20, 20, 3000], %w: f16[2, 3000, 5, 5]) {
+      %y = conv[stride=(1, 1), padding=((2, 2), (2, 2)), dilation=(1, 1), groups=1, channels_last=True] %x, %w
+      return %y
+    }"""
+    graph = parse(text)
+    executable = compile_graph(graph, ())
+    rng = np.random.default_rng(0)
+    x, w = (rng.standard_normal(shape).astype(np.float16) for shape in ((1, 20, 20, 3000), (2, 3000, 5, 5)))
+    (y,) = executable([Tensor(x), Tensor(w)])
+    assert "@malloc" in executable.compilation.program.text
+    padded = np.pad(x[0].astype(np.float64), ((2, 2), (2, 2), (0, 0)))
+    for i, j, k in ((0, 0, 0), (7, 19, 1), (19, 19, 0)):
+        want = np.einsum("ijc,cij->", padded[i : i + 5, j : j + 5], w[k].astype(np.float64))
+        assert abs(y.asnumpy()[0, i, j, k] - want) <= 1e-3 * np.abs(y.asnumpy()).max()

@@ -275,6 +275,7 @@ def test_shared_regions_are_rewritten_once() -> None:
 @pytest.mark.parametrize("run", [simplify, merge_common, eliminate_dead, hoist_invariant])
 def test_work_is_linear(run: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in calls of the rules and the hash function, not in seconds."""
+    import gc
     import sys
 
     def calls(nodes: int) -> int:
@@ -285,11 +286,14 @@ def test_work_is_linear(run: object, monkeypatch: pytest.MonkeyPatch) -> None:
             nonlocal count
             count += event == "call"
 
+        gc.collect()
+        gc.disable()  # its callbacks would be counted
         sys.setprofile(profile)
         try:
             run(graph)  # type: ignore[operator]
         finally:
             sys.setprofile(None)
+            gc.enable()
         return count
 
     chain(10)

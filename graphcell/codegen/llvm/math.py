@@ -5,15 +5,23 @@ Enters: half, bfloat, float or double operands (one type a call), vectors of any
 integers where a function's docstring says so. Leaves: a value of the same type. Half and bfloat compute in
 float and are rounded once at the end. Refuses: other types and mixed types (`TypeError`).
 
+With AVX-512 some functions of float look tables of sixteen entries up in a register (lookup, tables,
+exponential_tables); other processors compute them by longer polynomials. Either way every number of lanes
+gives the same bits; the two ways differ by rounding. The largest errors found, in units in the last place,
+at every 41st float of either sign, against double precision:
+
+    tanh 1.07   erf 1.44   exp 0.99   exp2 0.99   log 1.44   log2 1.07   log10 1.07
+    sigmoid 1.51   softplus 1.81   log_sigmoid 1.83   rsqrt 0.99
+
 Accuracy: within 2 units in the last place for float and double over the whole range, denormal arguments and
 results included; half and bfloat to their own rounding. Special values are exact: NaN stays NaN, infinities,
 signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
-contraction is that of explicit fused multiply-adds, so that every vector width and every processor with FMA
-gives the same bits. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
+contraction is that of explicit fused multiply-adds, so that every vector width gives the same bits, and every
+processor with FMA too, but for the functions named above. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
 with huge quotients) the code branches to a function in the same module that loops over the lanes; integer
 powers loop over bits; everything else is free of branches.
 
-The functions live by subject: exponential, hyperbolic, trigonometry, power, special, arithmetic, philox;
+The functions live by subject: exponential, exponential_tables, hyperbolic, trigonometry, power, special, arithmetic, philox;
 their polynomials in coefficients.
 """
 
