@@ -25,8 +25,8 @@ from graphcell.codegen.llvm.contraction import (
     Plan,
     Stage,
     affine,
-    block_range,
     check_extra,
+    even_range,
     round_up,
     split_index,
     tile_loop,
@@ -277,8 +277,8 @@ class _Block:
     def emit(self) -> None:
         b, plan, spec = self.b, self.plan, self.owner.spec
         split, *batch, across, down = split_index(b, self.index, (plan.splits, *spec.batch, *plan.grid))
-        columns = block_range(b, across, plan.columns_per_block, plan.column_tiles)
-        rows = block_range(b, down, plan.rows_per_block, plan.row_tiles)
+        columns = even_range(b, across, plan.columns_per_block, plan.column_tiles)
+        rows = even_range(b, down, plan.rows_per_block, plan.row_tiles)
         a_at = affine(b, [*zip(batch, spec.a.batch, strict=True), (split, plan.split_depth * spec.a.column)])
         b_at = affine(b, [*zip(batch, spec.b.batch, strict=True), (split, plan.split_depth * spec.b.row)])
         linear = affine(b, [(x, math.prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])

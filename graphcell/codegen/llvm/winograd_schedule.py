@@ -137,7 +137,7 @@ def choose(part: Correlation, target: ContractionTarget, prepared: bool = False)
     if not enabled() or not applies(part):
         return None
     plans = [
-        schedule(part, target, algorithm, own_filters) for algorithm in (F2, F4) for own_filters in (False, True)
+        schedule(part, target, algorithm, own_filters) for algorithm in (F2, F4) for own_filters in ((False,) if prepared else (False, True))
     ]
     plans = [plan for plan in plans if not plan.shared_input or plan.input_bytes(part.kind) <= _MOST_SHARED]
     if not plans:
