@@ -15,10 +15,13 @@ Where rows are short, a block is several of them.
 
 from __future__ import annotations
 
+import contextlib
 import math
+from collections.abc import Callable
 
-from graphcell.codegen.kernel import LoopKernel
-from graphcell.codegen.llvm.points import lanes_of
+from graphcell.codegen.kernel import Load, LoopKernel
+from graphcell.codegen.llvm.body import compute_type
+from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.rows import RowEmitter, reduces, slots_of
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module, Val, i64
@@ -43,9 +46,31 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
     blocks = math.prod(kernel.extents[d] for d in leading)
     if 0 <= kernel.tile < kernel.outer:
         return blocks * -(-kernel.extents[kernel.tile] // lanes_of(kernel, target))
-    if kernel.vector < kernel.outer and not within:
+    if kernel.vector < kernel.outer and not within and not streams(kernel):
         return blocks * -(-kernel.extents[kernel.vector] // (lanes_of(kernel, target) * slots_of(kernel, target)))
     return blocks
+
+
+STREAMED_BYTES = 1 << 14
+"""Partial sums of a streamed block, which stay in the L1 cache."""
+STREAMED_BLOCKS = 4
+"""Blocks that a streamed kernel leaves to the threads, at least."""
+
+
+def streams(kernel: LoopKernel) -> bool:
+    """True for sums over rows of memory that are wide enough to be read from end to end, with partial sums in memory.
+
+    With the sums in registers, a group of columns would be read down all rows, a piece of each page: without the processor's prefetching.
+    """
+    if not 0 <= kernel.vector < kernel.outer or kernel.tile >= 0 or kernel.stages != 2 or kernel.outer == len(kernel.extents):
+        return False
+    if any(kernel.body[s.local].stage and any(s.access.strides[kernel.outer :]) for s in kernel.stores):
+        return False
+    sums = sum(compute_type(s.dtype).bytes for s in kernel.body if s.is_reduction) * kernel.extents[kernel.vector]
+    loads = [s.what.access for s in kernel.body if isinstance(s.what, Load)]
+    wide = [a for a in loads if a.strides[kernel.vector] == 1 and any(a.strides[kernel.outer :])]
+    blocks = math.prod(n for d, n in enumerate(kernel.extents[: kernel.outer]) if d != kernel.vector)
+    return len(wide) >= 2 and kernel.extents[kernel.vector] >= 256 and 0 < sums <= STREAMED_BYTES and blocks >= STREAMED_BLOCKS
 
 
 def _block_loops(kernel: LoopKernel) -> tuple[list[int], list[int]]:
@@ -91,6 +116,8 @@ class LoopEmitter(RowEmitter):
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
             if 0 <= k.tile < k.outer:
                 self._tile_block(block.index, leading)
+            elif self.vertical and not within and streams(k):
+                self._streamed_block(block.index, leading)
             elif self.vertical and not within:
                 self._vertical_block(block.index, leading)
             else:
@@ -238,6 +265,64 @@ class LoopEmitter(RowEmitter):
             self.mask = self._tail_mask(here) if here < self.lanes else None
             self._whole_group(self.b.add(start, i64(s * self.lanes)))
         self.slots, self.mask = slots, None
+
+
+    # -- streamed: all columns of a row, then the next row -----------------------------------------------------------
+    def _streamed_block(self, block: Val, others: list[int]) -> None:
+        """All columns at one place of the other outer loops."""
+        b, k = self.b, self.kernel
+        self._set_outer(block, others)
+        self.slots, self.spilled = 1, {}
+        reductions = [n for n, s in enumerate(k.body) if s.is_reduction]
+        stores = [n for n, s in enumerate(k.stores) if k.body[s.local].stage == 0]
+        width = -(-k.extents[k.vector] // self.lanes) * self.lanes
+        sums = [b.alloca(compute_type(k.body[n].dtype), width) for n in reductions]
+
+        def place(j: int) -> Val:
+            at = self.index[k.vector]
+            assert at is not None
+            return b.gep(sums[j], at, compute_type(k.body[reductions[j]].dtype))
+
+        def clear() -> None:
+            for j, n in enumerate(reductions):
+                b.store(self._identity(n), place(j))
+
+        def add() -> None:
+            self.row_scopes = [Scope({}, row)]
+            before = [b.load(place(j), compute_type(k.body[n].dtype, self.lanes)) for j, n in enumerate(reductions)]
+            for j, value in enumerate(self._inner_points(None, 1, self.mask, stores, reductions, before)):
+                b.store(value, place(j))
+
+        def finish() -> None:
+            scope = Scope({n: b.load(place(j), compute_type(k.body[n].dtype, self.lanes)) for j, n in enumerate(reductions)}, self.uniform)
+            results = [(s, self._value(s.local, scope)) for s in k.stores if k.body[s.local].stage]
+            for store, value in results:
+                self._store_vector(store, value)
+
+        self._columns(clear)
+        row = self.uniform
+        with contextlib.ExitStack() as nest:
+            for d in range(k.outer, len(k.extents)):
+                self.index[d] = nest.enter_context(b.loop(0, k.extents[d], name=f"i{d}.", at_least_once=True)).index
+            row = Scope({}, self.uniform)
+            for n, s in enumerate(k.body):  # what is the same for the whole row
+                if not s.loops >> k.vector & 1 and s.stage == 0 and not s.is_reduction:
+                    self._value(n, row)
+            self._columns(add)
+        self._columns(finish)
+
+    def _columns(self, body: Callable[[], None]) -> None:
+        """`body` at each vector of columns, the last one masked."""
+        k = self.kernel
+        extent = k.extents[k.vector]
+        whole = extent - extent % self.lanes
+        with self.b.loop(0, whole, self.lanes, name="columns", at_least_once=True) as loop:
+            self.index[k.vector] = loop.index
+            body()
+        if whole < extent:
+            self.index[k.vector], self.mask = i64(whole), self._tail_mask(extent - whole)
+            body()
+            self.mask = None
 
 
 def emit_loops(module: Module, name: str, kernel: LoopKernel, target: Target) -> str:
