@@ -15,23 +15,19 @@ from dataclasses import dataclass, replace
 from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
-from graphcell.codegen.indexed import gather_kernel, scatter_cost, scatter_kernel
-from graphcell.codegen.kernel import Access, LoopKernel, rebase
-from graphcell.codegen.layout import row_major
+from graphcell.codegen.indexed import gather_kernel
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
-from graphcell.codegen.llvm.loops import block_count, cost
-from graphcell.codegen.llvm.scan import emit_scan, scan_kernel
-from graphcell.codegen.llvm.scatter import emit_scatter
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, FunctionBuilder, Val, const, i64
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
+from graphcell.codegen.movement import Movement
 from graphcell.codegen.native import Site, epilogue_columns, native_kernels
 from graphcell.codegen.order import Step, order
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
-from graphcell.codegen.program import PARALLEL_FROM, Calls, HostCall, Lowering, Program
-from graphcell.codegen.schedule import ScheduledKernel, copy_kernel, fill_kernel, schedule
+from graphcell.codegen.program import Calls, HostCall, Lowering, Program
+from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, If, While
@@ -63,7 +59,7 @@ class _Unit:
         return list(self.node.results)
 
 
-class _Frame:
+class _Frame(Movement):
     """Lowers one graph (the whole, or a region) inside the entry function."""
 
     def __init__(self, lowering: Lowering, graph: Graph):
@@ -277,7 +273,7 @@ class _Frame:
         if unit.node in self.epilogues:
             self._emit_fused(b, unit, arena, call)
         elif unit.kernel is not None:
-            self._run_loops(b, unit.kernel.kernel, [self.place[v] for v in unit.kernel.buffers], call)
+            self.run_loops(b, unit.kernel.kernel, [self.place[v] for v in unit.kernel.buffers], call)
         else:
             assert unit.node is not None
             self._emit_node(b, unit.node, arena, call)
@@ -298,33 +294,30 @@ class _Frame:
         elif isinstance(op, For):
             self._emit_for(b, node, own, call)
         elif isinstance(op, Concat):
-            self._emit_concat(b, node, op, call)
+            self.emit_concat(b, node, op, call)
         elif isinstance(op, Pad):
-            self._emit_pad(b, node, op, call)
+            self.emit_pad(b, node, op, call)
         elif isinstance(op, UpdateSlice):
-            self._emit_update(b, node, op, call)
+            self.emit_update(b, node, op, call)
         elif isinstance(op, Bitcast):
-            self._copy(b, self.place[node.results[0]], self.place_of(node.operands[0]), node.results[0].type)
+            self.copy(b, self.place[node.results[0]], self.place_of(node.operands[0]), node.results[0].type)
         elif isinstance(op, Cumulative):
-            self._emit_scan(b, node, op, call)
+            self.emit_scan(b, node, op, call)
         elif isinstance(op, (Gather, GatherElements)):
             kernel = gather_kernel(op, tuple(v.type for v in node.operands), node.results[0].type)
-            self._run_loops(b, kernel, [self.place_of(v) for v in (*node.operands, *node.results)], call)
+            self.run_loops(b, kernel, [self.place_of(v) for v in (*node.operands, *node.results)], call)
         elif isinstance(op, (Scatter, ScatterElements)):
-            self._emit_scatter(b, node, op, call)
+            self.emit_scatter(b, node, op, call)
         elif isinstance(op, DynamicSlice):
-            self._emit_dynamic_slice(b, node, op, call)
+            self.emit_dynamic_slice(b, node, op, call)
         elif isinstance(op, DynamicUpdateSlice):
-            self._emit_dynamic_update(b, node, call)
+            self.emit_dynamic_update(b, node, call)
         else:
             plan = self._native_plan(node)
             if plan is not None:
                 self._emit_plan(b, node, plan, own, call)
             else:
                 call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
-
-    def place_of(self, v: Value) -> Val:
-        return self.place[self.info.layout(v).root]
 
     def _host_call(self, node: Node) -> HostCall:
         where = node.span.place() if node.span is not None else ""
@@ -369,102 +362,6 @@ class _Frame:
         with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages)):
             run_stages(b, call, stages, table, plan.scratch_bytes)
 
-    # -- movement ----------------------------------------------------------------------------------------------------
-    def _run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
-        blocks = block_count(kernel, self.lowering.target)
-        if blocks:
-            kernel, bases = rebase(kernel)
-            buffers = [b.gep(p, base, storage_type(d)) for p, base, d in zip(buffers, bases, kernel.operands, strict=True)]
-            name = self.lowering.loop_function(kernel)
-            with self.lowering.step(b, name, str(kernel), blocks):
-                call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
-
-    def _copy_into(self, b: FunctionBuilder, v: Value, result: Val, strides: tuple[int, ...], offset: int, call: Calls) -> None:
-        layout = self.info.layout(v)
-        kernel = copy_kernel(v.type.shape, v.type.dtype, Access(0, layout.strides, layout.offset), Access(1, strides, offset))
-        self._run_loops(b, kernel, [self.place[layout.root], result], call)
-
-    def _start_from(self, b: FunctionBuilder, v: Value, result: Value, call: Calls) -> None:
-        """Copies v to where `result` lies, unless it lies there."""
-        if self.place_of(v).text != self.place[result].text:
-            self._copy_into(b, v, self.place[result], row_major(result.type.shape), 0, call)
-
-    def _emit_concat(self, b: FunctionBuilder, node: Node, op: Concat, call: Calls) -> None:
-        (result,) = node.results
-        strides = row_major(result.type.shape)
-        offset = 0
-        for v in node.operands:
-            self._copy_into(b, v, self.place[result], strides, offset, call)
-            offset += v.type.shape[op.axis] * strides[op.axis]
-
-    def _emit_pad(self, b: FunctionBuilder, node: Node, op: Pad, call: Calls) -> None:
-        (x,), (result,) = node.operands, node.results
-        strides = row_major(result.type.shape)
-        self._run_loops(b, fill_kernel(result.type.size, result.type.dtype, op.value), [self.place[result]], call)
-        offset = sum(a * s for a, s in zip(op.low, strides, strict=True))
-        inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
-        self._copy_into(b, x, self.place[result], inside, offset, call)
-
-    def _emit_update(self, b: FunctionBuilder, node: Node, op: UpdateSlice, call: Calls) -> None:
-        (x, update), (result,) = node.operands, node.results
-        strides = row_major(result.type.shape)
-        if update.type.size < result.type.size:
-            self._start_from(b, x, result, call)
-        offset = sum(a * s for a, s in zip(op.start, strides, strict=True))
-        self._copy_into(b, update, self.place[result], tuple(s * t for s, t in zip(op.step, strides, strict=True)), offset, call)
-
-    def _emit_scan(self, b: FunctionBuilder, node: Node, op: Cumulative, call: Calls) -> None:
-        (x,), (result,) = node.operands, node.results
-        kernel = scan_kernel(op.kind, x.type.dtype, x.type.shape, op.axis, op.reverse)
-        blocks = kernel.blocks(self.lowering.target)
-        if not blocks:
-            return
-        name = self.lowering.kernels.get(kernel)
-        if name is None:
-            name = self.lowering.kernels[kernel] = emit_scan(self.lowering.module, f"scan{len(self.lowering.kernels)}", kernel, self.lowering.target)
-        with self.lowering.step(b, name, str(kernel), blocks):
-            call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points >= PARALLEL_FROM)
-
-    def _emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
-        (result,) = node.results
-        self._start_from(b, node.operands[0], result, call)
-        kernel = scatter_kernel(op, tuple(v.type for v in node.operands))
-        blocks = kernel.blocks(self.lowering.target)
-        if not blocks or not kernel.points:
-            return
-        name = self.lowering.kernels.get(kernel)
-        if name is None:
-            name = self.lowering.kernels[kernel] = emit_scatter(self.lowering.module, f"scatter{len(self.lowering.kernels)}", kernel, self.lowering.target)
-        buffers = [self.place[result], *map(self.place_of, node.operands[1:])]
-        with self.lowering.step(b, name, str(kernel), blocks):
-            call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
-
-    def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], size: Sequence[int]) -> Val:
-        """The offset, in elements, of a block of extents `size` whose clamped start is read now."""
-        offset = i64(0)
-        for v, d, n, step in zip(starts, shape, size, row_major(shape), strict=True):
-            dtype = v.type.dtype
-            at = b.cast(b.load(self.place_of(v), storage_type(dtype)), I64, signed=dtype.signed)
-            last = i64(d - n)
-            at = b.binary("smin", b.binary("smax", at, i64(0)), last) if dtype.signed else b.binary("umin", at, last)
-            offset = b.add(offset, b.mul(at, i64(step)))
-        return offset
-
-    def _emit_dynamic_slice(self, b: FunctionBuilder, node: Node, op: DynamicSlice, call: Calls) -> None:
-        x, (result,) = node.operands[0], node.results
-        offset = self._dynamic_start(b, node.operands[1:], x.type.shape, op.size)
-        source = b.gep(self.place_of(x), offset, storage_type(x.type.dtype))
-        kernel = copy_kernel(op.size, x.type.dtype, Access(0, row_major(x.type.shape)), Access(1, row_major(op.size)))
-        self._run_loops(b, kernel, [source, self.place[result]], call)
-
-    def _emit_dynamic_update(self, b: FunctionBuilder, node: Node, call: Calls) -> None:
-        x, update, *starts = node.operands
-        (result,) = node.results
-        self._start_from(b, x, result, call)
-        offset = self._dynamic_start(b, starts, x.type.shape, update.type.shape)
-        target = b.gep(self.place[result], offset, storage_type(x.type.dtype))
-        self._copy_into(b, update, target, row_major(x.type.shape), 0, call)
-
     # -- control flow ------------------------------------------------------------------------------------------------
     def _bind(self, frame: _Frame, places: Sequence[Val]) -> None:
         frame.place.update(zip(frame.graph.inputs, places, strict=True))
@@ -482,24 +379,19 @@ class _Frame:
         then, otherwise = self.inner[node]
         b.if_else(condition, lambda: branch(then), lambda: branch(otherwise))
 
-    def _copy(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> None:
-        if type.nbytes:
-            b.effect(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {type.nbytes}, i1 false)")
-            self.lowering.module.declarations.setdefault("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
-
     def _start_carried(self, b: FunctionBuilder, node: Node, count: int) -> list[Val]:
         """Copies the initial carried values into the op's results, which hold the state of the loop."""
         state = [self.place[v] for v in node.results[:count]]
         for v, place in zip(node.operands[:count], state, strict=True):
             if self.place_of(v).text != place.text:
-                self._copy(b, place, self.place_of(v), v.type)
+                self.copy(b, place, self.place_of(v), v.type)
         return state
 
     def _finish_carried(self, b: FunctionBuilder, body: _Frame, state: Sequence[Val]) -> None:
         """Copies the new carried values over the old ones, where they were not written there."""
         for v, place in zip(body.outputs[: len(state)], state, strict=True):
             if v not in body.in_place:
-                self._copy(b, place, body.place[v], v.type)
+                self.copy(b, place, body.place[v], v.type)
 
     def _emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
@@ -594,7 +486,7 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
         if frame.outputs[k] not in frame.in_place:
-            frame._copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
+            frame.copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
     found = emit_prepare(_Frame(lowering, cut.once), cut, spot, kept) if spot.nbytes else None
     b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
     b.finish(const(0, I32))

@@ -235,6 +235,23 @@ def split_columns(columns: int, tile: TileShape) -> tuple[tuple[Segment, Columns
     return tuple(segments)
 
 
+class RegisterTiles:
+    """The output of a contraction cut in register tiles: what every schedule says of it."""
+
+    __slots__ = ()
+
+    row_segments: tuple[Segment, ...]
+    column_segments: tuple[tuple[Segment, Columns], ...]
+
+    @property
+    def row_tiles(self) -> int:
+        return sum(s.tiles for s in self.row_segments)
+
+    @property
+    def column_tiles(self) -> int:
+        return sum(s.tiles for s, _ in self.column_segments)
+
+
 def lanes_for(columns: int, kind: str, target: ContractionTarget) -> int:
     """The vector width for an output of `columns` columns: no wider than the next power of two."""
     return min(target.lanes(kind), 1 << max(columns - 1, 0).bit_length())

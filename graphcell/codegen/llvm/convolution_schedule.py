@@ -19,6 +19,7 @@ from dataclasses import dataclass, replace
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
+    RegisterTiles,
     Segment,
     TileShape,
     ceil_div,
@@ -50,7 +51,7 @@ class Edges(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(RegisterTiles):
     """How a correlation is carried out; a pure function of it and the target.
 
     A block is (group, slab of column tiles, tile of images, band of row tiles). `pitch` are the distances in
@@ -81,14 +82,6 @@ class Schedule:
     def exact(self) -> bool:
         """Whether taps beyond the edge are left out."""
         return self.edges in (Edges.ROW, Edges.IMAGE)
-
-    @property
-    def column_tiles(self) -> int:
-        return sum(s.tiles for s, _ in self.column_segments)
-
-    @property
-    def row_tiles(self) -> int:
-        return sum(s.tiles for s in self.row_segments)
 
     @property
     def band_rows(self) -> int:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
+    RegisterTiles,
     Segment,
     TileShape,
     accumulation_kind,
@@ -180,7 +181,7 @@ def merge_batch(spec: MatmulSpec) -> MatmulSpec:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(RegisterTiles):
     """How a matmul is carried out; a pure function of the spec and the target."""
 
     tile: TileShape
@@ -193,14 +194,6 @@ class Schedule:
     depth: int  # k of one pass over a block
     pack_a: str  # "no", "rows" or "columns"
     pack_b: str  # "no", "block" or "shared"
-
-    @property
-    def row_tiles(self) -> int:
-        return sum(s.tiles for s in self.row_segments)
-
-    @property
-    def column_tiles(self) -> int:
-        return sum(s.tiles for s, _ in self.column_segments)
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
+    RegisterTiles,
     Segment,
     TileShape,
     ceil_div,
@@ -48,7 +49,7 @@ class Rows:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(RegisterTiles):
     """How the gradient is computed; a pure function of the spec and the target.
 
     A block is (group, part of the chunks, slab of row tiles, slab of column tiles). A chunk is `chunk` images
@@ -72,14 +73,6 @@ class Schedule:
     packs: bool
     pitch: tuple[int, int, int]
     direct: bool
-
-    @property
-    def row_tiles(self) -> int:
-        return sum(s.tiles for s in self.row_segments)
-
-    @property
-    def column_tiles(self) -> int:
-        return sum(s.tiles for s, _ in self.column_segments)
 
     @property
     def grid(self) -> tuple[int, int]:

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
+    RegisterTiles,
     Segment,
     TileShape,
     ceil_div,
@@ -36,7 +37,7 @@ _MEMORY = 4.0  # bytes of the partial results of a cycle, written, read and writ
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(RegisterTiles):
     """How the gradient is carried out; register tiles are of channels x filters.
 
     A block is a part of the tiles of pixels, a slab of channels and one of filters. With `shared` stages of their
@@ -64,14 +65,6 @@ class Schedule:
     @property
     def splits(self) -> int:
         return ceil_div(self.tiles, self.split_tiles)
-
-    @property
-    def row_tiles(self) -> int:
-        return sum(s.tiles for s in self.row_segments)
-
-    @property
-    def column_tiles(self) -> int:
-        return sum(s.tiles for s, _ in self.column_segments)
 
     @property
     def slabs(self) -> tuple[int, int]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
+    RegisterTiles,
     Segment,
     TileShape,
     ceil_div,
@@ -55,7 +56,7 @@ def applies(part: Correlation) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class Schedule(RegisterTiles):
     """How a correlation is carried out with `algorithm`; `tiles` counts tiles of outputs.
 
     A block is a group of `rows_per_block` register tiles (of tiles) and, with `shared_input`, a slab of
@@ -78,14 +79,6 @@ class Schedule:
     @property
     def tiles(self) -> int:
         return self.grid[0] * self.grid[1] * self.grid[2]
-
-    @property
-    def row_tiles(self) -> int:
-        return sum(s.tiles for s in self.row_segments)
-
-    @property
-    def column_tiles(self) -> int:
-        return sum(s.tiles for s, _ in self.column_segments)
 
     @property
     def block_tiles(self) -> int:
