@@ -10,10 +10,10 @@ numpy has no erf: it is computed there by Python's, as a program without SciPy w
 
 from __future__ import annotations
 
+import argparse
 import ctypes
 import inspect
 import math as standard_math
-import sys
 import time
 from collections.abc import Callable
 from typing import Any
@@ -107,4 +107,6 @@ def main(names: list[str]) -> None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1:])
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("names", nargs="*", help="functions; the usual ones by default")
+    main(parser.parse_args().names)

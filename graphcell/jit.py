@@ -423,6 +423,14 @@ class JitFunction(NativelyCalled):
         """The machine code of the last call."""
         return self._shown().executable.asm()
 
+    def profile(self) -> str:
+        """The cycles of each step of the last call's graph so far, most first, one a line.
+
+        Raises:
+            RuntimeError: if it was compiled without `GRAPHCELL_PROFILE=1` in the environment.
+        """
+        return "\n".join(f"{cycles:>14,}  {step.title}" for step, cycles in self._shown().executable.profile())
+
     def explain(self) -> str:
         """What was compiled, how long that took, what it depends on, and why the last compilation was needed."""
         entry = self._shown()
@@ -466,7 +474,7 @@ _FUNCTION_TYPE = with_vectorcall(JitFunction)
 
 
 def _memory(program: Program, traced: Traced) -> list[str]:
-    """What the graph needs beside its inputs and outputs."""
+    """What the graph needs beside its inputs and outputs, but for the scratch memory of each thread."""
     lines = [f"temporaries take {program.arena_bytes:,} bytes"]
     if program.kept is not None:
         names = [traced.graph.inputs[k].name for k in program.kept.sources]

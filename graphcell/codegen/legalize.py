@@ -193,7 +193,7 @@ class _Legalizer:
 
 
 def _empty_reduction(op: Reduction, result: TensorType) -> Op:
-    identity = {"add": 0, "mul": 1, "and": True, "or": False, "max": 0, "min": 0}[op.kind]
+    identity = {"add": 0, "mul": 1, "and": True, "or": False}[op.kind]  # extrema of nothing were refused
     return Full(number_of(identity, result.dtype), result.shape, result.dtype)
 
 

@@ -54,8 +54,9 @@ def order(steps: Sequence[Step[U]], given: Collection[Value], overwritten: Itera
             heappush(ready, k)
     while ready or free:
         if not free:  # what has become the last reader of something since
-            free = [k for k in ready if not grows(k)]
-            ready = [k for k in ready if k not in free] if free else ready
+            free = sorted(k for k in ready if not grows(k))  # a sorted list is a heap; part of a heap is none
+            if free:
+                ready = sorted(set(ready).difference(free))
         k = heappop(free or ready)
         done.append(steps[k].unit)
         for v in set(steps[k].reads):

@@ -129,9 +129,8 @@ class _Scheduler:
             return self._add(splat, Statement(splat, (), dtype, 0, 0))
         mask = self._mask(flatten(operand.axes))
         if maker is not None and isinstance(maker.op, Iota):
-            steps = tuple(int(j == maker.op.axis) for j in range(root.type.rank))
             index = Index(self._vector_of(self._strides((operand.axes[maker.op.axis],), (1,))), dtype)
-            return self._add(index, Statement(index, (), dtype, self._mask(list(operand.axes[maker.op.axis])) if steps else 0, 0))
+            return self._add(index, Statement(index, (), dtype, self._mask(list(operand.axes[maker.op.axis])), 0))
         layout = self.info.layout(root)
         access = Access(self._buffer(layout.root), self._vector_of(self._strides(operand.axes, layout.strides)), layout.offset)
         varies = sum(1 << d for d, s in enumerate(access.strides) if s) & mask

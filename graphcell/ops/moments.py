@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from graphcell import dtype as dt
 from graphcell.errors import DTypeError, ShapeError
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape, TensorType
@@ -41,8 +40,8 @@ class Moments(Op):
         return result, result
 
     def eval(self, x: Array) -> tuple[Array, Array]:  # type: ignore[override]
-        wide = x.astype(np.float32) if dt.from_numpy(x.dtype).bits == 16 else x
-        inverse = wide.dtype.type(1.0 / max(self.count(x.shape), 1))
+        wide = x.astype(np.float64)  # numpy adds the rows of a column one by one
+        inverse = 1.0 / max(self.count(x.shape), 1)
         with np.errstate(over="ignore", invalid="ignore"):
             mean = wide.sum(self.axis, keepdims=True) * inverse
             centred = wide - mean

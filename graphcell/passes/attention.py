@@ -60,6 +60,8 @@ class _Match:
     keeps: bool = True
     """Whether a Bool mask is on where scores are kept."""
     kept: Value | None = None
+    kept_shape: Shape | None = None
+    """The shape of the weights where dropout meets them."""
     """Which weights dropout keeps."""
     dropout: float = 0.0
 
@@ -145,6 +147,8 @@ class _Fusion:
         product = None if scores is None else self.products(match, scores)
         if scores is None or product is None or not self.is_closed(match, node):
             return None
+        if match.kept_shape not in (None, scores.type.shape):  # the mask's batch dimensions would be read as others
+            return None
         assert isinstance(product.op, MatMul)
         parts = _Parts(
             self.oriented(product.operands[0], product.op.transpose_x),
@@ -169,7 +173,7 @@ class _Fusion:
                 return v
             kept, x = cast.operands[0], x if cast.results[0] is y else y
         match.inside.append(node)
-        match.kept, match.dropout = kept, 1.0
+        match.kept, match.kept_shape, match.dropout = kept, v.type.shape, 1.0
         scaled = self.made_by.get(x)
         while scaled is not None and isinstance(scaled.op, (Mul, Div)) and self.number(scaled.operands[1]) not in (None, 0.0):
             factor = self.number(scaled.operands[1])
@@ -194,7 +198,7 @@ class _Fusion:
         if difference is None:
             return None
         scores, peak = difference.operands
-        largest = self.enter(match, self.through(match, peak, _is_spread), ReduceMax)
+        largest = self.enter(match, self.through(match, peak, _is_spread_or_stopped), ReduceMax)
         return scores if largest is not None and largest.operands[0] is scores and _along_last(largest) else None
 
     def products(self, match: _Match, scores: Value) -> Node | None:
@@ -402,12 +406,15 @@ def _is_neutral(node: Node) -> bool:
 
 def _is_spread(node: Node) -> bool:
     """On the way from a reduction along the last dimension back to the shape before it."""
-    if isinstance(node.op, StopGradient):
-        return True
     if not isinstance(node.op, (BroadcastTo, Reshape)):
         return False
     before, after = node.operands[0].type.shape, node.results[0].type.shape
     return (isinstance(node.op, BroadcastTo) and before == (*after[:-1], 1)) or (isinstance(node.op, Reshape) and after == (*before, 1))
+
+
+def _is_spread_or_stopped(node: Node) -> bool:
+    """The same for the largest score, through which no gradient passes whether it is stopped or not: softmax does not depend on it."""
+    return isinstance(node.op, StopGradient) or _is_spread(node)
 
 
 def _along_last(node: Node) -> bool:

@@ -59,6 +59,8 @@ def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | 
     if made is None:
         return None
     if isinstance(made.op, Full):
+        if abs(made.op.value) < 1:  # who scales down before a sum may do so to keep it finite
+            return None
         return r.emit(Full(made.op.value, result.type.shape, made.op.dtype))[0]
     if not isinstance(made.op, BroadcastTo):
         return None

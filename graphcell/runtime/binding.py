@@ -82,18 +82,21 @@ class OutputPool:
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any], state: Any):
         kept: list[Array] = []
         newest = 0
+        lock = threading.Lock()  # native calls come here without that of the workspaces
 
         def make() -> Array:
             nonlocal newest
             data = buffer.empty(shape, dtype)
-            if len(kept) < KEPT_OUTPUTS:
-                kept.append(data)
-                state.arrays[len(kept) - 1] = id(data)
-                state.count = len(kept)
-                return data
-            newest = (newest + 1) % KEPT_OUTPUTS
-            before, kept[newest] = kept[newest], data  # the one given out longest ago is likely to be held for long
-            state.arrays[newest] = id(data)
+            with lock:
+                if len(kept) < KEPT_OUTPUTS:
+                    place = len(kept)
+                    kept.append(data)
+                    state.arrays[place] = id(data)
+                    state.count = place + 1
+                    return data
+                newest = (newest + 1) % KEPT_OUTPUTS
+                before, kept[newest] = kept[newest], data  # the one given out longest ago is likely to be held for long
+                state.arrays[newest] = id(data)
             del before  # not earlier: native code of another thread may look at it
             return data
 

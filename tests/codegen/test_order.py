@@ -116,3 +116,11 @@ def test_training_gives_the_same_in_both_modes() -> None:
 
     for a, b in zip(trained(0), trained(1), strict=True):
         np.testing.assert_allclose(a, b, rtol=2e-4, atol=2e-5)
+
+
+def test_steps_that_gain_nothing_keep_their_order_around_one_that_does() -> None:
+    """One that frees memory is taken out of the middle of those that are ready."""
+    large = value(1000)
+    steps = [Step(0, [], [large])]
+    steps += [Step(k, [large] if k == 1 else [], [] if k == 1 else [value(8)]) for k in range(1, 9)]
+    assert order(steps, set(), []) == list(range(9))

@@ -264,3 +264,30 @@ def test_training_a_block_in_both_modes() -> None:
     np.testing.assert_allclose(compiled_value.asnumpy(), value.asnumpy(), rtol=1e-5)
     for a, b in zip(compiled, gradients, strict=True):
         np.testing.assert_allclose(a.asnumpy(), b.asnumpy(), rtol=1e-4, atol=1e-6)
+
+
+def test_a_stopped_denominator_is_no_softmax() -> None:
+    """Its gradient is another one, though its value is the same."""
+    rng = np.random.default_rng(0)
+    q, k, v = (Tensor(rng.standard_normal((2, 8, 4)).astype(np.float32)) for _ in range(3))
+
+    def f(q: Tensor, k: Tensor, v: Tensor) -> Tensor:
+        s = ops.matmul(q, k.swapaxes(-1, -2))
+        e = ops.exp(s - ops.amax(s, -1, True))
+        return (ops.matmul(e / ops.stop_gradient(e.sum(-1, keepdims=True)), v) ** 2).sum()
+
+    got = gc.jit(gc.grad(f, 0))(q, k, v).asnumpy()
+    np.testing.assert_allclose(got, gc.grad(f, 0)(q, k, v).asnumpy(), rtol=1e-4, atol=1e-4)
+
+
+def test_a_dropout_mask_of_other_batch_dimensions_is_left_alone() -> None:
+    """The weights were given another batch shape between softmax and dropout: the mask's dimensions belong to that one."""
+    rng = np.random.default_rng(0)
+    q, k, v = (Tensor(rng.standard_normal((2, 2, 2, 8, 4)).astype(np.float32)) for _ in range(3))
+    kept = Tensor(rng.random((2, 1, 8, 8)) < 0.5)
+
+    def f(q: Tensor, k: Tensor, v: Tensor, kept: Tensor) -> Tensor:
+        w = ops.softmax(ops.matmul(q, k.swapaxes(-1, -2)), -1).reshape(2, 4, 8, 8)
+        return ops.matmul(ops.select(kept.broadcast_to((2, 4, 8, 8)), w * 2.0, ops.zeros_like(w)), v.reshape(2, 4, 8, 4))
+
+    np.testing.assert_allclose(gc.jit(f)(q, k, v, kept).asnumpy(), f(q, k, v, kept).asnumpy(), rtol=1e-4, atol=1e-5)

@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, 
 
 def constant_mask(count: int, lanes: int) -> Val:
     """The first `count` of `lanes` lanes on."""
-    return Val(f"<{', '.join(f'i1 {int(k < count)}' for k in range(lanes))}>", LType("i1", lanes))
+    return Val(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(lanes))}>", LType("i1", lanes))
 
 
 def zeros(type: LType) -> Val:

@@ -165,7 +165,7 @@ def _max_pool(
     step = kernel if stride is None else each_dimension(stride, rank, function, "stride")
     apart = each_dimension(dilation, rank, function, "dilation")
     pads = explicit_padding(padding, rank, function)
-    if any(p[0] > k // 2 for p, k in zip(pads, kernel, strict=True)):
+    if any(max(p) > k // 2 for p, k in zip(pads, kernel, strict=True)):
         raise ArgumentValueError(
             f"{function}: padding must be at most half of the kernel size, but got {padding} and {kernel_size}"
         )
