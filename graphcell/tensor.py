@@ -72,6 +72,7 @@ def _forget_other_threads() -> None:
     """After a fork there is this thread only."""
     global _counting
     _counting = threading.Lock()
+    RetiredBuffers.lock = threading.Lock()
     Activity.value = int(state.trace is not None or bool(state.tapes))
 
 

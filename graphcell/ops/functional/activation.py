@@ -15,6 +15,7 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import clamp
 from graphcell.ops.functional.axes import normalize_axis, tensor_of
 from graphcell.ops.functional.common import cast, full_like, select, zeros_like
+from graphcell.ops.functional.reductions import wide
 from graphcell.ops.kernels import composite, elementary
 from graphcell.ops.mathematics import Erf, Expm1, Sigmoid, Softplus, Tanh
 from graphcell.tensor import Tensor
@@ -120,9 +121,9 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
     """
     x = floats(input, "gelu")
     if approximate == "tanh":
-        slope = math.sqrt(2.0 / math.pi)
-        inner = x * (x * x * (0.044715 * slope) + slope)  # fewer products than x + 0.044715 x**3, in the gradient too
-        return x * 0.5 * (1.0 + apply1(Tanh(), inner))
+        slope, w = math.sqrt(2.0 / math.pi), wide(x)
+        inner = w * (w * w * (0.044715 * slope) + slope)  # fewer products than x + 0.044715 x**3, in the gradient too
+        return cast(w * 0.5 * (1.0 + apply1(Tanh(), inner)), x.dtype)
     if approximate != "none":
         raise ArgumentValueError(f"gelu: approximate must be 'none' or 'tanh', but is {approximate!r}")
     return x * 0.5 * (1.0 + apply1(Erf(), x * math.sqrt(0.5)))

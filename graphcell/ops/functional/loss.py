@@ -15,6 +15,7 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor, broadcast, cast, ones_like, select, zeros_like
 from graphcell.ops.functional.creation import stop_gradient
 from graphcell.ops.functional.indexing import check_range
+from graphcell.ops.functional.reductions import wide
 from graphcell.ops.functional.softmax import log_softmax
 from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
@@ -98,7 +99,7 @@ def _probability_loss(log_p: Any, y: Any, axis: int, weight: Any, reduction: str
         terms = terms * _along(weight, axis, log_p.ndim)
     loss = -terms.sum(axis)
     if reduction == "mean":
-        return loss.sum() * (1.0 / max(1, log_p.size // classes))  # type: ignore[no-any-return]
+        return cast(wide(loss).sum() * (1.0 / max(1, log_p.size // classes)), loss.dtype)
     return reduce_loss(loss, reduction, "cross_entropy")
 
 
@@ -142,8 +143,7 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
         smooth = -(every * cast(counted, log_p.dtype)).sum(axis)
         loss = loss * (1.0 - smoothing) + smooth * (smoothing / classes)
     if reduction == "mean":
-        mean: Tensor = loss.sum() / counts.sum()
-        return mean
+        return cast(wide(loss).sum() / wide(counts).sum(), loss.dtype)
     return reduce_loss(loss, reduction, function)
 
 
@@ -244,7 +244,7 @@ def kl_div(logits: Any, labels: Any, reduction: str = "mean") -> Tensor:
     safe = select(positive, y, ones_like(y))
     loss: Any = select(positive, y * (safe.log() - x), zero)
     if reduction == "batchmean":
-        return loss.sum() * (1.0 / max(1, x.shape[0]))  # type: ignore[no-any-return]
+        return cast(wide(loss).sum() * (1.0 / max(1, x.shape[0])), loss.dtype)
     return reduce_loss(loss, reduction, "kl_div")
 
 

@@ -17,6 +17,7 @@ from graphcell.ops.creation import Iota, number_of
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor, cast, constant, full
 from graphcell.ops.functional.convolution import Pairs, each_dimension, explicit_padding
+from graphcell.ops.functional.reductions import wide
 from graphcell.ops.kernels import composite
 from graphcell.ops.movement import Pad
 from graphcell.ops.pooling import Fold, ReduceMaxFirst, Windows
@@ -84,6 +85,7 @@ def max_places(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: S
         inner //= kernel[k]
         count: Any = apply1(Iota(tap.shape, tap.ndim - rank + k, dt.int64))
         position = count * stride[k] - pads[k][0] + tap // inner % kernel[k] * dilation[k]
+        position = position.maximum(0).minimum(x.shape[x.ndim - rank + k] - 1)  # where all are lowest, padding is the first maximum
         place = position if place is None else place * x.shape[x.ndim - rank + k] + position
     return place
 
@@ -93,13 +95,15 @@ def avg_pool(
     x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, counted: Pairs | None, divisor: int | None = None
 ) -> Tensor:
     """Mean over windows of the last dimensions. `counted`: the padding that counts as elements (zeros); None: none does."""
-    w = windows(pad_spatial(x, pads, 0.0), kernel, stride)
+    w = wide(windows(pad_spatial(x, pads, 0.0), kernel, stride))
     total: Any = apply1(ReduceSum(_last_axes(w, len(kernel))), w)
     if divisor:
-        return total * (1.0 / divisor)  # type: ignore[no-any-return]
-    if counted == pads or not any(map(any, pads)):
-        return total * (1.0 / math.prod(kernel))  # type: ignore[no-any-return]
-    return total * constant(_inverse_counts(x, kernel, stride, pads, counted))  # type: ignore[no-any-return]
+        mean = total * (1.0 / divisor)
+    elif counted == pads or not any(map(any, pads)):
+        mean = total * (1.0 / math.prod(kernel))
+    else:
+        mean = total * cast(constant(_inverse_counts(x, kernel, stride, pads, counted)), w.dtype)
+    return cast(mean, x.dtype)
 
 
 def _inverse_counts(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, counted: Pairs | None) -> Any:
@@ -265,14 +269,14 @@ def _adaptive(function: str, x: Tensor, output_size: Any, rank: int, largest: bo
         kernel = tuple(d // s for d, s in zip(spatial, out, strict=True))
         none = ((0, 0),) * rank
         return max_pool(x, kernel, kernel, none, (1,) * rank) if largest else avg_pool(x, kernel, kernel, none, none)
-    y: Any = x  # windows of unequal size: one dimension after the other
+    y: Any = x if largest else wide(x)  # windows of unequal size: one dimension after the other
     for k in range(rank):
         axis = x.ndim - rank + k
         cuts = [(y[(*(slice(None),) * axis, slice(low, high))], high - low) for low, high in _spans(spatial[k], out[k])]
         reduce = ReduceMaxFirst((axis,)) if largest else ReduceSum((axis,))
         parts: list[Any] = [apply1(reduce, cut) for cut, _ in cuts]
         y = stack(parts if largest else [p * (1.0 / n) for p, (_, n) in zip(parts, cuts, strict=True)], axis)
-    return y  # type: ignore[no-any-return]
+    return cast(y, x.dtype)
 
 
 def _adaptive_places(function: str, x: Tensor, output_size: Any, rank: int, index: dt.DType) -> Tensor:
