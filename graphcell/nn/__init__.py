@@ -1,6 +1,16 @@
 """Neural network layers, losses and optimizers."""
 
-from graphcell.nn.activation import (
+from graphcell.nn.cell import Cell
+from graphcell.nn.dynamic_lr import (
+    cosine_decay_lr,
+    exponential_decay_lr,
+    inverse_decay_lr,
+    natural_exp_decay_lr,
+    piecewise_constant_lr,
+    polynomial_decay_lr,
+    warmup_lr,
+)  # fmt: skip
+from graphcell.nn.layer.activation import (
     CELU,
     ELU,
     GELU,
@@ -10,7 +20,6 @@ from graphcell.nn.activation import (
     HShrink,
     HSigmoid,
     HSwish,
-    Identity,
     LeakyReLU,
     LogSigmoid,
     LogSoftmax,
@@ -33,17 +42,47 @@ from graphcell.nn.activation import (
     Threshold,
     get_activation,
 )  # fmt: skip
-from graphcell.nn.cell import Cell
-from graphcell.nn.container import CellDict, CellList, SequentialCell
-from graphcell.nn.convolution import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
-from graphcell.nn.dynamic_lr import (
-    cosine_decay_lr,
-    exponential_decay_lr,
-    inverse_decay_lr,
-    natural_exp_decay_lr,
-    piecewise_constant_lr,
-    polynomial_decay_lr,
-    warmup_lr,
+from graphcell.nn.layer.basic import Dense, Dropout, Dropout1d, Dropout2d, Dropout3d, Flatten, Identity, Linear, Pad, Unflatten
+from graphcell.nn.layer.channel_shuffle import ChannelShuffle
+from graphcell.nn.layer.container import CellDict, CellList, SequentialCell
+from graphcell.nn.layer.conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
+from graphcell.nn.layer.embedding import Embedding
+from graphcell.nn.layer.image import PixelShuffle, PixelUnshuffle
+from graphcell.nn.layer.normalization import (
+    BatchNorm1d,
+    BatchNorm2d,
+    BatchNorm3d,
+    GroupNorm,
+    InstanceNorm1d,
+    InstanceNorm2d,
+    InstanceNorm3d,
+    LayerNorm,
+)  # fmt: skip
+from graphcell.nn.layer.padding import (
+    ConstantPad1d,
+    ConstantPad2d,
+    ConstantPad3d,
+    ReflectionPad1d,
+    ReflectionPad2d,
+    ReflectionPad3d,
+    ReplicationPad1d,
+    ReplicationPad2d,
+    ReplicationPad3d,
+    ZeroPad2d,
+)  # fmt: skip
+from graphcell.nn.layer.pooling import (
+    AdaptiveAvgPool1d,
+    AdaptiveAvgPool2d,
+    AdaptiveAvgPool3d,
+    AdaptiveMaxPool1d,
+    AdaptiveMaxPool2d,
+    AdaptiveMaxPool3d,
+    AvgPool1d,
+    AvgPool2d,
+    AvgPool3d,
+    MaxPool1d,
+    MaxPool2d,
+    MaxPool3d,
 )  # fmt: skip
 from graphcell.nn.learning_rate_schedule import (
     CosineDecayLR,
@@ -53,8 +92,7 @@ from graphcell.nn.learning_rate_schedule import (
     PolynomialDecayLR,
     WarmUpLR,
 )  # fmt: skip
-from graphcell.nn.linear import Dense, Dropout, Dropout1d, Dropout2d, Dropout3d, Embedding, Flatten, Linear, Unflatten
-from graphcell.nn.loss import (
+from graphcell.nn.loss.loss import (
     BCELoss,
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
@@ -80,16 +118,6 @@ from graphcell.nn.loss import (
     TripletMarginLoss,
     TripletMarginWithDistanceLoss,
 )  # fmt: skip
-from graphcell.nn.normalization import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-)  # fmt: skip
 from graphcell.nn.optim import (
     ASGD,
     SGD,
@@ -103,36 +131,6 @@ from graphcell.nn.optim import (
     Optimizer,
     RMSProp,
     Rprop,
-)  # fmt: skip
-from graphcell.nn.padding import (
-    ChannelShuffle,
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    Pad,
-    PixelShuffle,
-    PixelUnshuffle,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad2d,
-)  # fmt: skip
-from graphcell.nn.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
 )  # fmt: skip
 from graphcell.nn.wrap import (
     DynamicLossScaleUpdateCell,

@@ -8,9 +8,9 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.grad import value_and_grad
-from graphcell.nn.activation import Identity
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import is_int
+from graphcell.nn.layer.basic import Identity
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 

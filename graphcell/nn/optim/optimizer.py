@@ -19,7 +19,7 @@ from graphcell.errors import (
     MissingKeyError,
 )
 from graphcell.nn.cell import Cell
-from graphcell.nn.container import CellList
+from graphcell.nn.layer.container import CellList
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 

@@ -12,6 +12,13 @@ from graphcell.nn.checks import check_bool, check_float, check_int
 from graphcell.ops.functional.loss import poisson_nll_loss, reduce_loss
 from graphcell.tensor import Tensor
 
+__all__ = [
+    "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "DiceLoss", "GaussianNLLLoss", "HingeEmbeddingLoss", "HuberLoss",
+    "KLDivLoss", "L1Loss", "LossBase", "MAELoss", "MSELoss", "MarginRankingLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
+    "PoissonNLLLoss", "RMSELoss", "SmoothL1Loss", "SoftMarginLoss", "SoftmaxCrossEntropyWithLogits", "TripletMarginLoss",
+    "TripletMarginWithDistanceLoss",
+]  # fmt: skip
+
 
 class LossBase(Cell):
     """Base of losses: `get_loss(x, weights)` reduces as `reduction` says.

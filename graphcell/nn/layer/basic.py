@@ -1,4 +1,4 @@
-"""Dense layers, embedding, dropout and Cells that only change the shape."""
+"""Dense layers, dropout, and Cells that pass on, reshape or pad their input."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.common.initializer import HeUniform, Uniform, initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
-from graphcell.nn.activation import get_activation
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_float, check_int, check_number, is_int, positive_int
+from graphcell.nn.checks import check_bool, check_float, check_int, check_number, positive_int
+from graphcell.nn.layer.activation import get_activation
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -113,66 +113,6 @@ class Linear(_Affine):
     def extend_repr(self) -> str:
         text = f"input_features={self.in_features}, output_features={self.out_features}"
         return f"{text}, has_bias={self.has_bias}" if self.has_bias else text
-
-
-class Embedding(Cell):
-    """Rows of a trained table, looked up by number.
-
-    Args:
-        vocab_size, embedding_size: extents of the table.
-        use_one_hot: look up by a product with one-hot vectors.
-        embedding_table: initializer of the table, default 'normal'.
-        padding_idx: this row starts as zeros.
-
-    Inputs: x, integers of any shape. Outputs: (*x.shape, embedding_size).
-
-    Raises:
-        TypeError, ValueError: settings that do not fit.
-    """
-
-    def __init__(
-        self, vocab_size: int, embedding_size: int, use_one_hot: bool = False, embedding_table: Any = "normal",
-        dtype: Any = dt.float32, padding_idx: int | None = None,
-    ):  # fmt: skip
-        super().__init__()
-        self.vocab_size = check_int("Embedding", "vocab_size", vocab_size)
-        self.embedding_size = check_int("Embedding", "embedding_size", embedding_size)
-        if not isinstance(use_one_hot, bool):
-            raise ArgumentTypeError(
-                f"For 'Embedding', the type of 'use_one_hot' should be 'bool', but got type '{type(use_one_hot).__name__}'."
-            )
-        self.use_one_hot, self.dtype, self.padding_idx = use_one_hot, dt.as_dtype(dtype), padding_idx
-        table = initializer(embedding_table, (vocab_size, embedding_size), dtype)
-        if padding_idx is not None:
-            self._check_padding(padding_idx)
-            if table.has_init:
-                table.init_data()
-            data = table.array().copy()
-            data[padding_idx] = 0
-            table = Tensor(data)
-        self.embedding_table = Parameter(table, name="embedding_table")
-
-    def _check_padding(self, row: Any) -> None:
-        if not is_int(row):
-            raise ArgumentTypeError(f"For 'Embedding', the 'padding_idx' must be 'int',  but got '{type(row).__name__}'.")
-        if not 0 <= row < self.vocab_size:
-            raise ArgumentValueError(
-                f"For 'Embedding', the 'padding_idx' must be in range of [0, {self.vocab_size}), "
-                f"but got {row} with type 'int'."
-            )
-
-    def construct(self, ids: Any) -> Any:
-        table = self.embedding_table
-        if self.use_one_hot:
-            hot = ops.one_hot(ids, self.vocab_size)
-            return ops.matmul(hot.astype(table.dtype), table)
-        return ops.gather(table, ids, 0)
-
-    def extend_repr(self) -> str:
-        return (
-            f"vocab_size={self.vocab_size}, embedding_size={self.embedding_size}, use_one_hot={self.use_one_hot}, "
-            f"embedding_table={self.embedding_table}, dtype={self.dtype}, padding_idx={self.padding_idx}"
-        )
 
 
 class Dropout(Cell):
@@ -278,3 +218,61 @@ class Unflatten(Cell):
         axis = self.axis % input_x.ndim
         shape = input_x.shape
         return input_x.reshape((*shape[:axis], *self.unflattened_size, *shape[axis + 1 :]))
+
+
+class Identity(Cell):
+    """The input as it is. Any constructor arguments are ignored."""
+
+    def __init__(self, *args: Any, **kwargs: Any):
+        super().__init__()
+
+    def construct(self, input: Any) -> Any:
+        return input
+
+
+_PAD_MODES = ("CONSTANT", "REFLECT", "SYMMETRIC")
+
+
+class Pad(Cell):
+    """Pads every dimension.
+
+    Args:
+        paddings: for each dimension (before, after), at least 0.
+        mode: 'CONSTANT' (zeros), 'REFLECT' (mirrored without the edge) or 'SYMMETRIC' (mirrored with the edge).
+
+    Raises:
+        TypeError: paddings is no tuple of pairs. ValueError: another mode, or padding that does not fit.
+    """
+
+    def __init__(self, paddings: Any, mode: str = "CONSTANT"):
+        super().__init__()
+        if not isinstance(paddings, tuple):
+            raise ArgumentTypeError(f"For 'Pad', the type of 'paddings' must be tuple, but got {type(paddings)}.")
+        if any(len(pair) != 2 for pair in paddings):
+            raise ArgumentValueError(f"For 'Pad', each item of 'paddings' must hold two ints, but got {paddings}.")
+        if mode not in _PAD_MODES:
+            raise ArgumentValueError(f"For 'Pad', the 'mode' must be in {list(_PAD_MODES)}, but got {mode}.")
+        self.paddings, self.mode = paddings, mode
+
+    def construct(self, x: Any) -> Any:
+        if len(self.paddings) != x.ndim:
+            raise ArgumentValueError(
+                f"For 'Pad', there are {len(self.paddings)} paddings, but the input has shape {x.shape}"
+            )
+        if self.mode == "CONSTANT":
+            flat = tuple(n for pair in reversed(self.paddings) for n in pair)
+            return ops.pad(x, flat)
+        for axis, (before, after) in enumerate(self.paddings):
+            if before or after:
+                places = self._places(x.shape[axis], before, after)
+                x = ops.gather(x, Tensor(places), axis)
+        return x
+
+    def _places(self, extent: int, before: int, after: int) -> list[int]:
+        """For each place along a padded dimension, the one it mirrors."""
+        edge = 0 if self.mode == "REFLECT" else 1
+        if max(before, after) > extent - 1 + edge:
+            raise ArgumentValueError(f"For 'Pad', a dimension of {extent} cannot be padded by {max(before, after)} in mode {self.mode}")
+        left = [before - edge - k for k in range(before)]
+        right = [extent - 2 + edge - k for k in range(after)]
+        return [*left, *range(extent), *right]

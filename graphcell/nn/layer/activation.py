@@ -318,16 +318,6 @@ class PReLU(Cell):
         return ops.prelu(x, self.w)
 
 
-class Identity(Cell):
-    """The input as it is. Any constructor arguments are ignored."""
-
-    def __init__(self, *args: Any, **kwargs: Any):
-        super().__init__()
-
-    def construct(self, input: Any) -> Any:
-        return input
-
-
 _ACTIVATIONS: dict[str, Callable[..., Cell]] = {
     "softmin": Softmin, "softmax": Softmax, "softmax2d": Softmax2d, "logsoftmax": LogSoftmax, "relu": ReLU, "relu6": ReLU6,
     "rrelu": RReLU, "silu": SiLU, "tanh": Tanh, "tanhshrink": Tanhshrink, "hardtanh": Hardtanh, "gelu": GELU,
