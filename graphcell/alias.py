@@ -1,7 +1,8 @@
 """`import mindspore` → graphcell, for programs that are run as they are.
 
-`install()` puts a finder before all others: the names mindspore, mindspore.nn, … give the very module objects of graphcell. Refused: a
-module that graphcell has no counterpart of.
+`install()` puts a finder before all others: the names mindspore, mindspore.nn, … give the very module objects of graphcell, and the
+classes of `nn` print as `mindspore.nn.layer.conv.Conv2d`, as such programs' output has them. Refused: a module that graphcell has no
+counterpart of.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from collections.abc import Sequence
 from types import ModuleType
 
 _NAME = "mindspore"
+_OURS = "graphcell"
 
 
 class _Loader(importlib.abc.Loader):
@@ -63,6 +65,7 @@ def install() -> None:
         # Importing these again would put modules over functions of the same name (`common.tensor`).
         if name == "graphcell" or name.startswith("graphcell."):
             sys.modules[_NAME + name[len("graphcell") :]] = module
+    _rename_classes(_OURS, _NAME)
 
 
 def uninstall() -> None:
@@ -71,3 +74,14 @@ def uninstall() -> None:
     for name in [n for n in sys.modules if n == _NAME or n.startswith(f"{_NAME}.")]:
         if getattr(sys.modules[name], "__name__", "").startswith("graphcell"):
             del sys.modules[name]
+    _rename_classes(_NAME, _OURS)
+
+
+def _rename_classes(before: str, after: str) -> None:
+    """Gives the classes of graphcell's `nn` the module path that starts with `after`, which their printed form shows."""
+    for name, module in list(sys.modules.items()):
+        if not name.startswith(f"{_OURS}.nn"):
+            continue
+        for found in vars(module).values():
+            if isinstance(found, type) and found.__module__.startswith(f"{before}.nn"):
+                found.__module__ = after + found.__module__[len(before) :]

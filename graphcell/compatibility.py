@@ -69,7 +69,11 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ("Errors appear where they happen", "never in a later call; `pynative_synchronize` changes nothing."),
     ("`jit_level`, `backend`, `exec_order`", "and the keys of `set_context` about devices are checked and kept; every graph is compiled in full."),
     ("`mutable` numbers", "are constants of a compiled function; another number compiles anew. Tensors are variables wherever they are."),
-    ("Classes", "print as graphcell's: `<class 'graphcell.nn.linear.Dense'>` where MindSpore has `<class 'mindspore.nn.layer.basic.Dense'>`."),
+    (
+        "Classes",
+        "print with the path that they have in MindSpore, under the name of the package that was imported: `<class 'graphcell.nn.layer.basic.Dense'>`, "
+        "and `<class 'mindspore.nn.layer.basic.Dense'>` in a program run by `python -m graphcell run`.",
+    ),
     ("Only the CPU", "and no complex, sparse or quantised Tensors, no distributed training."),
 )
 

@@ -49,6 +49,21 @@ def test_names_of_mindspore_are_the_modules_of_graphcell(installed: None) -> Non
     assert import_module("mindspore.nn") is nn
 
 
+def test_layers_print_with_the_path_that_mindspore_has() -> None:
+    import graphcell.nn as nn
+
+    kinds = {"layer.conv.Conv2d", "layer.container.SequentialCell", "layer.activation.ReLU", "layer.basic.Dense", "loss.loss.MSELoss", "cell.Cell"}
+    for kind in kinds:
+        assert str(getattr(nn, kind.rpartition(".")[2])) == f"<class 'graphcell.nn.{kind}'>"
+    alias.install()
+    try:
+        for kind in kinds:
+            assert str(getattr(nn, kind.rpartition(".")[2])) == f"<class 'mindspore.nn.{kind}'>"
+    finally:
+        alias.uninstall()
+    assert str(nn.Conv2d) == "<class 'graphcell.nn.layer.conv.Conv2d'>"
+
+
 def test_a_module_that_is_not_there_says_so(installed: None) -> None:
     with pytest.raises(ModuleNotFoundError, match=r"no counterpart of the module 'mindspore\.nothing'") as caught:
         import_module("mindspore.nothing")

@@ -23,6 +23,7 @@ NATIVE_PACKAGES = frozenset(
         "matplotlib",
         "pandas",
         "torch",
+        "mindspore",
     }
 )
 """Installed packages whose functions run as they are. Other installed packages may hold networks, so they are
