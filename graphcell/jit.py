@@ -3,7 +3,8 @@
 Enters: a function, method, lambda, Cell or other callable. Leaves: a `JitFunction`, called like the original.
 Tensor arguments are inputs of the compiled graph; all other arguments are constants of it, and a call with
 others compiles anew. What the function reads from outside (globals, closure variables, attributes of Cells)
-is guarded. Inside another compiled function a JitFunction becomes part of that.
+is guarded. Refused: nothing for the values of Tensors that a graph cannot know (numpy in `construct`): such a call
+runs as Python, with a warning, and what it calls is compiled by itself; under `fullgraph` or STRICT it is an error. Inside another compiled function a JitFunction becomes part of that.
 """
 
 from __future__ import annotations
@@ -68,7 +69,8 @@ def jit(
 
     Args:
         function: a function, method, lambda, Cell or other callable. What cannot be called is given back as it is.
-        capture_mode, jit_level, dynamic, fullgraph, backend, options: MindSpore's. They are checked; there is one way to compile here.
+        fullgraph: code that asks for the values of Tensors (numpy, `asnumpy`) is an error; by default such a call runs as Python.
+        capture_mode, jit_level, dynamic, backend, options: MindSpore's. They are checked; there is one way to compile here.
 
     Returns:
         JitFunction, or a decorator where `function` is left out.
@@ -95,7 +97,7 @@ def jit(
         raise ArgumentValueError(
             f"For 'exec_order', the value of 'exec_order' must be one of {_ORDERS}, but got '{order}'."
         )
-    return _compiled if function is None else _compiled(function)
+    return functools.partial(_compiled, fullgraph=fullgraph) if function is None else _compiled(function, fullgraph)
 
 
 def _check_choice(name: str, value: Any, choices: list[str]) -> None:
@@ -105,12 +107,12 @@ def _check_choice(name: str, value: Any, choices: list[str]) -> None:
         )
 
 
-def _compiled(function: Any) -> Any:
+def _compiled(function: Any, fullgraph: bool) -> Any:
     if isinstance(function, (staticmethod, classmethod)):
-        return type(function)(_compiled(function.__func__))
+        return type(function)(_compiled(function.__func__, fullgraph))
     if not callable(function) or isinstance(function, (type, JitFunction)):
         return function
-    return JitFunction(function)
+    return JitFunction(function, fullgraph)
 
 
 @dataclass(slots=True, eq=False, weakref_slot=True)
@@ -166,7 +168,7 @@ class _Entry:
             result.is_single and not has_effects, result.is_tuple(len(self.executable.output_types)) and not has_effects,
         )  # fmt: skip
         if self.record is not None:
-            table.add(self.record.address)
+            table.add(self.record)
 
     def run_recorded(self, leaves: Sequence[Tensor]) -> Any:
         """Runs as one op that the tapes see."""
@@ -219,6 +221,7 @@ class JitFunction(NativelyCalled):
         functools.update_wrapper(self, function)
         self._function = function
         self._entries: dict[Any, list[_Entry]] = {}
+        self._owners: weakref.WeakSet[Any] = weakref.WeakSet()
         self._last: _Entry | None = None
         self._lock = threading.RLock()
         self._why = "it was not called yet"
@@ -338,10 +341,14 @@ class JitFunction(NativelyCalled):
         owner = args[0] if args else getattr(self._function, "__self__", None)
         if owner is None or not is_cell(owner) or isinstance(owner, type):
             return self._entries
-        kept = vars(owner).get("_compiled_methods")
+        kept: _CellEntries | None = vars(owner).get("_compiled_methods")
         if kept is None:
             kept = vars(owner).setdefault("_compiled_methods", _CellEntries())
-        return kept.setdefault(self, {})  # type: ignore[no-any-return]
+        table = kept.get(self)
+        if table is None:
+            self._owners.add(owner)
+            table = kept.setdefault(self, {})
+        return table
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], aliased: bool) -> Traced:
         """Traces; numbers that changed often become inputs, if the function can do with that."""
@@ -349,7 +356,7 @@ class JitFunction(NativelyCalled):
         if varying:
             try:
                 return trace_function(self._function, args, kwargs, aliased, varying)
-            except Exception:
+            except Exception:  # whatever the function did with a number that it does not know; an error of its own comes again
                 self._changes.clear()
         return trace_function(self._function, args, kwargs, aliased)
 
@@ -458,8 +465,10 @@ class JitFunction(NativelyCalled):
         return "\n".join(lines)
 
     def _all_entries(self) -> Iterator[_Entry]:
-        for found in self._entries.values():
-            yield from found
+        kept_with_cells = [vars(owner)["_compiled_methods"].get(self, {}) for owner in self._owners]
+        for table in (self._entries, *kept_with_cells):
+            for found in table.values():
+                yield from found
 
     def _explain_key(self, table: dict[Any, list[_Entry]], key: Any) -> str:
         if not table:

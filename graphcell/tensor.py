@@ -72,7 +72,7 @@ def _forget_other_threads() -> None:
     """After a fork there is this thread only."""
     global _counting
     _counting = threading.Lock()
-    RetiredBuffers.lock = threading.Lock()
+    RetiredBuffers.forget_other_threads()
     Activity.value = int(state.trace is not None or bool(state.tapes))
 
 
@@ -81,18 +81,37 @@ if hasattr(os, "register_at_fork"):
 
 
 class RetiredBuffers:
-    """Keeps buffers that Tensors have let go of while native code runs without Python's lock, which may still read them."""
+    """Keeps buffers that Tensors let go of while a call of compiled code is under way, which may have their addresses."""
 
     running = ctypes.c_int64(0)
-    lock = threading.Lock()
+    """The calls under way."""
     kept: ClassVar[list[Array]] = []
+    _lock = threading.Lock()
+
+    @classmethod
+    def count(cls, change: int) -> None:
+        """Counts calls that begin (1) or end (-1), where native code does not."""
+        with cls._lock:
+            cls.running.value += change
+
+    @classmethod
+    def forget_other_threads(cls) -> None:
+        """After a fork: no other thread's call is under way."""
+        cls._lock = threading.Lock()
+        cls.running.value = 0
+        cls.kept.clear()
 
     @classmethod
     def retire(cls, data: Array | None) -> None:
         """Notes that a Tensor has let go of `data`."""
-        if cls.running.value:
-            cls.kept.append(data)  # type: ignore[arg-type]
-        elif cls.kept:
+        if cls.running.value and data is not None:
+            cls.kept.append(data)
+        cls.clear()
+
+    @classmethod
+    def clear(cls) -> None:
+        """Lets go of what was kept, if no call is under way."""
+        if cls.kept and not cls.running.value:
             cls.kept.clear()
 
 

@@ -6,6 +6,8 @@ between two of them.
 
 from __future__ import annotations
 
+from array import array
+from collections import deque
 from collections.abc import Iterator
 from typing import Any
 
@@ -34,7 +36,23 @@ def key_of(x: Any, leaves: list[Tensor], objects: list[Any]) -> Any:
     if isinstance(x, (np.ndarray, np.generic)):
         return (kind, x.dtype.str, x.shape, x.tobytes())
     objects.append(x)
+    if isinstance(x, bytearray):
+        return (kind, bytes(x))
+    if isinstance(x, array):
+        return (kind, x.typecode, x.tobytes())
+    if isinstance(x, (set, frozenset, deque)):
+        return (kind, *_key_of_elements(x, objects))
     return (kind, id(x))
+
+
+def _key_of_elements(x: set[Any] | frozenset[Any] | deque[Any], objects: list[Any]) -> tuple[Any, ...]:
+    """A container's elements as they are now, or, if there are Tensors among them, which make no inputs of theirs, what objects they are."""
+    inside: list[Tensor] = []
+    keys = [key_of(e, inside, objects) for e in x]
+    if not inside:
+        return tuple(keys) if isinstance(x, deque) else (frozenset(keys),)
+    objects += x
+    return (id(x), *map(id, x))
 
 
 def differences(before: Any, after: Any) -> Iterator[tuple[str, str, str]]:

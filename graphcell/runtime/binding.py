@@ -2,7 +2,7 @@
 
 Enters: an executable, the Tensors that its graph reads from outside, the arguments of a call. Leaves: `Binding`, which runs it on the
 Tensors in the arguments, and `Record`, by which calling.py's native code does the same without Python. Refuses: arguments that cannot
-be compared natively (`Record.of` gives None), and updates of arguments (`Binding.suits`).
+be compared natively (`Record.of` gives None).
 
 Addresses of bound Tensors are looked up again when `StorageEpoch` moved. An output's buffer is given out again when nobody sees it.
 """
@@ -13,6 +13,7 @@ import ctypes
 import sys
 import threading
 import time
+import weakref
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -209,27 +210,34 @@ class Workspaces:
         self._lock = threading.Lock()
 
     def pop(self) -> Workspace:
-        """A workspace for one run."""
+        """Begins a call: a workspace for it. From now on no buffer that it gets the address of is freed."""
         code = native()
         if code is None:
-            try:
-                return self._spare.pop()
-            except IndexError:
-                return Workspace(self.executable)
-        address = code.pop(self.address)
-        if address is not None:
-            return self._made[address]
-        space = Workspace(self.executable)
+            RetiredBuffers.count(1)
+            space = self._spare.pop() if self._spare else None
+        else:
+            address = code.pop(self.address)
+            space = None if address is None else self._made[address]
+        if space is not None:
+            return space
+        try:
+            space = Workspace(self.executable)
+        except BaseException:
+            self.push(None)
+            raise
         self._made[space.address] = space
         return space
 
-    def push(self, space: Workspace) -> None:
-        """Gives a workspace back."""
+    def push(self, space: Workspace | None) -> None:
+        """Ends a call and takes its workspace back."""
         code = native()
-        if code is None:
-            self._spare.append(space)
+        if code is not None:
+            code.push(self.address, None if space is None else space.address)
         else:
-            code.push(self.address, space.address)
+            RetiredBuffers.count(-1)
+            if space is not None:
+                self._spare.append(space)
+        RetiredBuffers.clear()
 
     def prepare(self, kept: KeptMemory, space: Workspace, tensors: Sequence[Tensor], first: int) -> None:
         """Brings up to date what the program keeps of its frozen inputs; `tensors` are the graph's inputs from number `first` on."""
@@ -261,13 +269,7 @@ class Workspaces:
         if code is not None:
             return int(code.run(self.address, space.address))
         state = space.state
-        with RetiredBuffers.lock:
-            RetiredBuffers.running.value += 1
-        try:
-            return int(self._function(state.inputs, state.outputs, state.arena, state.pool, state.callback))
-        finally:
-            with RetiredBuffers.lock:
-                RetiredBuffers.running.value -= 1
+        return int(self._function(state.inputs, state.outputs, state.arena, state.pool, state.callback))
 
     def _note(self, nanoseconds: int) -> None:
         """Learns whether runs are short; those that branch may become long at any time."""
@@ -286,11 +288,6 @@ class Binding:
         self.executable, self.leaves, self.captured = executable, leaves, captured
         self._updated = [(position - leaves, keep) for position, keep in executable.updated_inputs]
         self.spaces = Workspaces(executable)
-
-    @staticmethod
-    def suits(executable: Executable, leaves: int) -> bool:
-        """Whether no argument is written to."""
-        return all(position >= leaves for position, _ in executable.updated_inputs)
 
     def __call__(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Runs; returns the outputs that are not written back."""
@@ -340,11 +337,11 @@ class Table:
     def __init__(self, always: bool) -> None:
         self.state = TableState(always=int(always))
         self.address = ctypes.addressof(self.state)
+        self._records: list[weakref.ref[Record]] = []
 
-    def add(self, record: int) -> None:
-        """Puts the record at this address first."""
-        before = [r for r in self._records() if r != record]
-        self._set([record, *before[: KEPT_RECORDS - 1]])
+    def add(self, record: Record) -> None:
+        """Puts a record first."""
+        self._set([record, *self._others(record)[: KEPT_RECORDS - 1]])
 
     @property
     def last(self) -> int:
@@ -355,16 +352,19 @@ class Table:
         """Notes that Python ran the function."""
         self.state.last = 0
 
-    def remove(self, record: int) -> None:
-        """Takes the record at this address out."""
-        self._set([r for r in self._records() if r != record])
+    def remove(self, record: Record) -> None:
+        """Takes a record out."""
+        self._set(self._others(record))
 
-    def _records(self) -> list[int]:
-        return list(self.state.records[: self.state.count])
+    def _others(self, record: Record) -> list[Record]:
+        """All living records but one; while the list is there they stay alive, whatever the garbage collector does meanwhile."""
+        found = [known() for known in self._records]
+        return [r for r in found if r is not None and r is not record and not r.is_dying]
 
-    def _set(self, records: Sequence[int]) -> None:
+    def _set(self, records: Sequence[Record]) -> None:
+        self._records = list(map(weakref.ref, records))
         self.state.count = 0
-        self.state.records[: len(records)] = records
+        self.state.records[: len(records)] = [r.address for r in records]
         self.state.count = len(records)
 
 
@@ -374,10 +374,12 @@ class Record:
     def __init__(self, table: Table, state: Any, kept: Sequence[Any]):
         self._table, self._state, self._kept = table, state, kept
         self.address = ctypes.addressof(state)
+        self.is_dying = False
         state.owner = id(self)
 
     def __del__(self) -> None:
-        self._table.remove(self.address)
+        self.is_dying = True
+        self._table.remove(self)
 
     @property
     def hits(self) -> int:
@@ -437,7 +439,7 @@ class _Pattern:
             return self._add_items(LIST, x, x)
         if kind is dict:
             return self._add_items(DICT, x, list(x.values()), list(x))
-        if isinstance(x, (tuple, list, dict, complex, np.ndarray, np.generic)):
+        if isinstance(x, (tuple, list, dict, complex, np.ndarray, np.generic)) or kind.__hash__ is None:  # what cannot be hashed may change
             return False
         form = FLOAT if kind is float else EQUAL if kind in (int, str, bytes) else IDENTICAL
         if form != IDENTICAL:

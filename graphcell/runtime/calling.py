@@ -304,16 +304,15 @@ def _emit_run(module: Module) -> None:
         short = b.call_pointer(function, I32, *given)
         b.return_if(b.equals(short, 0), const(0, I32))
         b.return_if(b.is_not(short, 0), const(1, I32))
-    b.add_to_counter("running", 1)
     thread = b.python("PyEval_SaveThread", PTR)
     status = b.call_pointer(function, I32, *given)
     b.python("PyEval_RestoreThread", VOID, thread)
-    b.add_to_counter("running", -1)
     b.finish(status)
 
 
 def _emit_holds(module: Module) -> None:
-    """`holds(record, count, keywords) -> i64`: 1 if as many arguments were given and what the function read from outside is unchanged."""
+    """`holds(record, count, keywords) -> i64`: 1 if as many arguments were given and what the function read from outside is unchanged;
+    -1 with an exception."""
     b = _Emitter(module, "holds", (("record", PTR), ("count", I64), ("keywords", PTR)), I64)
     record, no = b.args["record"], i64(0)
     b.return_if(b.is_not(b.get(record, RecordState, "positional"), b.args["count"]), no)
@@ -347,9 +346,7 @@ def _emit_holds(module: Module) -> None:
     check = b.get(record, RecordState, "check", PTR)
     b.return_if(b.equals(check, 0), i64(1))
     answer = b.python("PyObject_CallNoArgs", PTR, check)
-    with b.if_then(b.equals(answer, 0)):
-        b.python("PyErr_Clear", VOID)
-    b.return_if(b.equals(answer, 0), no)
+    b.return_if(b.equals(answer, 0), i64(-1))
     b.let_go(answer)
     b.finish(b.cast(b.equals(answer, b.environment("true")), I64))
 
@@ -360,6 +357,7 @@ def _emit_attempt(module: Module) -> None:
     b = _Emitter(module, "attempt", names, PTR)
     record, count = b.args["record"], b.args["count"]
     fits = b.call("holds", I64, record, count, b.args["keywords"])
+    b.return_if(b.equals(fits, -1), _NULL)
     b.return_if(b.equals(fits, 0), _MISSED)
     binding = b.get(record, RecordState, "binding", PTR)
     space = b.get(binding, BindingState, "free", PTR)
@@ -368,7 +366,7 @@ def _emit_attempt(module: Module) -> None:
     b.return_if(b.and_(b.is_not(epoch, ANY), b.is_not(epoch, b.counter("storage_epoch"))), _MISSED)
     contents = b.get(binding, BindingState, "contents")  # for which what is kept of weights holds; -1: nothing is
     b.return_if(b.and_(b.is_not(contents, -1), b.is_not(contents, b.counter("contents_epoch"))), _MISSED)
-    b.set(binding, BindingState, "free", b.get(space, SpaceState, "next", PTR))
+    b.call("pop", PTR, binding)
     everything = b.add(count, b.get(record, RecordState, "keywords"))
     result = b.call("perform", PTR, record, binding, space, b.args["args"], everything)
     b.call("push", VOID, binding, space)
@@ -376,13 +374,17 @@ def _emit_attempt(module: Module) -> None:
 
 
 def _emit_spaces(module: Module) -> None:
-    """`pop(binding) -> ptr` (null if there is none) and `push(binding, space)`: the workspaces that no call uses."""
+    """`pop(binding) -> ptr` and `push(binding, space)` begin and end a call: they take and give back a workspace that no other call uses
+    (null if there is none), and between them buffers that Tensors let go of are kept, since the call may have their addresses."""
     b = _Emitter(module, "pop", (("binding", PTR),), PTR, internal=False)
+    b.add_to_counter("running", 1)
     first = b.get(b.args["binding"], BindingState, "free", PTR)
     b.return_if(b.equals(first, 0), first)
     b.set(b.args["binding"], BindingState, "free", b.get(first, SpaceState, "next", PTR))
     b.finish(first)
     b = _Emitter(module, "push", (("binding", PTR), ("space", PTR)), internal=False)
+    b.add_to_counter("running", -1)
+    b.return_if(b.equals(b.args["space"], 0), None)
     b.set(b.args["space"], SpaceState, "next", b.get(b.args["binding"], BindingState, "free", PTR))
     b.set(b.args["binding"], BindingState, "free", b.args["space"])
     b.finish()

@@ -7,12 +7,13 @@ the function. Refuses: graphs that would call back into Python; functions whose 
 from __future__ import annotations
 
 import time
+import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from graphcell.dtype import DType
-from graphcell.errors import GraphcellError
+from graphcell.errors import GraphcellError, NotImplementedFeatureError, OutOfMemoryError
 from graphcell.ir.graph import Graph
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import Trace, apply, write
@@ -60,7 +61,7 @@ class Kernel(NativelyCalled):
         record = Record.of(table, self.binding, operands, {}, ANY, (), (), None, tuple, False, True, parameters=True)
         if record is not None:
             self._records.append(record)
-            table.add(record.address)
+            table.add(record)
 
 
 _KERNEL = with_vectorcall(Kernel)
@@ -68,11 +69,19 @@ _KERNEL = with_vectorcall(Kernel)
 
 def compile_kernel(graph: Graph) -> Kernel | None:
     """The kernel of a graph; None if it would call back into Python, or cannot be compiled."""
+    kernel = _compile_if_possible(graph)
+    return None if kernel is None or kernel.calls_python else kernel
+
+
+def _compile_if_possible(graph: Graph) -> Kernel | None:
+    """The kernel of a graph; None if it cannot be compiled, with a warning if that is a fault of the compiler."""
     try:
-        kernel = Kernel(graph)
-    except GraphcellError:
+        return Kernel(graph)
+    except (NotImplementedFeatureError, OutOfMemoryError):
         return None
-    return None if kernel.calls_python else kernel
+    except GraphcellError as e:
+        warnings.warn(f"{graph.name} stays in numpy, since it could not be compiled: {e}", RuntimeWarning, stacklevel=2)
+        return None
 
 
 _graphs: OrderedDict[int, tuple[Graph, Kernel]] = OrderedDict()
@@ -82,13 +91,21 @@ def run_graph(graph: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """Runs a graph that is an op of its own (`GraphCall`), compiled."""
     found = _graphs.get(id(graph))
     if found is None:
-        found = _graphs[id(graph)] = (graph, Kernel(graph))
-        while len(_graphs) > _KEPT_GRAPHS:
-            _graphs.popitem(last=False)
-    results = found[1](*operands)
-    if results is NotImplemented:
-        results = found[1].binding(operands)
-    return results  # type: ignore[no-any-return]
+        found = _keep(graph, Kernel(graph))
+    return _call(found[1], operands)
+
+
+def _keep(graph: Graph, kernel: Kernel) -> tuple[Graph, Kernel]:
+    found = _graphs[id(graph)] = (graph, kernel)
+    while len(_graphs) > _KEPT_GRAPHS:
+        _graphs.popitem(last=False)
+    return found
+
+
+def _call(kernel: Kernel, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """What the kernel gives for operands of whatever layout."""
+    results = kernel(*operands)
+    return kernel.binding(operands) if results is NotImplemented else results
 
 
 # -- compositions --------------------------------------------------------------------------------------------------------
@@ -123,23 +140,17 @@ def _replaced(x: Any, tensors: Iterator[Tensor]) -> Any:
 class _Compiled:
     """A composition for one signature, compiled: `single` if it gives one Tensor, else a tuple; `written`: (output, leaf) that it assigns."""
 
-    def __init__(self, graph: Graph, single: bool, results: int, written: tuple[int, ...]):
-        self.call = GraphCall(graph)
-        self.kernel: Kernel | None = None
+    def __init__(self, graph: Graph, kernel: Kernel, single: bool, results: int, written: tuple[int, ...]):
+        self.call, self.kernel = GraphCall(graph), kernel
+        _keep(graph, kernel)
         self.single, self.results, self.written = single, results, written
 
     def run(self, leaves: Sequence[Tensor], tracked: bool) -> Any:
         """What the function returns for these Tensors; `tracked`: tapes follow one of them."""
-        outputs = apply(self.call, *leaves) if tracked else self._run_untracked(leaves)
+        outputs = apply(self.call, *leaves) if tracked else _call(self.kernel, leaves)
         for target, value in zip(self.written, outputs[self.results :], strict=True):
             write(leaves[target], value)
         return outputs[0] if self.single else tuple(outputs[: self.results])
-
-    def _run_untracked(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        if self.kernel is None:
-            self.kernel = Kernel(self.call.graph)
-        outputs = self.kernel(*leaves)
-        return self.kernel.binding(leaves) if outputs is NotImplemented else outputs
 
 
 class _Entry(Work):
@@ -186,7 +197,7 @@ class Composite(NativelyCalled):
         tracked = any(tape.number(t) is not None for tape in state.tapes for t in leaves)
         result = compiled.run(leaves, tracked)
         kernel = compiled.kernel
-        if not state.tapes and not entry.records and not compiled.written and kernel is not None and kernel.binding.spaces.runs >= _RUNS_BEFORE_NATIVE:
+        if not state.tapes and not entry.records and not compiled.written and kernel.binding.spaces.runs >= _RUNS_BEFORE_NATIVE:
             self._serve(entry, compiled, kernel, args, kwargs)
         return result
 
@@ -202,10 +213,10 @@ class Composite(NativelyCalled):
         )
         entry.records = [record]
         if record is not None:
-            table.add(record.address)
+            table.add(record)
 
     def _compile(self, args: tuple[Any, ...], kwargs: dict[str, Any], leaves: Sequence[Tensor]) -> _Compiled | None:
-        """The graph of the function for arguments like these; None if it is none of its arguments alone."""
+        """The function for arguments like these; None if it is none of its arguments alone, or cannot be compiled."""
         trace = Trace(self._function.__name__)
         symbols = [Tensor.of_value(trace.input(t.ir_type, f"x{k}")) for k, t in enumerate(leaves)]
         given = iter(symbols)
@@ -225,7 +236,10 @@ class Composite(NativelyCalled):
         if trace.captured or any(id(t) not in places for t, _ in writes):
             return None
         graph = trace.finish([*values, *(v for _, v in writes)])
-        return _Compiled(graph, isinstance(result, Tensor), len(values), tuple(places[id(t)] for t, _ in writes))
+        kernel = _compile_if_possible(graph)
+        if kernel is None:
+            return None
+        return _Compiled(graph, kernel, isinstance(result, Tensor), len(values), tuple(places[id(t)] for t, _ in writes))
 
 
 _COMPOSITE = with_vectorcall(Composite)

@@ -98,7 +98,8 @@ class KeptMemory:
         with self._lock:
             storage, contents = StorageEpoch.value, ContentsEpoch.value
             changed = [s.look(tensors[k - first]) for s, k in zip(self._sources, self.kept.sources, strict=True)]
-            new = self._data is None or (any(changed) and RetiredBuffers.running.value > 0)
+            in_use = RetiredBuffers.running.value > 1  # this call is one
+            new = self._data is None or (any(changed) and in_use)
             if new:
                 self._allocate()
             self.bind(inputs)
@@ -115,16 +116,16 @@ class KeptMemory:
     def _allocate(self) -> None:
         """A new block; the one before may still be read by a run that is under way."""
         if self._data is not None:
-            RetiredBuffers.retire(self._data)
+            self._forget()
             StorageEpoch.value += 1  # other workspaces know the old address
         try:
             self._data = buffer.empty((self.kept.nbytes,), np.dtype(np.uint8))
-            self._address = int(self._data.ctypes.data)
         except OutOfMemoryError as e:
             raise OutOfMemoryError(f"{self.name}: what it computes once from its weights needs {self.kept.nbytes:,} bytes") from e
+        self._address = buffer.address(self._data)
 
     def _forget(self) -> None:
-        """After a failure everything is computed again."""
+        """Lets go of the block, so that everything is computed again."""
         RetiredBuffers.retire(self._data)
         self._data = None
         self._storage = self._contents = _NEVER

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import collections
 import contextlib
 import copy
 import dataclasses
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import threading
 import weakref
+from array import array
 from collections import namedtuple
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,7 +27,8 @@ from graphcell.ir.op import Op
 from graphcell.ir.types import TensorType
 from graphcell.jit import JitFunction, jit
 from graphcell.ops.dispatch import apply1
-from graphcell.runtime.calling import native
+from graphcell.runtime.binding import Record, Table
+from graphcell.runtime.calling import RecordState, native
 from graphcell.runtime.threads import pool
 from graphcell.tensor import Activity, RetiredBuffers, StateEpoch, StorageEpoch
 
@@ -149,8 +152,8 @@ def test_non_contiguous_and_misaligned_arguments() -> None:
     raw = np.zeros(21, np.uint8)
     misaligned = raw[1:21].view(np.float32)
     warm(f, Tensor(base[:5]))
-    for array in (base[::8], base[::-8], base[3:8], misaligned):
-        assert np.array_equal(f(Tensor.of_array(array)).asnumpy(), array + 1)
+    for given in (base[::8], base[::-8], base[3:8], misaligned):
+        assert np.array_equal(f(Tensor.of_array(given)).asnumpy(), given + 1)
 
 
 def test_wrong_calls_raise_as_before() -> None:
@@ -568,6 +571,96 @@ def test_what_is_shown_is_what_ran_last() -> None:
     for x, text in ((one, "f32[1]"), (two, "f32[2]"), (one, "f32[1]")):
         f(x)
         assert text in f.ir()
+
+
+def test_explain_counts_the_graphs_kept_with_cells() -> None:
+    class Shifted(nn.Cell):
+        @jit
+        def run(self, x: Tensor) -> Tensor:
+            return x + 3
+
+    cells = [Shifted(), Shifted()]
+    for cell in cells:
+        cell.run(t(1))
+    cells[0].run(t(1, 2))
+    assert Shifted.run.explain().startswith("run: 3 compiled graphs")
+
+
+CONTAINERS: dict[str, tuple[Callable[[list[int]], Any], Callable[[Any, int], None]]] = {
+    "set": (set, set.add), "bytearray": (bytearray, bytearray.append), "deque": (collections.deque, collections.deque.append),
+    "array": (lambda values: array("i", values), array.append),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("make,change", CONTAINERS.values(), ids=CONTAINERS)
+def test_a_container_that_changed_is_another_argument(make: Callable[[list[int]], Any], change: Callable[[Any, int], None]) -> None:
+    f = jit(lambda x, s: x + len(s))
+    changing = make([1, 2])
+    for wanted in (3, 4, 5):
+        assert [f(t(1), changing).asnumpy().tolist() for _ in range(4)] == [[wanted]] * 4
+        change(changing, wanted)
+    assert f(t(1), make([1, 2])).asnumpy().tolist() == [3]
+
+
+def test_an_interrupt_during_the_comparisons_is_not_lost() -> None:
+    class Settings:
+        def __init__(self) -> None:
+            self.fails = False
+
+        @property
+        def k(self) -> float:
+            if self.fails:
+                raise KeyboardInterrupt
+            return 2.0
+
+    class Scaling(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.settings = Settings()
+
+        def construct(self, x: Tensor) -> Tensor:
+            return x * self.settings.k
+
+    net = Scaling()
+    f = jit(net)
+    warm(f, t(1))
+    net.settings.fails = True
+    with pytest.raises(KeyboardInterrupt):
+        f(t(1))
+    net.settings.fails = False
+    assert f(t(3)).asnumpy().tolist() == [6]
+
+
+def test_a_table_forgets_records_that_die_while_it_changes() -> None:
+    def record(table: Table) -> Record:
+        return Record(table, RecordState(), ())
+
+    table = Table(always=False)
+    held = [record(table) for _ in range(5)]
+    for r in held:
+        table.add(r)
+    held[1].cycle = held[1]  # type: ignore[attr-defined]
+    del held[1], r
+    gc.collect()
+    table.add(held[0])
+    known = table.state.records[: table.state.count]
+    assert known == [held[0].address, *(h.address for h in reversed(held[1:]))]
+    held.clear()
+    gc.collect()
+    assert table.state.count == 0
+
+
+def test_buffers_stay_while_a_call_may_have_their_addresses() -> None:
+    p = Parameter(t(1, 2, 3), name="p")
+    f = jit(lambda x: ops.relu(x + p))
+    warm(f, t(1, 1, 1))
+    spaces, before = f._last.binding.spaces, weakref.ref(p.array())
+    space = spaces.pop()  # what a call begins with
+    p.set_data(t(4, 5, 6))
+    assert before() is not None
+    spaces.push(space)
+    assert before() is None and RetiredBuffers.running.value == 0
+    assert f(t(1, 1, 1)).asnumpy().tolist() == [5, 6, 7]
 
 
 def test_without_native_calls(tmp_path: Path) -> None:
