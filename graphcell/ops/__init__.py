@@ -15,6 +15,7 @@ from graphcell.ops.functional.diagonals import *  # noqa: F403
 from graphcell.ops.functional.einsum import *  # noqa: F403
 from graphcell.ops.functional.gathering import *  # noqa: F403
 from graphcell.ops.functional.interpolation import *  # noqa: F403
+from graphcell.ops.functional.linear_algebra import *  # noqa: F403
 from graphcell.ops.functional.loss import *  # noqa: F403
 from graphcell.ops.functional.masking import *  # noqa: F403
 from graphcell.ops.functional.mathematics import *  # noqa: F403
@@ -32,6 +33,7 @@ from graphcell.ops.functional.vectors import *  # noqa: F403
 
 from graphcell.ops import methods as methods  # isort: skip
 from graphcell.ops import methods_movement as methods_movement  # isort: skip
+from graphcell.ops import gradient_hooks as gradient_hooks  # isort: skip
 from graphcell.ops.primitive import *  # noqa: F403  # isort: skip
 from graphcell.ops.primitives import *  # noqa: F403  # isort: skip
 

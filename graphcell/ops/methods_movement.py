@@ -22,6 +22,7 @@ from graphcell.ops.functional import (
     diagonals,
     gathering,
     indexing,
+    linear_algebra,
     masking,
     movement,
     rearranging,
@@ -510,6 +511,8 @@ METHODS: tuple[tuple[str, Function], ...] = (
     *functions(scanning, "cummax cummin cumprod logcumsumexp"),
     *functions(softmax, "logsumexp norm"),
     *functions(vectors, "cov cross renorm"),
+    *functions(linear_algebra, "cholesky cholesky_solve inverse logdet slogdet svd"), ("matrix_determinant", linear_algebra.det),
+    ("det", linear_algebra.det), ("log_matrix_determinant", linear_algebra.slogdet),
     *functions(sorting, "argsort bincount histc msort nanmedian top_k topk unique_consecutive"),
 )  # fmt: skip
 

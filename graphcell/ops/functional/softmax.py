@@ -1,6 +1,6 @@
 """Softmax and its relatives, and norms; numerically safe compositions, in float32 at least.
 
-Enters: float Tensors and an axis. Leaves: Tensors of the same dtype. Refuses: integers (softmax), orders of norms that need singular values.
+Enters: float Tensors and an axis. Leaves: Tensors of the same dtype. Refuses: integers (softmax).
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, NotImplementedFeatureError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.arithmetic import StopGradient
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import abs, add, div, neg, pow, square, sub
@@ -17,7 +17,7 @@ from graphcell.ops.functional.axes import normalize_axes, normalize_axis, tensor
 from graphcell.ops.functional.common import broadcast, cast, full, select, zeros_like
 from graphcell.ops.functional.comparison import equal, isfinite, not_equal
 from graphcell.ops.functional.mathematics import exp, log, sqrt
-from graphcell.ops.functional.movement import reshaped
+from graphcell.ops.functional.movement import permuted, reshaped
 from graphcell.ops.functional.reductions import Axes, flag, largest, smallest, total, wide
 from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
@@ -157,7 +157,6 @@ def matrix_norm(A: Tensor, ord: Any = "fro", axis: Any = (-2, -1), keepdims: boo
 
     Raises:
         TypeError: A is no Tensor. ValueError: another order, axis not two different dimensions.
-        NotImplementedError: 2, -2 and 'nuc', which need singular values.
     """
     y = _numbers(A, "matrix_norm", "A", dtype)
     if not isinstance(axis, (tuple, list)) or len(axis) != 2:
@@ -169,7 +168,7 @@ def matrix_norm(A: Tensor, ord: Any = "fro", axis: Any = (-2, -1), keepdims: boo
     if ord == "fro":
         return _vector_norm(y, 2, tuple(sorted((row, column))), keep)
     if ord in (2, -2, "nuc"):
-        raise NotImplementedFeatureError(f"matrix_norm: ord={ord!r} needs singular values, which are not there yet")
+        return _spectral_norm(y, ord, row, column, keep)
     if ord not in (1, -1, math.inf, -math.inf):
         raise ArgumentValueError(f"matrix_norm: ord must be 2, -2, 1, -1, inf, -inf, 'fro' or 'nuc', but is {ord!r}")
     summed, compared = (column, row) if ord in (math.inf, -math.inf) else (row, column)
@@ -179,6 +178,17 @@ def matrix_norm(A: Tensor, ord: Any = "fro", axis: Any = (-2, -1), keepdims: boo
     return cast(reshaped(value, shape), y.dtype)
 
 
+def _spectral_norm(y: Tensor, ord: Any, row: int, column: int, keep: bool) -> Tensor:
+    """The largest (2) or smallest (-2) singular value of the matrices along two axes, or the sum of all ('nuc')."""
+    from graphcell.ops.functional.linear_algebra import singular_values
+
+    stack = tuple(k for k in range(y.ndim) if k not in (row, column))
+    s = singular_values(permuted(wide(y), (*stack, row, column)))
+    value = total(s, (s.ndim - 1,)) if ord == "nuc" else s[..., 0 if ord == 2 else -1]
+    kept = tuple(1 if k in (row, column) else d for k, d in enumerate(y.shape) if keep or k not in (row, column))
+    return cast(reshaped(value, kept), y.dtype)
+
+
 def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """A vector norm, or a matrix norm where `dim` names two dimensions or a matrix comes with an order.
 
@@ -186,7 +196,6 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
 
     Raises:
         TypeError: A is no Tensor. ValueError: an order that does not fit, dim out of range or repeated.
-        NotImplementedError: orders that need singular values.
     """
     y = _numbers(A, "norm", "A", dtype)
     if dim is None and (ord is None or (ord == "fro" and y.ndim == 2) or (ord == 2 and y.ndim == 1)):
