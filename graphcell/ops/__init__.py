@@ -26,6 +26,7 @@ from graphcell.ops.functional.printing import *  # noqa: F403
 from graphcell.ops.functional.random import *  # noqa: F403
 from graphcell.ops.functional.rearranging import *  # noqa: F403
 from graphcell.ops.functional.reductions import *  # noqa: F403
+from graphcell.ops.functional.sampling import *  # noqa: F403
 from graphcell.ops.functional.scanning import *  # noqa: F403
 from graphcell.ops.functional.softmax import *  # noqa: F403
 from graphcell.ops.functional.sorting import *  # noqa: F403
