@@ -19,6 +19,7 @@ from graphcell.ir.types import TensorType
 from graphcell.jit import jit
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
 from graphcell.ops.dispatch import apply1
+from graphcell.ops.functional.convolution import conv_transpose
 from tests.helpers import check_gradients
 from tests.recording import ramp
 
@@ -139,6 +140,37 @@ def test_gradients_to_second_order(function: Any, shapes: Any) -> None:
 
 
 @pytest.mark.parametrize("dtype", [dt.float16, dt.bfloat16])
+VOLUMES = [
+    ((2, 4, 5, 6, 7), (6, 4, 3, 3, 3), (1, 1, 1), ((1, 1), (1, 1), (1, 1)), (1, 1, 1), 1),
+    ((2, 4, 7, 6, 7), (6, 2, 2, 3, 1), (2, 1, 2), ((1, 0), (0, 1), (2, 1)), (2, 1, 1), 2),
+    ((1, 3, 4, 4, 4), (3, 1, 3, 3, 3), (2, 2, 2), ((0, 1), (1, 0), (1, 1)), (1, 1, 1), 3),
+    ((2, 1, 3, 5, 5), (2, 1, 1, 5, 5), (1, 1, 1), ((0, 0), (0, 0), (0, 0)), (1, 1, 1), 1),
+]
+
+
+@pytest.mark.parametrize("extents,kernel,stride,padding,dilation,groups", VOLUMES)
+def test_volumes_are_convolved_as_images(extents: Any, kernel: Any, stride: Any, padding: Any, dilation: Any, groups: int) -> None:
+    rng = np.random.default_rng(1)
+    x, w = rng.standard_normal(extents), rng.standard_normal(kernel)
+    pads = tuple(p for pair in padding for p in pair)
+    wanted = convolve(x, w, stride, padding, dilation, groups)
+    g = rng.standard_normal(wanted.shape)
+    back = apply1(ConvInputGrad(stride, padding, dilation, groups, spatial_shape=extents[2:]), Tensor(w), Tensor(g)).asnumpy()
+
+    def forward(a: Tensor, b: Tensor) -> Tensor:
+        return ops.conv3d(a, b, None, stride, "pad", pads, dilation, groups)
+
+    def transposed(a: Tensor, b: Tensor) -> Tensor:
+        return conv_transpose(a, b, extents[2:], stride, padding, dilation, groups)
+
+    compiled = jit(forward)
+    for f in (forward, compiled):
+        np.testing.assert_allclose(f(Tensor(x), Tensor(w)).asnumpy(), wanted, atol=1e-12)
+    assert "calls back" not in compiled.explain()
+    for f in (transposed, jit(transposed)):
+        np.testing.assert_allclose(f(Tensor(g), Tensor(w)).asnumpy(), back, atol=1e-12)
+
+
 @pytest.mark.parametrize("mode", ["eager", "native"])
 def test_half_precision_accumulates_in_single(dtype: Any, mode: str) -> None:
     x, w = Tensor(ramp((1, 64, 5, 5)), dtype), Tensor(ramp((2, 64, 3, 3), 1.0), dtype)

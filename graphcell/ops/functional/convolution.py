@@ -9,7 +9,10 @@ from graphcell.ir.types import Shape
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor
+from graphcell.ops.functional.movement import cut, permuted, reshaped
 from graphcell.ops.kernels import composite
+from graphcell.ops.movement import Pad
+from graphcell.ops.pooling import Fold, Windows
 from graphcell.tensor import Tensor
 
 __all__ = ["conv1d", "conv2d", "conv3d"]
@@ -79,7 +82,7 @@ def _conv(function: str, rank: int, input: Any, weight: Any, bias: Any, stride: 
     if flat:
         x, w = x.reshape((*x.shape[:2], 1, x.shape[2])), w.reshape((*w.shape[:2], 1, w.shape[2]))
         steps, apart, pads = (1, *steps), (1, *apart), ((0, 0), *pads)
-    y = apply1(Conv(steps, pads, apart, groups), x, w)
+    y = _volume_conv(x, w, steps, pads, apart, groups) if rank == 3 else apply1(Conv(steps, pads, apart, groups), x, w)
     if flat:
         y = y.reshape((*y.shape[:2], y.shape[3]))
     return y if bias is None else y + bias.reshape((1, -1, *(1,) * rank))
@@ -121,4 +124,42 @@ def conv3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode:
 
 def conv_transpose(x: Tensor, weight: Tensor, spatial: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Tensor:
     """The transpose of a convolution: x (N, K, *S'), weight (K, C/groups, *kernel); result (N, C, *spatial)."""
+    if len(spatial) == 3:
+        return _volume_conv_transpose(x, weight, spatial, stride, padding, dilation, groups)
     return apply1(ConvInputGrad(stride, padding, dilation, groups, spatial_shape=spatial), weight, x)
+
+
+# -- volumes as images: the depths that a kernel reaches over count as channels ----------------------------------------------------------
+def _volume_conv(x: Tensor, w: Tensor, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Tensor:
+    low, high = padding[0]
+    if low or high:
+        x = apply1(Pad((0, 0, low, 0, 0), (0, 0, high, 0, 0), (0,) * 5, 0.0), x)
+    slabs = apply1(Windows((2,), (w.shape[2],), (stride[0],), (dilation[0],)), x)
+    y = apply1(Conv(stride[1:], padding[1:], dilation[1:], groups), _as_images(slabs, groups), _as_image_weights(w))
+    return permuted(reshaped(y, (x.shape[0], slabs.shape[2], *y.shape[1:])), (0, 2, 1, 3, 4))
+
+
+def _volume_conv_transpose(x: Tensor, w: Tensor, spatial: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Tensor:
+    n, _, counts, height, width = x.shape
+    low, high = padding[0]
+    images = reshaped(permuted(x, (0, 2, 1, 3, 4)), (n * counts, x.shape[1], height, width))
+    flat = ConvInputGrad(stride[1:], padding[1:], dilation[1:], groups, spatial_shape=spatial[1:])
+    parts = apply1(flat, _as_image_weights(w), images)
+    channels, reach = w.shape[1], w.shape[2]
+    slabs = permuted(reshaped(parts, (n, counts, groups, reach, channels, *spatial[1:])), (0, 2, 4, 1, 5, 6, 3))
+    whole = (n, groups * channels, spatial[0] + low + high, *spatial[1:])
+    fold = Fold((2,), (reach,), (stride[0],), (dilation[0],), whole)
+    y = apply1(fold, reshaped(slabs, (n, groups * channels, counts, *spatial[1:], reach)))
+    return cut(y, 2, low, spatial[0])
+
+
+def _as_images(slabs: Tensor, groups: int) -> Tensor:
+    """(N, C, D', H, W, kernel depth) as (N D', C kernel depth, H, W), the channels of a group next to each other."""
+    n, c, counts, height, width, reach = slabs.shape
+    apart = reshaped(slabs, (n, groups, c // groups, counts, height, width, reach))
+    return reshaped(permuted(apart, (0, 3, 1, 6, 2, 4, 5)), (n * counts, c * reach, height, width))
+
+
+def _as_image_weights(w: Tensor) -> Tensor:
+    """(K, C/groups, *kernel) as (K, kernel depth · C/groups, kernel height, kernel width)."""
+    return reshaped(permuted(w, (0, 2, 1, 3, 4)), (w.shape[0], w.shape[2] * w.shape[1], *w.shape[3:]))
