@@ -21,7 +21,7 @@ from graphcell.frontend.text import formatted, holds_symbols
 from graphcell.frontend.trees import is_leaf
 from graphcell.frontend.trials import Trial
 from graphcell.ops.functional.comparison import equal, logical_and, logical_not, logical_or
-from graphcell.ops.functional.indexing import loop_index
+from graphcell.ops.functional.indexing import bounded_index
 from graphcell.tensor import Tensor
 
 Binary = Callable[[Any, Any], Any]
@@ -449,7 +449,8 @@ def mangled(name: str, frame: Frame) -> str:
 def plain_index(index: Any) -> Any:
     """An index of a Tensor with loop indices as Tensors."""
     if isinstance(index, WeakNumber):
-        return loop_index(index.as_tensor())
+        bounds = index.bounds()
+        return index.as_tensor() if bounds is None else bounded_index(index.as_tensor(), *bounds)
     if isinstance(index, tuple):
         return tuple(map(plain_index, index))
     return index

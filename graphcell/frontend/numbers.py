@@ -36,6 +36,14 @@ class WeakNumber:
         """The dtype it gets as a Tensor on its own."""
         return _DEFAULT[self.tensor.dtype.category]
 
+    def bounds(self) -> tuple[int, int] | None:
+        """The least and the greatest value, where that is known."""
+        if self.affine is None:
+            return None
+        loop, scale, offset = self.affine
+        last = offset + scale * (loop.trip_count - 1)
+        return min(offset, last), max(offset, last)
+
     def as_tensor(self, dtype: DType | None = None) -> Tensor:
         """It as a scalar Tensor."""
         return cast(self.tensor, dtype or self.default_dtype)

@@ -10,6 +10,7 @@ import pytest
 from graphcell import ops
 from graphcell.errors import BranchTypeError, UnboundNameError
 from graphcell.frontend import trace_function
+from graphcell.jit import jit
 from graphcell.tensor import Tensor
 from tests.frontend.support import check, op_names, tensor
 
@@ -613,3 +614,41 @@ def for_symbolic_range(x: Any, n: Any) -> Any:
 @pytest.mark.parametrize("n", [0, 1, 7, 12])
 def test_range_of_a_tensor(n: int) -> None:
     check(for_symbolic_range, tensor(1.0, 2.0), Tensor(n))
+
+
+def test_an_index_of_a_long_loop_that_leaves_its_dimension_raises() -> None:
+    def write(x: Tensor) -> Tensor:
+        y = x * 1
+        for t in range(300):
+            y[t + 1] = x[t]
+        return y
+
+    def read_columns(x: Tensor) -> Tensor:
+        total = x[:, 0] * 0
+        for t in range(300):
+            total = total + x.reshape(1, 300)[:, t + 1]
+        return total
+
+    def read_squares(x: Tensor) -> Tensor:
+        total = x[0] * 0
+        for t in range(20):
+            total = total + x[t * t]
+        return total
+
+    x = Tensor(np.arange(300, dtype=np.float32).reshape(300, 1))
+    for function in (write, read_columns, read_squares):
+        with pytest.raises(IndexError, match="out of range"):
+            jit(function)(x)
+
+
+def test_an_index_of_a_long_loop_inside_its_dimension_is_not_checked() -> None:
+    @jit
+    def shift(x: Tensor) -> Tensor:
+        y = x * 1
+        for t in range(299):
+            y[t + 1] = x[t] + 0 * y[t]
+        return y
+
+    x = np.arange(300, dtype=np.float32).reshape(300, 1)
+    assert np.array_equal(shift(Tensor(x)).asnumpy(), np.vstack([x[:1], x[:-1]]))
+    assert "check_index" not in shift.ir() and " for[" in shift.ir()

@@ -8,6 +8,7 @@ known to be out of range (IndexError); taking by a Bool Tensor whose values are 
 from __future__ import annotations
 
 import builtins
+import math
 import weakref
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -32,7 +33,7 @@ from graphcell.tensor import Tensor
 __all__ = ["tensor_getitem", "tensor_setitem"]
 
 EVERYTHING = builtins.slice(None)
-LOOP_INDEX = "loop_index"
+BOUNDS = "index_bounds"
 
 
 # -- compositions for internal use ------------------------------------------------------------------------------------
@@ -50,11 +51,12 @@ def scatter_elements_sum(shape: Shape, axis: int, index: Tensor, updates: Tensor
 
 def check_range(index: Tensor, extent: int, what: str) -> None:
     """Raises an IndexError (and RuntimeError) if a value of `index` is outside of [-extent, extent): now if the values are known, else
-    when the graph runs. The index of a counted loop (`loop_index`) is not checked in every iteration.
+    when the graph runs, unless it is known that all values are inside (`bounded_index`).
     """
     values = known_array(index)
     if values is None:
-        if index.size and LOOP_INDEX not in index.__dict__ and extent <= np.iinfo(index.dtype.np_type).max:
+        low, high = index.__dict__.get(BOUNDS, (-math.inf, math.inf))
+        if index.size and not (-extent <= low and high < extent) and extent <= np.iinfo(index.dtype.np_type).max:
             apply(CheckIndex(extent, what), index)
         return
     if values.size == 0:
@@ -64,10 +66,10 @@ def check_range(index: Tensor, extent: int, what: str) -> None:
         raise DataIndexError(f"{what}: index {low if low < -extent else high} is out of range for a dimension of {extent} elements")
 
 
-def loop_index(index: Tensor) -> Tensor:
-    """Another Tensor with the value of `index`, known to count iterations."""
+def bounded_index(index: Tensor, low: int, high: int) -> Tensor:
+    """Another Tensor with the value of `index`, known to lie in [low, high]: a loop's index need not be checked in every iteration."""
     same = another(index)
-    same.__dict__[LOOP_INDEX] = True
+    same.__dict__[BOUNDS] = (low, high)
     return same
 
 
