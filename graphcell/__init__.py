@@ -6,7 +6,10 @@
 from graphcell import version as _version  # noqa: F401  (first of all: it notes the time)
 
 # isort: split
-from graphcell import common, context, nn, ops, train
+from importlib import import_module as _import_module
+from typing import Any as _Any
+
+from graphcell import amp, common, context, nn, ops, train
 from graphcell import tensor as _tensor  # noqa: F401  (a module; `tensor` below is MindSpore's function)
 from graphcell.common import dtype as _dtype
 from graphcell.common.dtype import (
@@ -55,6 +58,7 @@ from graphcell.common.generator import (
 from graphcell.common.initializer import Initializer
 from graphcell.common.jit_config import JitConfig
 from graphcell.common.marks import constexpr, jit_class, mutable
+from graphcell.common.saved_tensors import saved_tensors_hooks
 from graphcell.common.seed import get_seed, set_seed
 from graphcell.context import (
     COMPATIBLE,
@@ -74,20 +78,38 @@ from graphcell.jacobian import jacfwd, jacrev, jvp, vjp
 from graphcell.jit import jit
 from graphcell.ops.functional.creation import is_tensor, tensor
 from graphcell.parameter import Parameter, ParameterTuple
+from graphcell.recompute import recompute
 from graphcell.tensor import Tensor
-from graphcell.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
+from graphcell.train import *  # noqa: F403  (MindSpore has all of it here too)
+from graphcell.train.checkpoint_tools import ckpt_to_safetensors, load_checkpoint_async, safetensors_to_ckpt
+from graphcell.train.amp import build_train_network
+from graphcell.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
+from graphcell.train.serialization import async_ckpt_thread_status, load_checkpoint, load_param_into_net, save_checkpoint
 from graphcell.version import __version__
 
 from_numpy = Tensor.from_numpy
 bool, int, float = bool_, int32, float32
 globals()["dtype"] = _dtype  # in place of the inner module graphcell.dtype, all of whose names it has
+for _metric in train.metrics.__all__:
+    setattr(nn, _metric, getattr(train, _metric))  # MindSpore has the metrics in `nn` too
 
 __all__ = [
-    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "Generator", "Initializer", "JitConfig", "Parameter", "ParameterTuple", "Tensor",
-    "Type", "__version__", "bfloat16", "bool_", "byte", "common", "constexpr", "context", "default_generator", "double", "dtype", "dtype_to_nptype",
-    "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad", "get_rng_state",
-    "get_seed", "grad", "half", "initial_seed", "int8", "int16", "int32", "int64", "int_", "intc", "intp", "is_tensor", "jacfwd", "jacrev", "jit",
-    "jit_class", "jvp", "load_checkpoint", "load_param_into_net", "long", "manual_seed", "mutable", "nn", "ops", "pytype_to_dtype", "save_checkpoint",
-    "seed", "set_context", "set_deterministic", "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "tensor", "train",
-    "ubyte", "uint", "uint8", "uint16", "uint32", "uint64", "uintc", "uintp", "ushort", "value_and_grad", "vjp",
+    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "DynamicLossScaleManager", "FixedLossScaleManager", "Generator", "Initializer", "JitConfig",
+    "LossScaleManager", "Parameter", "ParameterTuple", "Tensor", "Type", "__version__", "amp", "async_ckpt_thread_status", "bfloat16", "bool_",
+    "build_train_network", "byte", "ckpt_to_safetensors", "common", "constexpr", "context", "dataset", "default_generator", "double", "dtype",
+    "dtype_to_nptype", "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad",
+    "get_rng_state", "get_seed", "grad", "half", "initial_seed", "int16", "int32", "int64", "int8", "int_", "intc", "intp", "is_tensor", "jacfwd", "jacrev",
+    "jit", "jit_class", "jvp", "load_checkpoint", "load_checkpoint_async", "load_param_into_net", "long", "manual_seed", "mutable", "nn", "ops",
+    "pytype_to_dtype", "recompute", "safetensors_to_ckpt", "save_checkpoint",
+    "saved_tensors_hooks", "seed", "set_context", "set_deterministic", "set_device", "set_recursion_limit",
+    "set_rng_state", "set_seed", "short", "single", "tensor", "train", "ubyte", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ushort",
+    "value_and_grad", "vjp",
 ]  # fmt: skip
+__all__ += train.__all__
+
+
+def __getattr__(name: str) -> _Any:
+    """`dataset` is imported when it is first used: many programs have no data pipeline."""
+    if name == "dataset":
+        return _import_module("graphcell.dataset")
+    raise AttributeError(f"module 'graphcell' has no attribute '{name}'")

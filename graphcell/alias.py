@@ -1,7 +1,7 @@
 """`import mindspore` → graphcell, for programs that are run as they are.
 
 `install()` puts a finder before all others: the names mindspore, mindspore.nn, … give the very module objects of graphcell, and the
-classes of `nn` print as `mindspore.nn.layer.conv.Conv2d`, as such programs' output has them. Refused: a module that graphcell has no
+classes print as `mindspore.nn.layer.conv.Conv2d`, as such programs' output has them. Refused: a module that graphcell has no
 counterpart of.
 """
 
@@ -17,6 +17,7 @@ from types import ModuleType
 
 _NAME = "mindspore"
 _OURS = "graphcell"
+_PRINTED = ("nn", "train", "common", "amp", "dataset")  # whose classes programs print
 
 
 class _Loader(importlib.abc.Loader):
@@ -42,6 +43,8 @@ class _Loader(importlib.abc.Loader):
         """Nothing is left to run; the import system has put the alias's spec into the module, and this puts its own back."""
         module.__spec__ = self.spec
         module.__loader__ = None if self.spec is None else self.spec.loader
+        if module.__name__ == f"{_OURS}.dataset":  # which graphcell itself imports late
+            _rename_classes(_OURS, _NAME)
 
 
 class _Finder(importlib.abc.MetaPathFinder):
@@ -78,10 +81,11 @@ def uninstall() -> None:
 
 
 def _rename_classes(before: str, after: str) -> None:
-    """Gives the classes of graphcell's `nn` the module path that starts with `after`, which their printed form shows."""
+    """Gives graphcell's public classes the module path that starts with `after`, which their printed form shows."""
+    ours, theirs = (tuple(f"{package}.{room}" for room in _PRINTED) for package in (_OURS, before))
     for name, module in list(sys.modules.items()):
-        if not name.startswith(f"{_OURS}.nn"):
+        if not name.startswith(ours):
             continue
         for found in vars(module).values():
-            if isinstance(found, type) and found.__module__.startswith(f"{before}.nn"):
+            if isinstance(found, type) and found.__module__.startswith(theirs):
                 found.__module__ = after + found.__module__[len(before) :]

@@ -6,10 +6,13 @@ Enters: a function, its `bprop(*inputs, out, dout)`, its arguments. Leaves: what
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError, NoGradientError, NotImplementedFeatureError, ShapeError
+from graphcell.errors import ArgumentTypeError, ConcretizationError, NoGradientError, NotImplementedFeatureError, ShapeError
+from graphcell.frontend.interpreter import active
+from graphcell.frontend.places import CellPlace
 from graphcell.ir.graph import Graph, Value
 from graphcell.ops.control import CustomGradient
 from graphcell.ops.dispatch import Trace, apply1
@@ -44,12 +47,14 @@ def call_with_bprop(fn: Function, bprop: Function, *args: Any) -> Any:
     """
     if state.trace is not None:
         return _traced(state.trace, fn, bprop, args)
-    inputs = tensors_in(args)
-    following = [tape for tape in state.tapes if any(tape.number(t) is not None for t in inputs)]
-    if not following:
+    if not state.tapes:
         return fn(*args)
+    inputs = tensors_in(args)
     with no_tapes():
         output = fn(*args)
+    following = [tape for tape in state.tapes if any(tape.number(t) is not None for t in inputs)]
+    if not following:
+        return output
     results = [
         Tensor.of_array(t.array()) for t in tensors_in(output)
     ]  # others than the inputs, even if they share memory
@@ -58,6 +63,11 @@ def call_with_bprop(fn: Function, bprop: Function, *args: Any) -> Any:
         needed = tuple(tape.number(t) is not None for t in inputs)
         tape.add(_rule(fn, bprop, args, output, needed), inputs, results, ())
     return output
+
+
+def _owner(fn: Function) -> str:
+    """What to call `fn`, of a Cell's `construct` the Cell, in messages."""
+    return name_of(getattr(fn, "__self__", fn))
 
 
 def _rule(fn: Function, bprop: Function, args: Sequence[Any], output: Any, needed: tuple[bool, ...]) -> Rule:
@@ -85,16 +95,16 @@ def gradients_by_bprop(
         given = (given,)
     if not isinstance(given, (tuple, list)):
         raise ArgumentTypeError(
-            f"bprop of {name_of(fn)} must return a tuple of gradients, but returned {type(given).__name__}"
+            f"bprop of {_owner(fn)} must return a tuple of gradients, but returned {type(given).__name__}"
         )
     if len(given) != len(args):
         raise NoGradientError(
-            f"bprop of {name_of(fn)} must return one gradient for each of {len(args)} inputs, but returned {len(given)}"
+            f"bprop of {_owner(fn)} must return one gradient for each of {len(args)} inputs, but returned {len(given)}"
         )
     return [
         g
         for k, (x, part) in enumerate(zip(args, given, strict=True))
-        for g in _fit(f"bprop of {name_of(fn)}: gradient {k}", x, part)
+        for g in _fit(f"bprop of {_owner(fn)}: gradient {k}", x, part)
     ]
 
 
@@ -162,6 +172,32 @@ def _traced(outer: Trace, fn: Function, bprop: Function, args: Sequence[Any]) ->
     return forward.give_back(outer, results)
 
 
+@contextmanager
+def _without_changes(bprop: Function) -> Iterator[None]:
+    """Refuses changes of Python's state by a backward pass: whether and how often it runs is not known where it is traced.
+
+    Raises:
+        RuntimeError (ConcretizationError): a list, attribute or variable from outside changes. The call then runs as Python.
+    """
+    interpreter = active()
+    if interpreter is None:
+        yield
+        return
+    before = set(interpreter.born)
+    with interpreter.logged() as log:
+        yield
+        changed = [
+            place.label
+            for place, _ in log.entries.values()
+            if not isinstance(place, CellPlace) or id(place.cell) in before or id(place.cell) not in interpreter.born
+        ]
+    interpreter.logs[-1].births.update(log.births)
+    if changed:
+        raise ConcretizationError(
+            f"{name_of(bprop)} changes {changed[0]} in the backward pass", hint="a graph cannot; return what is to be seen, or print it"
+        )
+
+
 class _TracedBprop:
     """`bprop` as a graph of (*inputs, *values from outside, *results, *cotangents of float outputs)."""
 
@@ -188,16 +224,17 @@ class _TracedBprop:
             ]
             dout = replace_tensors(forward.output, iter(given))
             leaves = tensors_in(args)
-            gradients = gradients_by_bprop(
-                fn, bprop, replace_tensors(args, iter([symbols[id(t)] for t in leaves])), out, dout
-            )
+            with _without_changes(bprop):
+                gradients = gradients_by_bprop(
+                    fn, bprop, replace_tensors(args, iter([symbols[id(t)] for t in leaves])), out, dout
+                )
             table: dict[int, Tensor] = {}
             for t, g in zip(leaves, gradients, strict=True):
                 accumulate(table, id(t), g)
             self.gradients = [trace.read(table[id(t)]) for t in inputs if t.dtype.is_float]
         if trace.writes():
             raise NotImplementedFeatureError(
-                f"bprop of {name_of(fn)} changes a Parameter or Tensor in place, which a graph cannot do there"
+                f"bprop of {_owner(fn)} changes a Parameter or Tensor in place, which a graph cannot do there"
             )
 
     def graph(self, outside: Sequence[Value]) -> Graph:

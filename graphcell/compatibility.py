@@ -53,6 +53,18 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "by a compiled Cell: `net.k = 2`, `set_train()`, `to_float()` and a replaced sub-Cell take effect with the next call. MindSpore keeps its graph.",
     ),
     (
+        "Hooks",
+        "of all kinds work in graphs as they do eagerly. A hook may remove itself and others, or register others, while hooks run; MindSpore raises RuntimeError. A"
+        " backward hook that changes lists or attributes makes the call run as Python. `Tensor.register_hook` inside a graph sees the uses that follow it.",
+    ),
+    (
+        "`load_state_dict` is whole or nothing:",
+        "if a value does not fit, or `strict` refuses names, nothing is copied. MindSpore leaves a part of it.",
+    ),
+    ("`get_func_graph_proto`", "gives MindSpore's message, of graphcell's operations (graphcell/ir/proto.py); `compiled` is True after `compile` already."),
+    ("Two Parameters of one name", "may be in one graph; MindSpore's GRAPH_MODE raises RuntimeError. `Cell.check_names` finds them, optimizers refuse them."),
+    ("`Cell.set_inputs` declared in tuples", "are compared element by element; MindSpore refuses every call."),
+    (
         "`Parameter.set_data` keeps the shape",
         "and raises ValueError for another one, unless `slice_shape=True` says that this is wanted. MindSpore changes the shape without a word.",
     ),
@@ -60,11 +72,59 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "More of Python compiles",
         "`try`, `for … else`, sets, `:=`, lambdas where they stand. What does not compile is named with its line (GC101).",
     ),
+    (
+        "A compiled call that asks for values",
+        "(numpy or `asnumpy` in `construct`, results whose shape depends on values) runs as Python as a whole, with a warning that names the line; the Cells"
+        " and compiled functions that it calls are compiled by themselves, and the gradient is cut where MindSpore's LAX level cuts it. `fullgraph=True`"
+        " and STRICT make it an error.",
+    ),
+    (
+        "A forward pass kept by `set_grad`",
+        "serves the next gradient while inputs and weights are what they were, else the forward pass runs again; MindSpore goes on from weights that have"
+        " changed meanwhile.",
+    ),
     ("Uninitialised Tensors", "are initialised when their values are first asked for. MindSpore raises RuntimeError."),
     (
         "Random numbers",
         "are a function of the seed and the number of the call: the same in both modes, for any number of threads and on any machine. They are not"
         " MindSpore's numbers. `set_rng_state` takes all random operations back; MindSpore's older ones do not follow it.",
+    ),
+    (
+        "Optimizers",
+        "follow their documented formulas where MindSpore's CPU kernels do not: `nn.Momentum(use_nesterov=True)`, `nn.Adagrad(update_slots=False)` (both are"
+        " left out there) and `nn.FTRL` with `l1` (which there moves positive Parameters up). `nn.Lamb` and `nn.LARS` run, too. After the last rate of a"
+        " list, that one stays; MindSpore raises RuntimeError.",
+    ),
+    (
+        "Data pipelines",
+        "shuffle in orders of their own: repeatable with a seed and the same for any number of threads, but not MindSpore's. Workers are threads, as many"
+        " as are asked for; without a number, rows are made in one thread ahead of their use. Rows before a failing one come, and names of columns are"
+        " checked when a step is made.",
+    ),
+    (
+        "Op-level seeds",
+        "of functions and primitives give sequences that a new run of the program repeats, as MindSpore's do; `set_seed` starts all of them anew, those of"
+        " primitives that exist already too, and in both modes. `ops.randperm` without a seed gives another order in each call; in MindSpore 0 is a seed, and"
+        " a seed gives one order for ever.",
+    ),
+    (
+        "More random functions",
+        "run on the CPU: `ops.gamma`, `ops.poisson`, `Tensor.normal_`, `uniform_`, `random_`, `exponential_`, `bernoulli_`, for which MindSpore has no CPU"
+        " kernel.",
+    ),
+    (
+        '`VarianceScaling(distribution="truncated_normal")`',
+        "draws from a truncated normal distribution, as documented. MindSpore 2.10 draws from a uniform one of the same variance.",
+    ),
+    (
+        "Checkpoints",
+        "appear whole or not at all. Damaged ones, and two entries of one name, are a ValueError; a checksum is checked wherever there is one. A dict of"
+        " Tensors can be saved. `async_save` copies the values first; loading waits for it. There is no encryption.",
+    ),
+    (
+        "`load_param_into_net` with prefixes",
+        "gives an entry `net.fc.weight` to the Parameter `fc.weight` where no entry has its very name, as MindSpore does, but only at a dot, and to the"
+        " Parameter with the longest such name. If one value does not fit, none is loaded.",
     ),
     ("Errors appear where they happen", "never in a later call; `pynative_synchronize` changes nothing."),
     ("`jit_level`, `backend`, `exec_order`", "and the keys of `set_context` about devices are checked and kept; every graph is compiled in full."),
@@ -73,6 +133,41 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "Classes",
         "print with the path that they have in MindSpore, under the name of the package that was imported: `<class 'graphcell.nn.layer.basic.Dense'>`, "
         "and `<class 'mindspore.nn.layer.basic.Dense'>` in a program run by `python -m graphcell run`.",
+    ),
+    (
+        "Callbacks",
+        "`eval_loss` is the mean over an evaluation; MindSpore takes the last batch's. `EarlyStopping` heeds its `baseline`; MindSpore puts `min_delta` in its"
+        " place. `ModelCheckpoint` starts anew in each run, and deletes an old file after the new one is written. `OnRequestExit` needs no environment"
+        " variable, and saves no MindIR.",
+    ),
+    (
+        "`Model`",
+        "shows a progress bar for runs of more than three seconds, on a terminal alone, where tqdm is installed (`TQDM_DISABLE=1` switches it off)."
+        " `Model.build` compiles on a CPU too. A dataset may serve several models.",
+    ),
+    (
+        "Metrics",
+        "that are one number are Python floats, so that they print the same under any version of numpy. `ROC` of several classes takes any number of samples.",
+    ),
+    (
+        "Masks of attention",
+        "may be of different kinds: a padded key never counts. `nn.MultiheadAttention` of MindSpore adds 1 to its scores when `attn_mask` is float.",
+    ),
+    (
+        "`nn.CTCLoss(zero_infinity=True)`, `nn.SampledSoftmaxLoss`, `nn.ClipByNorm(axis)`",
+        "do what their documentation says. MindSpore's CPU kernels leave infinity, keep right classes in the sample, and take norms of other elements.",
+    ),
+    ("`nn.LSTM` in half precision", "has gradients, MindSpore's are 0; and `nn.SeLU` has those of its formula for negative inputs."),
+    ("`nn.EmbeddingLookup`", "gives its table a dense gradient, and raises for a row that is not there. MindSpore gives the rows, and zeros."),
+    (
+        "Loss scaling trains on the CPU",
+        "too: `amp.build_train_network(level=\"O2\")` and `Model(amp_level=\"O2\")` scale the loss dynamically, `nn.TrainOneStepWithLossScaleCell` runs."
+        " MindSpore raises ValueError there, or has no kernel. The level `auto` is not there.",
+    ),
+    (
+        "`recompute`",
+        "of Cells lowers the peak memory in both modes; random numbers, dropout masks and moving statistics are those of one run, and a recomputed Cell"
+        " may hold others. Eagerly the numbers are the same to the bit; in graphs but for rounding, since other kernels add in another order.",
     ),
     ("Only the CPU", "and no complex, sparse or quantised Tensors, no distributed training."),
 )

@@ -85,6 +85,11 @@ class Config:
         """`save_graphs_path`, before which the environment's MS_DEV_SAVE_GRAPHS_PATH goes."""
         return os.environ.get("MS_DEV_SAVE_GRAPHS_PATH", "").strip() or self.save_graphs_path
 
+    def is_strict(self) -> bool:
+        """Whether code that a graph cannot hold is an error: `jit_syntax_level`, before which the environment's MS_DEV_JIT_SYNTAX_LEVEL goes."""
+        text = os.environ.get("MS_DEV_JIT_SYNTAX_LEVEL", "").strip()
+        return (int(text) if text in {"0", "1", "2"} else self.jit_syntax_level) == STRICT
+
 
 config = Config()
 

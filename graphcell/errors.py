@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import linecache
 from dataclasses import dataclass
+from typing import Any
 
 _CALL_SITES_SHOWN = 4
 
@@ -108,15 +109,23 @@ class UnboundNameError(GraphcellError, UnboundLocalError):
 
 
 class ConcretizationError(GraphcellError, RuntimeError):
-    """GC105: the value of a Tensor is asked for while its graph is being built (`bool`, `item`, `asnumpy`, `int`)."""
+    """GC105: the value of a Tensor is asked for while its graph is being built (`bool`, `item`, `asnumpy`, `int`).
+
+    `guards`: what the code up to there depends on (graphcell.frontend.guards.Guards), once the trace has ended.
+    """
 
     code = "GC105"
+    guards: Any = None
 
 
 class BranchTypeError(GraphcellError, TypeError):
     """GC106: two branches, or two iterations of a loop, give one variable different types."""
 
     code = "GC106"
+
+
+class DataDependentTypeError(BranchTypeError, ConcretizationError):
+    """GC106 where what differs is a shape, a length, a constant, or None: Python, which knows the values, would go on."""
 
 
 class DTypeError(GraphcellError, TypeError):
@@ -220,6 +229,12 @@ class CheckpointMismatchError(GraphcellError, RuntimeError):
     """GC602: a checkpoint's parameter does not fit the network's (shape, or dtype under strict loading)."""
 
     code = "GC602"
+
+
+class DatasetError(GraphcellError, RuntimeError):
+    """GC701: a data pipeline cannot go on: user code in it raised, or rows do not fit its columns, each other, or the file format."""
+
+    code = "GC701"
 
 
 class NotImplementedFeatureError(GraphcellError, NotImplementedError):

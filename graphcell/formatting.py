@@ -30,7 +30,9 @@ def tensor_repr(tensor: Tensor) -> str:
     if tensor.is_symbolic:
         return f"{head}<symbolic>)"
     if tensor._data is None:
-        return f"{head}<uninitialized>)"
+        if tensor.init is None:  # it describes an input
+            return f"{head}\n)" if len(tensor.shape) > 1 else f"{head} )"
+        return f"{head}\n<uninitialized>)" if len(tensor.shape) > 1 else f"{head}<uninitialized>)"
     data = tensor.array()
     gap = " " if data.ndim < 2 else "\n"
     return f"{head}{gap}{_values(data)})"

@@ -238,7 +238,8 @@ def compiled_in_graph_mode(function: Any, name: str) -> Function:
 
     def after_grad(*args: Any, **kwargs: Any) -> Any:
         outside = config.mode == GRAPH_MODE and state.trace is None
-        return (compiled if outside else function)(*args, **kwargs)
+        hooked = outside and any(t.gradient_hooks for t in tensors_in((args, kwargs)))  # which the inputs of a graph do not have
+        return (compiled if outside and not hooked else function)(*args, **kwargs)
 
     return after_grad
 

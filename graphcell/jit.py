@@ -3,8 +3,9 @@
 Enters: a function, method, lambda, Cell or other callable. Leaves: a `JitFunction`, called like the original.
 Tensor arguments are inputs of the compiled graph; all other arguments are constants of it, and a call with
 others compiles anew. What the function reads from outside (globals, closure variables, attributes of Cells)
-is guarded. Refused: nothing for the values of Tensors that a graph cannot know (numpy in `construct`): such a call
-runs as Python, with a warning, and what it calls is compiled by itself; under `fullgraph` or STRICT it is an error. Inside another compiled function a JitFunction becomes part of that.
+is guarded. A call that asks for values which a graph cannot know (numpy in `construct`) runs as Python, with a warning;
+what it calls is compiled by itself. Under `fullgraph` and STRICT that is an error. Inside another compiled function a
+JitFunction becomes part of that.
 """
 
 from __future__ import annotations
@@ -21,11 +22,14 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError
+from graphcell.context import config
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ConcretizationError, ExecutionError
 from graphcell.frontend import Traced, call, trace_function
-from graphcell.frontend.guards import is_cell
+from graphcell.frontend.guards import Guards, is_cell
 from graphcell.frontend.signature import describe_key, differences, key_of
 from graphcell.frontend.tracing import name_of
+from graphcell.frontend.uncompiled import Uncompiled, give_up
+from graphcell.ir.proto import graph_proto
 from graphcell.ir.text import print_graph
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
@@ -45,6 +49,8 @@ _LEVELS = ["O0", "O1"]
 _ORDERS = ["bfs", "dfs"]
 _KEPT = 8
 """So many compiled graphs are kept for one signature; they differ in what the function read from outside."""
+_KEPT_OBJECTS = 128
+"""So many signatures are kept in which an argument is known by its identity."""
 _CHANGES = 3
 """A number read from outside that made so many compilations necessary becomes an input of the graph."""
 _SHOWN_ELEMENTS = 64
@@ -170,6 +176,15 @@ class _Entry:
         if self.record is not None:
             table.add(self.record)
 
+    @property
+    def guards(self) -> Guards:
+        """What the function read from outside."""
+        return self.traced.guards
+
+    def changed(self) -> str:
+        """What the function read from outside and is not what it was; "" if all is."""
+        return self.traced.guards.failure(self.traced.captured)
+
     def run_recorded(self, leaves: Sequence[Tensor]) -> Any:
         """Runs as one op that the tapes see."""
         traced = self.traced
@@ -195,7 +210,7 @@ class _NotCompiled(Exception):
         self.error = error
 
 
-class _CellEntries(weakref.WeakKeyDictionary["JitFunction", dict[Any, list[_Entry]]]):
+class _CellEntries(weakref.WeakKeyDictionary["JitFunction", dict[Any, list[_Entry | Uncompiled]]]):
     """What methods of one Cell compiled, kept with the Cell so that both are let go of together. Copies of
     the Cell start anew.
     """
@@ -214,17 +229,19 @@ class JitFunction(NativelyCalled):
     `kernels`, `llvm`, `asm` and `explain` show the graph that ran last.
     """
 
-    def __new__(cls, function: Callable[..., Any]) -> JitFunction:
+    def __new__(cls, function: Callable[..., Any], fullgraph: bool = False) -> JitFunction:
         return object.__new__(_FUNCTION_TYPE)
 
-    def __init__(self, function: Callable[..., Any]):
+    def __init__(self, function: Callable[..., Any], fullgraph: bool = False):
         functools.update_wrapper(self, function)
         self._function = function
-        self._entries: dict[Any, list[_Entry]] = {}
+        self._fullgraph = fullgraph
+        self._entries: dict[Any, list[_Entry | Uncompiled]] = {}
         self._owners: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._last: _Entry | None = None
+        self._last: _Entry | Uncompiled | None = None
         self._lock = threading.RLock()
         self._why = "it was not called yet"
+        self.remark = ""  # of one who calls it
         self._changes: Counter[tuple[int, str]] = Counter()
         self._eager = os.environ.get("MS_JIT", "") == "0"
 
@@ -232,10 +249,10 @@ class JitFunction(NativelyCalled):
         return self if owner is None else MethodType(self, owner)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> JitFunction:
-        return JitFunction(copy.deepcopy(self._function, memo))
+        return JitFunction(copy.deepcopy(self._function, memo), self._fullgraph)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (JitFunction, (self._function,))
+        return (JitFunction, (self._function, self._fullgraph))
 
     def __repr__(self) -> str:
         return f"<compiled {self._function!r}>"
@@ -251,9 +268,7 @@ class JitFunction(NativelyCalled):
             return self._call(args, kwargs)
         except _NotCompiled as e:
             error = e.error
-        if _is_placed(error):
-            error.with_traceback(None)
-        raise error
+        raise _bare(error)
 
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if state.trace is not None:
@@ -267,9 +282,12 @@ class JitFunction(NativelyCalled):
         self._last = entry
         if self._natives is not None:
             self._natives.forget_last()
+        if isinstance(entry, Uncompiled):
+            return self._function(*args, **kwargs)
         if state.tapes:
             inputs = (*leaves, *entry.traced.captured)
-            if any(tape.number(t) is not None for tape in state.tapes for t in inputs):
+            changes = bool(entry.traced.updates) and any(tape.block is not None for tape in state.tapes)  # which a block must see
+            if changes or any(tape.number(t) is not None for tape in state.tapes for t in inputs):
                 return entry.run_recorded(leaves)
         result = entry.run(leaves)
         if not state.tapes:
@@ -281,12 +299,17 @@ class JitFunction(NativelyCalled):
         leaves: list[Tensor] = []
         objects: list[Any] = []
         key = (key_of(args, leaves, objects), key_of(kwargs, leaves, objects))
-        self._last = self._find(key, leaves, objects, args, kwargs)
+        try:
+            self._last = self._find(key, leaves, objects, args, kwargs)
+            return
+        except _NotCompiled as e:
+            error = e.error
+        raise _bare(error)
 
     @property
     def is_compiled(self) -> bool:
         """Whether there is compiled code already."""
-        return self._last is not None
+        return isinstance(self._last, _Entry)
 
     def _find(
         self,
@@ -295,7 +318,7 @@ class JitFunction(NativelyCalled):
         objects: list[Any],
         args: tuple[Any, ...],
         kwargs: dict[str, Any],
-    ) -> _Entry:
+    ) -> _Entry | Uncompiled:
         """The entry whose guards hold, or a new one."""
         repeated = len({id(t) for t in leaves}) < len(leaves)
         pattern = tuple(next(k for k, u in enumerate(leaves) if u is t) for t in leaves) if repeated else ()
@@ -313,30 +336,39 @@ class JitFunction(NativelyCalled):
                 found = table.setdefault((key, pattern) if entry.writes_arguments else (key, ()), [])
                 found.insert(0, entry)
                 del found[_KEPT:]
+                if objects:
+                    self._forget_oldest(table)
         return entry
 
     @staticmethod
+    def _forget_oldest(table: dict[Any, list[_Entry | Uncompiled]]) -> None:
+        """Lets go of graphs for objects that came long ago: a program may make a new one for each call."""
+        known_by_identity = [place for place, found in table.items() if found[0].kept]
+        for place in known_by_identity[:-_KEPT_OBJECTS]:
+            del table[place]
+
+    @staticmethod
     def _search(
-        table: dict[Any, list[_Entry]], key: Any, pattern: tuple[int, ...]
-    ) -> tuple[_Entry | None, str]:
+        table: dict[Any, list[_Entry | Uncompiled]], key: Any, pattern: tuple[int, ...]
+    ) -> tuple[_Entry | Uncompiled | None, str]:
         why = ""
         for place in ((key, ()), (key, pattern)) if pattern else ((key, ()),):
             for entry in table.get(place, ()):
                 if pattern and place[1] != pattern and entry.writes_arguments:
                     continue
-                changed = entry.traced.guards.failure(entry.traced.captured)
+                changed = entry.changed()
                 if not changed:
                     return entry, ""
                 why = why or f"{changed} changed"
         return None, why
 
-    def _count_changes(self, table: dict[Any, list[_Entry]], place: Any) -> None:
+    def _count_changes(self, table: dict[Any, list[_Entry | Uncompiled]], place: Any) -> None:
         """Counts the compilations that a changed number made necessary."""
-        for changed in {e.traced.guards.changed for e in table.get(place, ())}:
+        for changed in {e.guards.changed for e in table.get(place, ())}:
             if changed is not None:
                 self._changes[changed] += 1
 
-    def _table(self, args: tuple[Any, ...]) -> dict[Any, list[_Entry]]:
+    def _table(self, args: tuple[Any, ...]) -> dict[Any, list[_Entry | Uncompiled]]:
         """Where entries are kept: with the Cell whose method this is, or here."""
         owner = args[0] if args else getattr(self._function, "__self__", None)
         if owner is None or not is_cell(owner) or isinstance(owner, type):
@@ -362,7 +394,7 @@ class JitFunction(NativelyCalled):
 
     def _compile(
         self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
-    ) -> _Entry:
+    ) -> _Entry | Uncompiled:
         from graphcell.runtime.binding import Binding
         from graphcell.runtime.executable import compile_graph
 
@@ -373,6 +405,8 @@ class JitFunction(NativelyCalled):
             if writes_arguments and pattern:
                 traced = self._trace(args, kwargs, True)
         except Exception as error:
+            if isinstance(error, ConcretizationError) and not (self._fullgraph or config.is_strict()):
+                return give_up(self._function, key, error)
             raise _NotCompiled(error) from None
         frozen = () if writes_arguments else range(traced.leaves, len(traced.graph.inputs))
         executable = compile_graph(traced.graph, traced.updates, name_of(self._function), frozen)
@@ -392,6 +426,8 @@ class JitFunction(NativelyCalled):
     def _shown(self) -> _Entry:
         if self._last is None:
             raise ExecutionError(f"{name_of(self._function)} has not been compiled yet", hint="call it first")
+        if isinstance(self._last, Uncompiled):
+            raise ExecutionError(f"{name_of(self._function)} runs as Python, it has no graph: {self._last.reason}")
         if self._natives is not None and self._natives.last:
             candidates = [e for e in self._all_entries() if e.record is not None and e.record.address == self._natives.last]
             self._last = candidates[0] if candidates else self._last
@@ -417,6 +453,14 @@ class JitFunction(NativelyCalled):
             last = len(names) if pass_name == "optimized" else len(names) - names[::-1].index(pass_name)
             graph = run_pipeline(graph, "", PIPELINE[:last])[0]
         return print_graph(graph, elide_over=_SHOWN_ELEMENTS)
+
+    def proto(self) -> bytes:
+        """The graph of the last call as a protocol-buffers message (graphcell/ir/proto.py).
+
+        Raises:
+            RuntimeError: nothing was compiled yet.
+        """
+        return graph_proto(self._shown().traced.graph)
 
     def kernels(self) -> str:
         """The kernels of the last call as text."""
@@ -461,16 +505,16 @@ class JitFunction(NativelyCalled):
             for c in compilation.listing.program.host_calls
             if not isinstance(c.op, Raise)  # which is called at the end of all
         ]
-        lines += list(traced.remarks)
+        lines += [*traced.remarks, *([self.remark] if self.remark else [])]
         return "\n".join(lines)
 
     def _all_entries(self) -> Iterator[_Entry]:
         kept_with_cells = [vars(owner)["_compiled_methods"].get(self, {}) for owner in self._owners]
         for table in (self._entries, *kept_with_cells):
             for found in table.values():
-                yield from found
+                yield from (e for e in found if isinstance(e, _Entry))
 
-    def _explain_key(self, table: dict[Any, list[_Entry]], key: Any) -> str:
+    def _explain_key(self, table: dict[Any, list[_Entry | Uncompiled]], key: Any) -> str:
         if not table:
             return "it was the first call"
         before = self._last.key if self._last is not None else next(iter(table))[0]
@@ -490,6 +534,11 @@ def _memory(program: Program, traced: Traced) -> list[str]:
         shown = ", ".join(names[:_SHOWN_NAMES]) + (", …" if len(names) > _SHOWN_NAMES else "")
         lines.append(f"keeps {program.kept.nbytes:,} bytes that are computed once from {shown or 'constants'}")
     return lines
+
+
+def _bare(error: Exception) -> Exception:
+    """The error, without graphcell's own frames if it shows the user's line itself."""
+    return error.with_traceback(None) if _is_placed(error) else error
 
 
 def _is_placed(error: Exception) -> bool:

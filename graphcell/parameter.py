@@ -7,19 +7,22 @@ being built becomes an input of it; what is assigned to it there is written back
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Sequence
 from typing import Any, Self
 
 import numpy as np
 
 from graphcell import buffer
 from graphcell import dtype as dt
+from graphcell.common.checks import not_negative_int
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.ops.dispatch import write
 from graphcell.ops.functional.common import cast, full
-from graphcell.tensor import Tensor, to_array
+from graphcell.tensor import StateEpoch, Tensor, state, to_array
 
 _NAME_LIMIT = 1024
+_PREFIX = re.compile(r"^\w+[0-9a-zA-Z\_\.]*$", re.ASCII)
 _numbers = itertools.count(1)
 
 
@@ -36,6 +39,7 @@ class Parameter(Tensor):
         TypeError: default_input holds no numbers, or a flag is no bool. ValueError: default_input is a bool, or the name is no string.
     """
 
+    __module__ = "graphcell.common.parameter"  # where programs import it from, and what its class prints
     is_variable = True
 
     def __init__(
@@ -53,10 +57,9 @@ class Parameter(Tensor):
         self.parallel_optimizer_comm_recompute = False
         self.comm_fusion = 1
         self.storage_format = storage_format
-        self.sliced = self.unique = self.cache_enable = False
-        self.cache_shape: list[int] = []
+        self.sliced = self.unique = self.cache_enable = self.is_init = self.is_in_parallel = False
+        self.cache_shape = []
         self.key = -1
-        self.inited_param: Parameter | None = None
 
     # -- name and flags ----------------------------------------------------------------------------------------------
     @property
@@ -68,11 +71,12 @@ class Parameter(Tensor):
     @name.setter
     def name(self, value: str | None) -> None:
         if value is not None and not isinstance(value, str):
-            raise ArgumentValueError(f"Parameter: the name must be a string or None, but is {type(value).__name__}")
-        if value is not None and len(value) > _NAME_LIMIT:
-            raise ArgumentValueError(f"Parameter: the name must have at most {_NAME_LIMIT} characters, but has {len(value)}")
-        self.__dict__["has_default_name"] = not value
-        self.__dict__["_name"] = value or f"Parameter#{next(_numbers)}"
+            raise ArgumentValueError(f"The type of the Parameter's name should be 'string' or 'None', but got {type(value)}.")
+        name = (value or "").strip()
+        if len(name) > _NAME_LIMIT:
+            raise ArgumentValueError(f"The length of the '{name}' name should be less than {_NAME_LIMIT}.")
+        self.__dict__["has_default_name"] = not name
+        self.__dict__["_name"] = name or f"Parameter#{next(_numbers)}"
 
     def _flag(self, name: str) -> bool:
         value: bool = self.__dict__[name]
@@ -80,16 +84,21 @@ class Parameter(Tensor):
 
     def _set_flag(self, name: str, value: bool) -> None:
         if not isinstance(value, bool):
-            raise ArgumentTypeError(f"Parameter: {name[1:]} must be a bool, but is {type(value).__name__}")
+            raise ArgumentTypeError(f"The argument `{name[1:]}` must be bool type.")
         self.__dict__[name] = value
 
     @property
     def requires_grad(self) -> bool:
-        """Whether it is trained."""
-        return self._flag("_requires_grad")
+        """Whether it is trained. A compiled function notices when this changes."""
+        value = self._flag("_requires_grad")
+        if state.trace is not None:
+            state.trace.note(self, "requires_grad", value)
+        return value
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if self.__dict__.get("_requires_grad") is not value:
+            StateEpoch.value += 1
         self._set_flag("_requires_grad", value)
 
     @property
@@ -127,10 +136,7 @@ class Parameter(Tensor):
 
     @comm_fusion.setter
     def comm_fusion(self, value: int) -> None:
-        if isinstance(value, bool) or not isinstance(value, int):
-            raise ArgumentTypeError(f"Parameter: comm_fusion must be an int, but is {type(value).__name__}")
-        if value < 0:
-            raise ArgumentValueError(f"Parameter: comm_fusion must not be negative, but is {value}")
+        not_negative_int(value)
         self.__dict__["_comm_fusion"] = value
 
     @property
@@ -139,15 +145,61 @@ class Parameter(Tensor):
         return self
 
     @property
-    def is_init(self) -> bool:
-        """False: the data are there from the beginning."""
-        return False
+    def sliced(self) -> bool:
+        """Kept for MindSpore's sake: whether it holds one device's part of the data."""
+        return self._flag("_sliced")
+
+    @sliced.setter
+    def sliced(self, value: bool) -> None:
+        self.__dict__["_sliced"] = value
+
+    @property
+    def cache_enable(self) -> bool:
+        """Kept for MindSpore's sake."""
+        return self._flag("_cache_enable")
+
+    @cache_enable.setter
+    def cache_enable(self, value: bool) -> None:
+        self._set_flag("_cache_enable", value)
+
+    @property
+    def cache_shape(self) -> list[int]:
+        """Kept for MindSpore's sake: a list; set from a list or tuple."""
+        value: list[int] = self.__dict__["_cache_shape"]
+        return value
+
+    @cache_shape.setter
+    def cache_shape(self, value: Sequence[int]) -> None:
+        if not isinstance(value, (tuple, list)):
+            raise ArgumentTypeError("The argument `cache_shape` must be tuple or list type.")
+        self.__dict__["_cache_shape"] = list(value)
+
+    @property
+    def key(self) -> int:
+        """Kept for MindSpore's sake: an int."""
+        value: int = self.__dict__["_key"]
+        return value
+
+    @key.setter
+    def key(self, value: int) -> None:
+        if not isinstance(value, int):
+            raise ArgumentTypeError("The argument `key` must be int type.")
+        self.__dict__["_key"] = value
+
+    @property
+    def inited_param(self) -> None:
+        """None: `init_data` gives the Parameter itself."""
+        return None
 
     # -- data --------------------------------------------------------------------------------------------------------
     @property
     def data(self) -> Tensor:
-        """The values as a Tensor that is no Parameter. What is assigned to it is set as by `set_data`."""
-        return self.value()
+        """The values as a Tensor that is no Parameter. What is written into that in place is written into the Parameter too; it does not
+        see later changes of the Parameter. What is assigned to this attribute is set as by `set_data`.
+        """
+        shown = self.value()
+        shown.__dict__["written_through"] = self
+        return shown
 
     @data.setter
     def data(self, value: Any) -> None:
@@ -159,6 +211,10 @@ class Parameter(Tensor):
 
         result: Tensor = identity(self)
         return result
+
+    def copy(self) -> Parameter:
+        """Another Parameter of the same name, values and attributes."""
+        return self.clone()
 
     def init_data(self, layout: Any = None, set_sliced: bool = False) -> Parameter:  # type: ignore[override]
         """The Parameter itself: its data are there from the beginning."""
@@ -176,7 +232,9 @@ class Parameter(Tensor):
         if isinstance(data, (bool, int, float)):
             data = full((), data, dt.scalar_dtype(data))
         if not isinstance(data, Tensor):
-            raise ArgumentTypeError(f"Parameter.set_data: data must be a Tensor or a number, but is {type(data).__name__}")
+            raise ArgumentTypeError(
+                f"Parameter data must be [`Tensor`, `int`, `float`] or a kind of `Tensor` (like `Tensor`). But with type {type(data)}."
+            )
         if data.shape != self.shape and not slice_shape:
             hint = "give slice_shape=True to change the shape"
             raise ShapeError(f"Parameter.set_data: {self.name} has shape {self.shape}, but data has {data.shape}", hint=hint)
@@ -196,7 +254,7 @@ class Parameter(Tensor):
 
         start = self.value() if isinstance(init, str) and init == "same" else initializer(init, self.shape, self.dtype)
         new = Parameter(cast(start, self.dtype) if start._data is not None else start, None)
-        new.__dict__.update(self.__dict__)
+        new.__dict__.update(_attributes(self))
         return new
 
     # -- Python protocol ---------------------------------------------------------------------------------------------
@@ -208,14 +266,19 @@ class Parameter(Tensor):
     def __deepcopy__(self, memo: Any) -> Parameter:
         new = Parameter.__new__(type(self))
         memo[id(self)] = new
-        _restore(new, buffer.copy(self.array()), dict(self.__dict__))
+        _restore(new, buffer.copy(self.array()), _attributes(self))
         return new
 
     def __copy__(self) -> Parameter:
         return self.__deepcopy__({})
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_unpickle, (np.array(self.array()), dict(self.__dict__)))
+        return (_unpickle, (np.array(self.array()), _attributes(self)))
+
+
+def _attributes(parameter: Parameter) -> dict[str, Any]:
+    """What a copy has too: all but the hooks on the gradient."""
+    return {k: v for k, v in parameter.__dict__.items() if k != "gradient_hooks"}
 
 
 def _restore(new: Parameter, data: Any, attributes: dict[str, Any]) -> None:
@@ -231,8 +294,8 @@ def _unpickle(data: Any, attributes: dict[str, Any]) -> Parameter:
 
 def _initial(default_input: Any) -> Any:
     """The buffer of a new Parameter."""
-    if isinstance(default_input, (bool, np.bool_)):
-        raise ArgumentValueError("Parameter: the data cannot be a bool; give a Tensor")
+    if isinstance(default_input, bool):
+        raise ArgumentValueError("Parameter data can not be `bool`", hint="give a Tensor")
     if isinstance(default_input, Tensor):
         if default_input.has_init:
             return Tensor(shape=default_input.shape, dtype=default_input.dtype, init=default_input.init).init_data().array()
@@ -241,37 +304,47 @@ def _initial(default_input: Any) -> Any:
         return to_array(default_input, dt.int32 if isinstance(default_input, (int, np.integer)) else dt.float32)
     if isinstance(default_input, (list, np.ndarray)):
         return to_array(default_input, None)
-    raise ArgumentTypeError(f"Parameter: default_input must be a Tensor, a number, a list or a numpy array, but is {type(default_input).__name__}")
+    raise ArgumentTypeError(
+        "The type of the argument 'default_input' must be in ['Tensor', 'int', 'float', 'numpy.ndarray', 'list']. "
+        f"But got type {type(default_input)}."
+    )
 
 
 class ParameterTuple(tuple[Parameter, ...]):
     """A tuple of Parameters of different names.
 
     Raises:
-        TypeError: an element is no Parameter. ValueError: two have one name.
+        TypeError: an element is no Parameter. ValueError: two different ones have one name.
     """
+
+    __module__ = "graphcell.common.parameter"
 
     def __new__(cls, iterable: Iterable[Parameter]) -> Self:
         if isinstance(iterable, Tensor) or not isinstance(iterable, Iterable):
-            raise ArgumentTypeError(f"ParameterTuple: expected a collection of Parameters, but got {type(iterable).__name__}")
+            raise ArgumentTypeError(
+                f"For ParameterTuple initialization, ParameterTuple input should be 'Parameter' collection, but got a {type(iterable)}. "
+            )
         parameters = tuple(iterable)
-        names: set[str] = set()
+        named: dict[str, Parameter] = {}
         for p in parameters:
             if not isinstance(p, Parameter):
-                raise ArgumentTypeError(f"ParameterTuple: expected a collection of Parameters, but one element is {type(p).__name__}")
-            if p.name in names:
-                raise ArgumentValueError(f"ParameterTuple: the name {p.name!r} exists already; give each Parameter a name of its own")
-            names.add(p.name)
+                raise ArgumentTypeError(
+                    f"For ParameterTuple initialization, ParameterTuple input should be 'Parameter' collection, but got a {type(iterable)}. "
+                )
+            if named.setdefault(p.name, p) is not p:
+                raise ArgumentValueError(f"The value {p} , its name '{p.name}' already exists. Please set a unique name for the parameter.")
         return tuple.__new__(cls, parameters)
 
     def clone(self, prefix: str, init: Any = "same") -> ParameterTuple:
         """Clones of all Parameters (see `Parameter.clone`), with `prefix` and a dot before their names.
 
         Raises:
-            TypeError: prefix is no string.
+            TypeError: prefix is no string. ValueError: it is empty, or holds other characters than letters, digits, `_` and `.`.
         """
         if not isinstance(prefix, str):
             raise ArgumentTypeError(f"ParameterTuple.clone: prefix must be a string, but is {type(prefix).__name__}")
+        if not _PREFIX.match(prefix):
+            raise ArgumentValueError(f"The '{prefix}' is illegal, it must be match regular'{_PREFIX.pattern}' by flags're.ASCII.'")
         clones = []
         for p in self:
             new = p.clone(init)

@@ -15,9 +15,10 @@ from typing import Any
 from graphcell.frontend.interpreter import active, call
 from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import Never, Place
-from graphcell.frontend.trees import flatten, unflatten
-from graphcell.ir.graph import Graph, Value
+from graphcell.frontend.trees import Tree, fits, flatten, same_constant, unflatten
+from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ops.dispatch import Tape, Trace, recording
+from graphcell.ops.gradient_hooks import through_hooks
 from graphcell.passes.autodiff import ones_of_type, split_vjp, vjp, zeros_of_type
 from graphcell.tensor import Tensor, state
 
@@ -90,7 +91,7 @@ def value_and_gradients(
     """What `fn(*args, **kwargs)` returns, and its gradients with respect to `wrt` for the cotangents that `seeds` makes of that."""
     if state.trace is not None:
         return _traced_gradients(state.trace, fn, args, kwargs, wrt, seeds)
-    tape, output = _record(fn, args, kwargs, wrt)
+    tape, output = _forward_kept(fn, args, kwargs, wrt) or _record(fn, args, kwargs, wrt)
     gradients = tape.gradients(tensors_in(output), seeds(output), wrt, release=True)
     return output, _fill(gradients, wrt)
 
@@ -103,13 +104,16 @@ def _traced_gradients(
     wrt: Sequence[Tensor],
     seeds: Seeds,
 ) -> tuple[Any, list[Tensor]]:
+    kept: _TracedForward | None = outer.forwards.pop(id(fn), None)
+    if kept is not None and kept.is_of(outer, args, kwargs, wrt):
+        return kept.output, kept.gradients(outer, wrt, seeds)
     traced = trace_child(outer, fn, args, kwargs, wrt)
     cotangents = seeds(traced.output)
     at = [k for k, c in enumerate(cotangents) if c is not None]
     joint = vjp(traced.graph, range(traced.explicit), at)
     results = outer.inline(joint, [*traced.operands, *(outer.read(c) for c in cotangents if c is not None)])
     gradients = [Tensor.of_value(v) for v in results[len(traced.graph.outputs) :]]
-    return traced.give_back(outer, results), [gradients[traced.places[id(t)]] for t in wrt]
+    return traced.give_back(outer, results), [through_hooks(t, gradients[traced.places[id(t)]]) for t in wrt]
 
 
 # -- gradients later -----------------------------------------------------------------------------------------------------
@@ -154,7 +158,7 @@ def _traced_linearize(
             for t, c in zip(types, (cotangents[k] for k in at), strict=True)
         ]
         gradients = current.inline(split.backward, [*held, *map(current.read, given)])
-        return [Tensor.of_value(gradients[k]) for k in places]
+        return [through_hooks(t, Tensor.of_value(gradients[k])) for t, k in zip(wrt, places, strict=True)]
 
     return traced.give_back(outer, results), pullback
 
@@ -173,6 +177,57 @@ def _record(
 
 def _fill(gradients: Sequence[Tensor | None], wrt: Sequence[Tensor]) -> list[Tensor]:
     return [zeros_of_type(t.ir_type) if g is None else g for g, t in zip(gradients, wrt, strict=True)]
+
+
+@dataclass(frozen=True)
+class _Forward:
+    """A forward pass that waits for its gradient: what was called with what, and the values that were differentiated then."""
+
+    tape: Tape
+    output: Any
+    leaves: list[Any]
+    tree: Tree
+    values: list[tuple[Tensor, Any]]
+
+    def is_of(self, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> bool:
+        """True if calling with these arguments now would be the same call, and the gradients asked for can be had."""
+        leaves, tree = flatten((tuple(args), kwargs))
+        watched = {id(t) for t, _ in self.values}
+        return (
+            fits(tree, self.tree)
+            and all(map(same_constant, leaves, self.leaves))
+            and all(id(t) in watched for t in wrt)
+            and self.is_fresh()
+        )
+
+    def is_fresh(self) -> bool:
+        """True while the differentiated values are what they were."""
+        return all(t._data is data for t, data in self.values)
+
+
+def keep_forward(cell: Any, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What `fn(*args, **kwargs)` returns. The next gradient of `cell` for the same arguments takes what was kept instead of running it again:
+    so programs that call a network and then its gradient run it once, and its state changes once.
+    """
+    if state.trace is not None:
+        return _keep_traced_forward(state.trace, cell, fn, args, kwargs)
+    vars(cell).pop("_forward", None)
+    leaves, tree = flatten((tuple(args), kwargs))
+    wrt = [*(x for x in leaves if isinstance(x, Tensor)), *cell.trainable_params()]
+    values = [(t, t.array()) for t in wrt]
+    tape, output = _record(fn, args, kwargs, wrt)
+    forward = _Forward(tape, output, leaves, tree, values)
+    if forward.is_fresh():  # a training step changes its weights itself
+        vars(cell)["_forward"] = forward
+    return output
+
+
+def _forward_kept(fn: Any, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> tuple[Tape, Any] | None:
+    """The tape and the output that `keep_forward` left for this very call."""
+    kept: _Forward | None = getattr(fn, "__dict__", {}).pop("_forward", None)
+    if kept is None or state.tapes or not kept.is_of(args, kwargs, wrt):
+        return None
+    return kept.tape, kept.output
 
 
 @contextmanager
@@ -246,6 +301,72 @@ def trace_child(
     lifted = list(child.lifted)
     operands += map(outer.lift, lifted)
     return TracedChild(graph, operands, len(places), places, lifted, output, changes, [t for t, _ in written])
+
+
+@dataclass(frozen=True)
+class _TracedForward:
+    """A forward pass in the graph under construction: what was called with what, the nodes and results that it became there."""
+
+    traced: TracedChild
+    output: Any
+    nodes: list[Node]
+    results: tuple[Value, ...]
+    arguments: tuple[list[Any], Tree]
+    values: list[tuple[Tensor, Value]]
+
+    def is_of(self, outer: Trace, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor]) -> bool:
+        """True if calling with these arguments now would be the same call, and the gradients asked for can be had."""
+        (leaves, tree), (before, tree_before) = flatten((tuple(args), kwargs)), self.arguments
+        return (
+            fits(tree, tree_before)
+            and all(_same_leaf(outer, x, y) for x, y in zip(leaves, before, strict=True))
+            and all(id(t) in self.traced.places for t in wrt)
+            and all(outer.newest(t) is v for t, v in self.values)
+        )
+
+    def gradients(self, outer: Trace, wrt: Sequence[Tensor], seeds: Seeds) -> list[Tensor]:
+        """The gradients; the nodes of the forward pass are replaced by such that also give what these need."""
+        traced, cotangents = self.traced, seeds(self.output)
+        places = list(dict.fromkeys(traced.places[id(t)] for t in wrt))
+        split = split_vjp(traced.graph, places, [k for k, c in enumerate(cotangents) if c is not None])
+        residuals = self._replace(outer, split.forward)
+        held = [*(traced.operands[k] for k in split.inputs), *(self.results[k] for k in split.outputs), *residuals]
+        found = outer.inline(split.backward, [*held, *(outer.read(c) for c in cotangents if c is not None)])
+        by_place = dict(zip(places, found, strict=True))
+        return [through_hooks(t, Tensor.of_value(by_place[traced.places[id(t)]])) for t in wrt]
+
+    def _replace(self, outer: Trace, forward: Graph) -> list[Value]:
+        """Puts `forward` in the place of the nodes, with the same results; what else it gives."""
+        count = len(self.results)
+        table = dict(zip(forward.inputs, self.traced.operands, strict=True))
+        kept = dict(zip(forward.outputs, self.results, strict=False))
+        fresh: list[Node] = []
+        for node in forward.nodes:
+            copy = copy_node(node, table)
+            table.update((v, kept[v]) for v in node.results if v in kept)
+            fresh.append(Node(copy.op, copy.operands, tuple(table[v] for v in node.results), copy.span))
+            outer.own.update(fresh[-1].results)
+        nodes = outer.builder.nodes
+        at = nodes.index(self.nodes[0]) if self.nodes else len(nodes)
+        nodes[at : at + len(self.nodes)] = fresh
+        return [table[v] for v in forward.outputs[count:]]
+
+
+def _same_leaf(outer: Trace, x: Any, y: Any) -> bool:
+    return outer.newest(x) is outer.newest(y) if isinstance(x, Tensor) and isinstance(y, Tensor) else same_constant(x, y)
+
+
+def _keep_traced_forward(outer: Trace, cell: Any, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    arguments = flatten((tuple(args), kwargs))
+    wrt = [*(x for x in arguments[0] if isinstance(x, Tensor)), *cell.trainable_params()]
+    values = [(t, outer.newest(t)) for t in wrt]
+    traced = trace_child(outer, fn, args, kwargs, wrt)
+    before = len(outer.builder.nodes)
+    results = outer.inline(traced.graph, traced.operands)
+    nodes = outer.builder.nodes[before:]
+    output = traced.give_back(outer, results)
+    outer.forwards[id(cell)] = _TracedForward(traced, output, nodes, results, arguments, values)
+    return output
 
 
 def _call_and_undo(fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> tuple[Any, list[tuple[Place, Any]], set[int]]:

@@ -10,7 +10,7 @@ import ctypes
 import os
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from graphcell.ops.dispatch import Tape, Trace
 
 Array = np.ndarray[Any, Any]
+_OWN = ("gradient_hooks", "hooks_in_graph", "written_through")  # what a copy does not have
+_NO_HOOKS: dict[int, Callable[[Any], Any]] = {}
 
 
 StorageEpoch = ctypes.c_int64(0)
@@ -46,13 +48,16 @@ Activity = ctypes.c_int64(0)
 
 
 class ThreadState(threading.local):
-    """What this thread is doing: the graph it builds (or None) and the tapes it records (innermost last)."""
+    """What this thread is doing: the graph it builds (or None), the tapes it records (innermost last), and what packs and unpacks the
+    Tensors that these keep (or None).
+    """
 
     trace: Trace | None
     tapes: tuple[Tape, ...]
+    packing: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None
 
     def __init__(self) -> None:
-        self.__dict__.update(trace=None, tapes=())
+        self.__dict__.update(trace=None, tapes=(), packing=None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         here = self.__dict__
@@ -121,7 +126,8 @@ class Tensor:
     Args:
         input_data: number, nested list or tuple of numbers, numpy array, or Tensor. Its values are copied.
         dtype: element type; default: that of the data (Python int gives Int64, float gives Float32, numpy arrays keep theirs).
-        shape, init: a Tensor without data yet, filled by `init` (an Initializer or its name) when `init_data()` is called.
+        shape, init: a Tensor without data yet, filled by `init` (an Initializer or its name) when `init_data()` is called. Without `init`
+            it describes an input (see `Cell.set_inputs`): None in its shape becomes -1, any size; without a shape that is (-2,), any rank.
         const_arg: accepted for MindSpore's sake; every Tensor argument is a variable.
 
     Raises:
@@ -129,11 +135,13 @@ class Tensor:
         ValueError: for numbers out of range, or `init` without `shape` and `dtype`.
     """
 
+    __module__ = "graphcell.common.tensor"  # where programs import it from, and what its class prints
     __slots__ = ("__dict__", "__weakref__", "_address", "_constant", "_data", "_persistent", "_value", "init")
     __array_priority__ = 1000  # numpy leaves `array + tensor` to us
     is_variable = False  # True for Parameters: what is written into one does not become part of what is differentiated
     mark: object = None  # another object whenever the buffer was given out or replaced, for what is kept of its values
     is_updated = False  # True once an executable updates it in place
+    gradient_hooks: Mapping[int, Callable[[Any], Any]] = _NO_HOOKS  # what `register_hook` was given
     _exposed = False  # True once its address was given away
 
     if TYPE_CHECKING:  # what graphcell/ops/methods.py and methods_movement.py attach
@@ -188,8 +196,8 @@ class Tensor:
             self._declare(shape, dtype)
             return
         if input_data is None:
-            if shape is not None and dtype is not None:
-                self._declare(shape, dtype)
+            if dtype is not None:
+                self._declare((-2,) if shape is None else shape, dtype)
                 return
             raise ArgumentTypeError("Tensor needs input_data, or init together with shape and dtype")
         if isinstance(input_data, Tensor):
@@ -203,7 +211,7 @@ class Tensor:
         if shape is None or dtype is None:
             raise ArgumentValueError("Tensor: init goes with both shape and dtype")
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.__dict__["_declared"] = TensorType(dt.as_dtype(dtype), dims)
+        self.__dict__["_declared"] = TensorType(dt.as_dtype(dtype), tuple(-1 if d is None else d for d in dims))
 
     def _init_from_tensor(self, source: Tensor, dtype: Any) -> None:
         if source._data is None:
@@ -491,12 +499,14 @@ class Tensor:
     def __deepcopy__(self, memo: Any) -> Self:
         new = type(self).__new__(type(self))
         memo[id(self)] = new
-        new.__dict__.update(self.__dict__)
+        new.__dict__.update({k: v for k, v in self.__dict__.items() if k not in _OWN})
         new._value, new._address, new._persistent, new._constant, new.init = self._value, None, False, False, self.init
         new._data = None if self._data is None else buffer.copy(self._data)
         return new
 
     def __reduce__(self) -> tuple[Any, ...]:
+        if self._data is None and self._value is None:
+            return (Tensor, (None, self.dtype, self.shape, self.init))
         return (_unpickle, (np.array(self.array()),))
 
 

@@ -47,6 +47,16 @@ def caught(action: Callable[[], Any]) -> Any:
         return e
 
 
+def said(action: Callable[[], Any]) -> str:
+    """What `action` returns, as text, or the builtin class and the first line of what it raises; without the name of the package."""
+    result = caught(action)
+    if isinstance(result, BaseException):
+        builtin = next(c.__name__ for c in type(result).__mro__ if c.__module__ == "builtins")
+        text = str(result.args[0]) if isinstance(result, KeyError) and result.args else str(result)
+        result = f"{builtin}: {text.split(chr(10), 1)[0]}"
+    return str(result).replace("graphcell", "mindspore")
+
+
 def parameters(net: Any) -> list[str]:
     """The printed Parameters of a Cell."""
     return [str(p) for p in net.get_parameters()]

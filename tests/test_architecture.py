@@ -21,9 +21,10 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("runtime",),
     ("frontend",),
-    ("jit", "pullback", "bprop", "jacobian", "grad", "composite", "gradient_primitives"),
+    ("jit", "dynamic", "pullback", "bprop", "recompute", "jacobian", "grad", "composite", "gradient_primitives"),
     ("nn",),
-    ("train",),
+    ("dataset",),
+    ("train", "amp"),
     ("__init__",),
     ("alias", "compatibility", "__main__"),
 )

@@ -196,4 +196,4 @@ def test_only_the_cpu() -> None:
 
 
 def test_classes_are_graphcells() -> None:
-    assert str(ms.nn.Dense) == "<class 'graphcell.nn.linear.Dense'>"
+    assert str(ms.nn.Dense) == "<class 'graphcell.nn.layer.basic.Dense'>"

@@ -108,9 +108,9 @@ def test_names() -> None:
     assert p.name == "new" and not p.has_default_name and p.param_info.name == "new"
     p.name = None
     assert p.name.startswith("Parameter#") and p.has_default_name
-    with pytest.raises(ValueError, match="must be a string or None, but is int"):
+    with pytest.raises(ValueError, match="should be 'string' or 'None', but got"):
         p.name = 3  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="at most 1024 characters"):
+    with pytest.raises(ValueError, match="should be less than 1024"):
         p.name = "x" * 2000
 
 
@@ -121,12 +121,12 @@ def test_flags() -> None:
     p.requires_grad = False
     assert "requires_grad=False" in repr(p)
     for flag in ("requires_grad", "layerwise_parallel", "parallel_optimizer", "parallel_optimizer_comm_recompute"):
-        with pytest.raises(TypeError, match=f"{flag} must be a bool, but is int"):
+        with pytest.raises(TypeError, match=f"`{flag}` must be bool"):
             setattr(p, flag, 3)
     p.comm_fusion = 2
     with pytest.raises(TypeError):
         p.comm_fusion = "a"  # type: ignore[assignment]
-    with pytest.raises(ValueError, match="must not be negative"):
+    with pytest.raises(ValueError, match="must >= 0"):
         p.comm_fusion = -1
 
 
@@ -152,7 +152,7 @@ def test_set_data() -> None:
     with pytest.raises(ValueError, match=r"w has shape \(2,\), but data has \(3,\)"):
         p.set_data(T(1, 2, 3))
     assert p.set_data(T(1, 2, 3), slice_shape=True).shape == (3,)
-    with pytest.raises(TypeError, match="must be a Tensor or a number, but is list"):
+    with pytest.raises(TypeError, match="But with type <class 'list'>"):
         p.set_data([1.0])
     assert Parameter(1.5).set_data(2).tolist() == 2.0
 
@@ -220,10 +220,10 @@ def test_parameter_tuple() -> None:
     clones = both.clone("new", init="zeros")
     assert [p.name for p in clones] == ["new.a", "new.b"] and clones[1].tolist() == [0.0] and type(clones) is ParameterTuple
     assert [p.tolist() for p in both.clone("new")] == [[1.0], [2.0]] and a.name == "a"
-    with pytest.raises(ValueError, match="the name 'a' exists already"):
+    with pytest.raises(ValueError, match="its name 'a' already exists"):
         ParameterTuple([a, P(3, name="a")])
     for wrong in ([T(1)], a, 3):
-        with pytest.raises(TypeError, match="expected a collection of Parameters"):
+        with pytest.raises(TypeError, match="should be 'Parameter' collection"):
             ParameterTuple(wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="prefix must be a string"):
         both.clone(3)  # type: ignore[arg-type]

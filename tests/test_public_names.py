@@ -37,6 +37,16 @@ from mindspore.nn.cell import Cell
 from mindspore.ops import operations as P, functional as F, composite as C
 from mindspore.ops import constexpr, GradOperation, HyperMap, MultitypeFuncGraph
 from mindspore.train.serialization import load_checkpoint, load_param_into_net, save_checkpoint
+from mindspore import Model, LossMonitor, TimeMonitor, ModelCheckpoint, CheckpointConfig, Callback, FixedLossScaleManager
+from mindspore.train import Model, LossMonitor, Accuracy, names, RunContext
+from mindspore.train.model import Model
+from mindspore.train.callback import LossMonitor, TimeMonitor, ModelCheckpoint, CheckpointConfig, Callback, EarlyStopping, _InternalCallbackParam
+from mindspore.train.callback._callback import Callback, CallbackManager
+from mindspore.train.metrics import Metric, Accuracy
+from mindspore.train.loss_scale_manager import DynamicLossScaleManager
+from mindspore.nn import Accuracy, Loss, TrainOneStepCell
+import mindspore.train.callback as callbacks
+import mindspore.train.metrics as metrics
 """
 
 

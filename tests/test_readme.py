@@ -10,15 +10,17 @@ from pathlib import Path
 ROOT = Path(__file__).parent.parent
 
 
-def test_the_program_in_the_readme_runs_as_it_stands(tmp_path: Path) -> None:
-    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
+def test_the_programs_in_the_readme_run_as_they_stand(tmp_path: Path) -> None:
+    programs = re.findall(r"```python\n(.*?)```", (ROOT / "README.md").read_text(), re.S)
     script = tmp_path / "program.py"
-    script.write_text(program)
+    script.write_text("\n".join(programs))
     result = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=_environment())
     assert result.returncode == 0, result.stderr
     loss, *explanation = result.stdout.splitlines()
     assert 0.0 < float(loss) < 1.0
     assert any("compiled" in line for line in explanation)
+    assert sum(line.startswith("epoch: ") for line in explanation) == 20 and explanation[-1].startswith("{'mse': ")
+    assert (tmp_path / "net.ckpt").is_file()
 
 
 def test_a_mindspore_script_runs_as_it_is(tmp_path: Path) -> None:

@@ -41,11 +41,24 @@ class Piecewise:
     scale: float
     bits: int
     limit: float
+    centred_as: Piecewise | None = None
+    """The function that has the same centres, so that code with both looks them up once."""
 
 
+def _twice_normal_minus_one(x: mpf) -> mpf:
+    return mp.erf(x / mp.sqrt(2))
+
+
+def _twice_gelu_slope_minus_one(x: mpf) -> mpf:
+    return mp.erf(x / mp.sqrt(2)) + 2 * x * mp.npdf(x)
+
+
+_NORMAL = Piecewise("2 normal distribution - 1", _twice_normal_minus_one, 2 * mp.npdf(0), 1.3125, 0.5738, 3, 6.2)
 PIECEWISE = {
     "TANH": Piecewise("tanh", mp.tanh, mpf(1), 1.0, 1.6, 2, 9.1),
     "ERF": Piecewise("erf", mp.erf, 2 / mp.sqrt(mp.pi), 1.3125, 0.9, 3, 3.95),
+    "NORMAL": _NORMAL,
+    "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 4 * mp.npdf(0), 1.3125, 0.5738, 3, 6.2, _NORMAL),
 }
 
 
@@ -107,7 +120,7 @@ def _segment(p: Piecewise, low: float, high: float) -> tuple[float, list[float],
         rest, _ = remez(fit, mpf(margin), mpf(high + margin), DEGREE - 2)
         coefficients = [0.0, *(float(np.float32(float(c))) for c in (slope, *rest))]
         return 0.0, coefficients, _ulps(f, mpf(0), [mpf(0), mpf(coefficients[1]), *rest], high * 1e-4, high)
-    centre = mpf(_nice_centre(f, low, high))
+    centre = mpf(_nice_centre(_without_lift(p.centred_as or p), low, high))
     first = float(np.float32(float(f(mpf(centre)))))
     fit = Fit("", lambda r: (f(centre + r) - f(centre)) / r, lambda r: abs(r) / f(centre + r), {}, 200)
     rest, _ = remez(fit, mpf(low - margin - centre), mpf(high + margin - centre), DEGREE - 1)

@@ -5,6 +5,7 @@ Enters: an op and the site where its kernel is emitted. Leaves: the plan, or Non
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from graphcell.codegen.layout import row_major
@@ -26,7 +27,10 @@ def emit_attention_op(op: Attention, site: Site) -> Plan | None:
     """Forward."""
     if any(t.size == 0 for t in site.types):
         return None
-    return emit_attention(site.module, site.name, _spec(op, site, 3, _written(op, 3, op.infer(*site.types)[0])), site.target)
+    out, *rows = op.infer(*site.types)
+    powers = _operand(rows[2], row_major(rows[2].shape)) if op.powers else None
+    spec = replace(_spec(op, site, 3, _read(op, 3, out, row_major(out.shape))), powers=powers)
+    return emit_attention(site.module, site.name, spec, site.target)
 
 
 def emit_attention_grad_op(op: AttentionGrad, site: Site) -> Plan | None:
@@ -34,8 +38,9 @@ def emit_attention_grad_op(op: AttentionGrad, site: Site) -> Plan | None:
     if any(t.size == 0 for t in site.types):
         return None
     out, g = (_read(op, 3, site.types[k], site.strides[k]) for k in (3, 6))
-    dq, dk, dv = (_written(op, part, type) for part, type in enumerate(op.infer(*site.types)))
-    return emit_attention_gradient(site.module, site.name, GradientSpec(_spec(op, site, 7, out), g, dq, dk, dv), site.target)
+    dq, dk, dv = (_read(op, part, type, site.result_strides(part, type)) for part, type in enumerate(op.infer(*site.types)))
+    spec = replace(_spec(op, site, 7 + op.powers, out), powers=_operand(site.types[7], site.strides[7]) if op.powers else None)
+    return emit_attention_gradient(site.module, site.name, GradientSpec(spec, g, dq, dk, dv), site.target)
 
 
 def _spec(op: Attention | AttentionGrad, site: Site, mask_at: int, out: Operand) -> AttentionSpec:
@@ -57,7 +62,3 @@ def _operand(type: TensorType, strides: Strides) -> Operand:
 def _read(op: Attention | AttentionGrad, part: int, type: TensorType, strides: Strides) -> Operand:
     """An operand of the shape in which part number `part` is written, as matrices of one head each."""
     return _operand(type, swap_sequence(strides) if op.sequence_first[part] else strides)
-
-
-def _written(op: Attention | AttentionGrad, part: int, type: TensorType) -> Operand:
-    return _read(op, part, type, row_major(type.shape))

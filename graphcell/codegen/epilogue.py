@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, rebase
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
-from graphcell.codegen.llvm.contraction import Epilogue
+from graphcell.codegen.llvm.contraction import Epilogue, split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Val, i64
+from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Val, i64
 from graphcell.codegen.schedule import permute
 
 MOST_STREAMS = 3
@@ -46,9 +46,9 @@ class FusedEpilogue:
         """The pointers that the contraction's functions take besides their own: the kernel's other buffers."""
         return tuple((extra_name(k), PTR) for k in range(len(self.kernel.operands)) if k != self.operand)
 
-    def emitter(self, name: str) -> Epilogue:
-        """What the contraction's emitters call; functions of its own begin with `name`."""
-        return _Emitter(self, name)
+    def emitter(self) -> Epilogue:
+        """What the contraction's emitters call."""
+        return _Emitter(self)
 
     def home_of_partial_sums(self) -> int | None:
         """A buffer that the kernel fills with elements of the result's dtype in the result's order, if there is one."""
@@ -64,10 +64,11 @@ def match_epilogue(kernel: LoopKernel, operand: int, columns: int, target: Targe
     """`kernel` as the epilogue of the contraction whose result is buffer `operand`, or None if it cannot be one.
 
     Every element of the result must be read once, and in the direction of its rows all that is read and written must lie side by side
-    or stay in place.
+    or stay in place. Slow functions stay apart: where the registers hold a tile of sums, each call of one would have to save these,
+    and a loop of its own keeps constants and tables in registers instead.
     """
     loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == operand]
-    if not loads or len(set(loads)) > 1 or any(s.is_reduction or isinstance(s.what, GatherLoad) for s in kernel.body):
+    if not loads or len(set(loads)) > 1 or any(s.is_reduction or s.is_slow or isinstance(s.what, GatherLoad) for s in kernel.body):
         return None
     (access,) = set(loads)
     order = sorted(range(len(kernel.extents)), key=lambda d: -access.strides[d])
@@ -100,38 +101,17 @@ def extra_name(operand: int) -> str:
 class _Emitter:
     """The kernel's body for one vector of the result.
 
-    What varies along the columns alone (a bias, a scale) is computed once for all rows of a register tile. Bodies with slow functions
-    are emitted once as a function of their own, the others where they are used.
+    What varies along the columns alone (a bias, a scale) is computed once for all rows of a register tile.
     """
 
-    def __init__(self, fused: FusedEpilogue, name: str):
-        self.fused, self.name = fused, name
+    def __init__(self, fused: FusedEpilogue):
+        self.fused = fused
         self.kernel = fused.kernel
-        self.slow = any(s.is_slow for s in self.kernel.body)
         self.split = _columns_begin(self.kernel.extents, fused.columns)
         self.known: dict[object, Scope] = {}
         self.places: dict[object, list[Val]] = {}
-        self.outlined: dict[object, str] = {}
-        self.slots: dict[object, Val] = {}
 
     def __call__(self, b: FunctionBuilder, value: Val, row: Val, column: Val, mask: Val | None, batch: Val) -> None:
-        if not self.slow:
-            self._apply(b, value, row, column, mask)
-            return
-        key = (value.type, mask)
-        params = self.fused.extra
-        if key not in self.outlined:
-            name = f"{self.name}.epilogue{len(self.outlined)}"
-            own = FunctionBuilder(b.module, name, [("value", PTR), ("row", I64), ("column", I64), *params], attributes="nounwind noinline")
-            self._apply(own, own.load(own.args["value"], value.type), own.args["row"], own.args["column"], mask)
-            self.outlined[key] = own.finish()
-        if (b, value.type) not in self.slots:
-            self.slots[b, value.type] = b.alloca(value.type)
-        slot = self.slots[b, value.type]
-        b.store(value, slot)  # vectors never cross a call: how depends on the features of the target
-        b.call(self.outlined[key], VOID, slot, row, column, *(b.args[n] for n, _ in params))
-
-    def _apply(self, b: FunctionBuilder, value: Val, row: Val, column: Val, mask: Val | None) -> None:
         point = _Point(self.fused, b, value.type.lanes, mask, self._index(b, row, column))
         scope = Scope({}, self._along_columns(point, b, column, mask))
         dtype = self.kernel.operands[self.fused.operand]
@@ -169,17 +149,7 @@ class _Emitter:
     def _decompose(self, b: FunctionBuilder, index: Val, extents: Sequence[int]) -> list[Val]:
         key = (b, b.position, index.text, tuple(extents))
         if key not in self.places:
-            found: list[Val] = []
-            first = next((d for d, n in enumerate(extents) if n > 1), len(extents))
-            for d in reversed(range(len(extents))):
-                if extents[d] == 1:
-                    found.append(i64(0))
-                elif d == first:
-                    found.append(index)
-                else:
-                    found.append(b.rem(index, i64(extents[d]), signed=False))
-                    index = b.div(index, i64(extents[d]), signed=False)
-            self.places[key] = found[::-1]
+            self.places[key] = split_index(b, index, extents)
         return self.places[key]
 
 

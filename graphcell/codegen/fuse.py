@@ -7,7 +7,6 @@ often than before (but for a few cheap ops), and no path leads from the group ou
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Set
 from dataclasses import dataclass, field
 
@@ -293,7 +292,7 @@ class Fusion:
                 p.after.add(h)
         p.after.discard(p)
         p.before.discard(p)
-        p.number = max(p.number, g.number)
+        p.number = min(p.number, g.number)
         p.bits |= g.bits
         p.ancestors = (p.ancestors | g.ancestors) & ~p.bits
         g.nodes, g.before, g.after = [], set(), set()
@@ -313,23 +312,20 @@ class Fusion:
 
 
 def _in_order(groups: list[Group]) -> list[Group]:
-    """A topological order; of the groups that could be next, the one of the lowest number. (networkx has this too, but importing it takes
+    """A topological order: the groups by number, each after those that it waits for, whatever their numbers. So nothing that is computed
+    late for want of memory runs early because something else has to wait. (networkx has topological orders too, but importing it takes
     longer than compiling a small graph.)
     """
-    waiting = {g: len(g.before) for g in groups}
-    ready = [(g.number, k) for k, g in enumerate(groups) if not waiting[g]]
-    place = {g: k for k, g in enumerate(groups)}
-    heapq.heapify(ready)
-    order: list[Group] = []
-    while ready:
-        group = groups[heapq.heappop(ready)[1]]
-        order.append(group)
-        for h in group.after:
-            waiting[h] -= 1
-            if not waiting[h]:
-                heapq.heappush(ready, (h.number, place[h]))
-    assert len(order) == len(groups), "groups depend on each other in a circle"
-    return order
+    order: dict[Group, None] = {}
+    for first in sorted(groups, key=lambda g: g.number):
+        stack = [first]
+        while stack:
+            waiting = sorted((g for g in stack[-1].before if g not in order), key=lambda g: -g.number)
+            if waiting:
+                stack += waiting
+            else:
+                order[stack.pop()] = None
+    return list(order)
 
 
 def fuse(graph: Graph) -> tuple[list[Group], Analysis]:

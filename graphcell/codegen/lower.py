@@ -25,6 +25,7 @@ from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.movement import Movement
 from graphcell.codegen.native import Site, epilogue_columns, native_kernels
 from graphcell.codegen.order import Step, order
+from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import Calls, HostCall, Lowering, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
@@ -81,6 +82,8 @@ class _Frame(Movement):
         self.scratch: dict[_Unit | Node, Interval] = {}
         self.storage: dict[Value, Value] = {}
         """Values that lie in the buffer of a later one, which takes it over."""
+        self.pieces: dict[Value, Piece] = {}
+        """Values that lie in a part of the buffer of a later one."""
         self.in_place: dict[Value, Value] = {}
         """Outputs that are written over an input of the graph: what a loop carries, or what is updated."""
         self.arena_bytes = 0
@@ -129,6 +132,7 @@ class _Frame(Movement):
                 last[v] = step
         for v in self.outputs:
             last[v] = len(self.units)
+        self.pieces = self._find_pieces(given)
         for step, unit in enumerate(self.units):
             for v in unit.writes():
                 if v not in given and not (unit.node is not None and isinstance(unit.node.op, Constant)):
@@ -139,10 +143,22 @@ class _Frame(Movement):
                     first = self.intervals.pop(x).first
                     if y in self.intervals:
                         self.intervals[y].first = first
+            for x in [x for x, piece in self.pieces.items() if piece.whole in unit.writes()]:
+                first, whole = self.intervals.pop(x).first, self.intervals.get(self.pieces[x].whole)
+                if whole is not None:
+                    whole.first = min(whole.first, first)
             extra = self._extra_bytes(unit)
             if extra and unit.node is not None:
                 self.scratch[unit.node] = Interval(extra, step, step)
         self.arena_bytes = plan_arena([*self.intervals.values(), *self.scratch.values()])
+
+    def _find_pieces(self, given: set[Value]) -> dict[Value, Piece]:
+        readers: dict[Value, int] = {}
+        for unit in self.units:
+            for v in set(unit.reads(self.info)):
+                readers[v] = readers.get(v, 0) + 1
+        nodes = [unit.node for unit in self.units if unit.node is not None and unit.kernel is None]
+        return find_pieces(nodes, readers, self.info, given | self._output_set, self.in_place)
 
     def _extra_bytes(self, unit: _Unit) -> int:
         """Memory that a step needs for itself: the arenas of its regions and new carried values, or shared packing buffers."""
@@ -234,12 +250,13 @@ class _Frame(Movement):
             return None
         types, strides = tuple(v.type for v in node.operands), tuple(self._strided(v) for v in node.operands)
         fused, steady = self.epilogues.get(node), self._steady_operands(node)
-        key = (node.op, types, strides, fused and (fused.kernel, fused.operand), steady)
+        written = tuple(self.pieces[v].strides if v in self.pieces else None for v in node.results)
+        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady)
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
-            site = Site(self.lowering.module, name, types, strides, self.lowering.target, steady=steady)
+            site = Site(self.lowering.module, name, types, strides, self.lowering.target, steady=steady, written=written)
             if fused is not None:
-                site = replace(site, epilogue=fused.emitter(name), extra=fused.extra)
+                site = replace(site, epilogue=fused.emitter(), extra=fused.extra)
             plan = emit(node.op, site)
             if plan is None:
                 return None
@@ -267,6 +284,8 @@ class _Frame(Movement):
             while owner in self.storage:
                 owner = self.storage[owner]
             self.place[v] = self.place[owner]
+        for v, piece in self.pieces.items():
+            self.place[v] = b.gep(self.place[piece.whole], piece.offset * v.type.dtype.itemsize, I8)
 
     def emit_unit(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
         """Emits one step."""

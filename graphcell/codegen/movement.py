@@ -17,6 +17,7 @@ from graphcell.codegen.llvm.scan import emit_scan as emit_scan_kernel
 from graphcell.codegen.llvm.scan import scan_kernel
 from graphcell.codegen.llvm.scatter import emit_scatter as emit_scatter_kernel
 from graphcell.codegen.llvm.text import I64, FunctionBuilder, Val, i64
+from graphcell.codegen.pieces import Piece
 from graphcell.codegen.program import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
@@ -32,6 +33,7 @@ class Movement:
     lowering: Lowering
     info: Analysis
     place: dict[Value, Val]
+    pieces: dict[Value, Piece]
 
     def place_of(self, v: Value) -> Val:
         return self.place[self.info.layout(v).root]
@@ -65,7 +67,8 @@ class Movement:
         strides = row_major(result.type.shape)
         offset = 0
         for v in node.operands:
-            self.copy_into(b, v, self.place[result], strides, offset, call)
+            if self.info.layout(v).root not in self.pieces:
+                self.copy_into(b, v, self.place[result], strides, offset, call)
             offset += v.type.shape[op.axis] * strides[op.axis]
 
     def emit_pad(self, b: FunctionBuilder, node: Node, op: Pad, call: Calls) -> None:

@@ -37,6 +37,7 @@ class Site:
         types: of the operands.
         strides: of the operands, in elements.
         steady: operands that do not change from run to run, so that what is done to them alone costs nothing.
+        written: strides of the results where they are not contiguous.
         epilogue: what becomes of each vector of the result (llvm/contraction.py), with the pointers `extra` that it needs.
     """
 
@@ -48,6 +49,12 @@ class Site:
     epilogue: Epilogue | None = None
     extra: Extra = ()
     steady: frozenset[int] = frozenset()
+    written: tuple[tuple[int, ...] | None, ...] = ()
+
+    def result_strides(self, number: int, type: TensorType) -> tuple[int, ...]:
+        """How a result lies in memory; the last dimension is contiguous."""
+        given = self.written[number] if number < len(self.written) else None
+        return row_major(type.shape) if given is None else given
 
 
 Emit = Callable[[Any, Site], Plan | None]
@@ -64,7 +71,7 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     result = op.infer(x, y)
     m, n = result.shape[-2:]
     k = x.shape[-2] if op.transpose_x else x.shape[-1]
-    out = row_major(result.shape)
+    out = site.result_strides(0, result)
     left, right = Operand(kind, rows, inner, sx[:-2]), Operand(kind, down, across, sy[:-2])
     spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2])
     if 1 in site.steady:

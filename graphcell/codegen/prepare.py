@@ -17,7 +17,7 @@ from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.program import PARALLEL_FROM, Calls, Lowering, Scratch
 from graphcell.ir.graph import Node, Value
 
-LETTERS = "abdefghij"
+LETTERS = "abdefghijk"
 """Names of a contraction's operands in its plan."""
 
 

@@ -271,6 +271,9 @@ def fans(shape: Shape) -> tuple[int, int]:
     return shape[1] * window, shape[0] * window
 
 
+_calculate_fan_in_and_fan_out = fans  # the name by which models import it from MindSpore
+
+
 def _he_deviation(shape: Shape, negative_slope: float, mode: str, nonlinearity: str) -> float:
     _one_of("HeUniform and HeNormal", "mode", mode, ("fan_in", "fan_out"))
     _one_of("HeUniform and HeNormal", "nonlinearity", nonlinearity, ("leaky_relu", "relu", "tanh", "sigmoid", "linear"))

@@ -32,11 +32,12 @@ class JitConfig:
 
     def __init__(self, jit_level: str = "", exc_mode: str = "auto", jit_syntax_level: str = "", debug_level: str = "RELEASE", infer_boost: str = "off",
                  **kwargs: Any):
-        self.jit_config_dict: dict[str, Any] = {
+        self.jit_config_dict: dict[str, Any] = kwargs | {
             "jit_level": jit_level, "exc_mode": exc_mode, "jit_syntax_level": jit_syntax_level, "debug_level": debug_level, "infer_boost": infer_boost,
         }
         for name, choices in _CHOICES.items():
             value = self.jit_config_dict[name]
             if value not in choices:
-                raise ArgumentValueError(f"For 'JitConfig', the '{name}' must be one of {list(choices)}, but got {value!r}.")
-        self.jit_config_dict.update(kwargs)
+                raise ArgumentValueError(f"For '{name}' must be one of '{[c for c in choices if c]}', but got {value!r}.")
+        if jit_level in ("O0", "O1"):
+            self.jit_config_dict["backend"] = "ms_backend"

@@ -1,6 +1,8 @@
-"""The global seed: of initializers, of random ops, and of numpy's global generator."""
+"""The global seed: of initializers, of random ops, of data pipelines, and of Python's and numpy's global generators."""
 
 from __future__ import annotations
+
+import random
 
 import numpy as np
 
@@ -10,14 +12,15 @@ from graphcell.ops.random import generator
 
 
 class _State:
-    """The seed last set (None at first) and the numpy generator that initializers draw from."""
+    """The seed last set (None at first), that of data pipelines, and the numpy generator that initializers draw from."""
 
     seed: int | None = None
+    data_seed: int | None = None
     rng = np.random.default_rng()
 
 
 def set_seed(seed: int) -> None:
-    """Starts all random numbers anew from `seed`: initializers, random ops, and numpy's global generator.
+    """Starts all random numbers anew from `seed`: initializers, random ops, data pipelines, and Python's and numpy's global generators.
 
     Raises:
         TypeError: seed is no int. ValueError: it is not between 0 and 2**32 - 1.
@@ -26,15 +29,26 @@ def set_seed(seed: int) -> None:
         raise ArgumentTypeError(f"set_seed: seed must be an int, but is {type(seed).__name__}")
     if not 0 <= seed < 2**32:
         raise ArgumentValueError(f"set_seed: seed must be between 0 and 2**32 - 1, but is {seed}")
-    np.random.seed(seed)  # numpy's global generator is what scripts draw from
+    random.seed(int(seed))  # the global generators are what scripts draw from
+    np.random.seed(seed)
     generator.reset(int(seed))
     forget_op_seeds()
-    _State.seed, _State.rng = int(seed), np.random.default_rng(seed)
+    _State.seed, _State.data_seed, _State.rng = int(seed), int(seed), np.random.default_rng(seed)
 
 
 def get_seed() -> int | None:
     """The seed last set, or None."""
     return _State.seed
+
+
+def set_data_seed(seed: int) -> None:
+    """Sets the seed of data pipelines alone."""
+    _State.data_seed = seed
+
+
+def get_data_seed() -> int | None:
+    """The seed of data pipelines, or None if none was set."""
+    return _State.data_seed
 
 
 def initializer_rng() -> np.random.Generator:

@@ -11,9 +11,9 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphcell.errors import BranchTypeError, GraphcellError, UnboundNameError
+from graphcell.errors import BranchTypeError, DataDependentTypeError, GraphcellError, UnboundNameError
 from graphcell.frontend.core import Core
-from graphcell.frontend.joins import value_in
+from graphcell.frontend.joins import conflict_of, value_in
 from graphcell.frontend.numbers import WeakNumber, affine_of, is_number, number
 from graphcell.frontend.places import CellPlace, Log, NamePlace, Place, Speculation, Unbound, Unstable
 from graphcell.frontend.trees import (
@@ -82,9 +82,8 @@ class Leaf:
                 join_numbers(self.type.dtype, found.dtype) if is_number(end) else found.dtype, ()
             )
             return True
-        raise BranchTypeError(
-            f"{describe_type(self.type)} before the loop and {describe(end)} after an iteration"
-        )
+        kind = DataDependentTypeError if found.dtype is self.type.dtype else BranchTypeError
+        raise kind(f"{describe_type(self.type)} before the loop and {describe(end)} after an iteration")
 
     def _release(self, end: Any, counted: Any) -> bool:
         """A number that turned out to change."""
@@ -230,7 +229,7 @@ class Carry:
             leaves, tree = flatten(end)
             if isinstance(end, Unbound) or not fits(carried.tree, tree):
                 before = unflatten(carried.tree, iter([leaf.start for leaf in carried.leaves]))
-                raise BranchTypeError(
+                raise conflict_of(before, end)(
                     f"{describe(before)} before the loop and {describe(end)} after an iteration"
                 )
             changes = [leaf.accept(x, self.counted) for leaf, x in zip(carried.leaves, leaves, strict=True)]
@@ -238,7 +237,7 @@ class Carry:
         except BranchTypeError as error:
             if self.counted is not None:
                 raise Unstable(f"{place.label} is {error.message}") from None
-            conflict = _conflict(place, error.message)
+            conflict = _conflict(place, error)
             if not isinstance(place, (NamePlace, CellPlace)):
                 raise conflict.error() from None  # type: ignore[misc]
             carried.conflict = conflict
@@ -295,14 +294,10 @@ class Carry:
         return number(tensor) if leaf.is_number else tensor
 
 
-def _conflict(place: Place, message: str) -> Unbound:
-    def error() -> GraphcellError:
-        return BranchTypeError(
-            f"{place.label} is {message}; a loop that a Tensor decides on needs one type",
-            hint="give it its final shape and dtype before the loop (for a sum: ops.zeros of that shape)",
-        )
-
-    return Unbound(error)
+def _conflict(place: Place, error: BranchTypeError) -> Unbound:
+    message = f"{place.label} is {error.message}; a loop that a Tensor decides on needs one type"
+    hint = "give it its final shape and dtype before the loop (for a sum: ops.zeros of that shape)"
+    return Unbound(lambda: type(error)(message, hint=hint))
 
 
 def unset_by_loop(name: str) -> Unbound:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import argparse
 import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from operator import is_
@@ -115,7 +115,7 @@ class Guards:
         self._contents: dict[int, tuple[Any, Any, str]] = {}
         self._cells: dict[int, tuple[Any, list[tuple[str, Any, Any]]]] = {}
         self._blind = False
-        self._epoch = -1
+        self._epoch = StateEpoch.value  # from the beginning: what changes while tracing is looked at by the next call
         self.changes = 0  # how often `comparisons` may have become another
         self._always: list[_Read] = []
         self._with_cells: list[_Read] = []
@@ -209,18 +209,20 @@ class Guards:
             self._blind = before
 
     # -- checking ------------------------------------------------------------------------------------------
-    def seal(self, captured: Sequence[Tensor]) -> None:
-        """Ends collecting. `captured`: the Tensors that became inputs of the graph."""
+    def seal(self, captured: Sequence[Tensor], noted: Iterable[tuple[Tensor, str, Any]] = ()) -> None:
+        """Ends collecting. `captured`: the Tensors that became inputs of the graph; `noted`: (Tensor, attribute, value) of what was asked
+        of Tensors beside their values (see `Trace.note`).
+        """
+        self._with_cells += [_Read(*entry) for entry in noted]
         places = {id(t): k for k, t in enumerate(captured)}
         for read in self._reads.values():
             if type(read.value) is Tensor:
                 self._tensors.append((read, read.value.ir_type, places.get(id(read.value), -1)))
-            elif is_cell(read.owner):
+            elif is_cell(read.owner) and not _is_of_the_class(read):
                 self._with_cells.append(read)
             else:
                 self._always.append(read)
         self._reads.clear()
-        self._epoch = StateEpoch.value
         self.holds = self._quick_check()
 
     def _quick_check(self) -> Callable[[], bool]:
@@ -331,13 +333,18 @@ class Guards:
         return ""
 
 
+def _is_of_the_class(read: _Read) -> bool:
+    """True for what a Cell's class has and the Cell has not, whose change `StateEpoch` does not count."""
+    return hasattr(type(read.owner), read.name) and read.name not in _variables(read.owner)
+
+
 def _variables(owner: Any) -> dict[str, Any]:
     found = getattr(owner, "__dict__", None)
     return found if isinstance(found, dict) else {}
 
 
 def _same(now: Any, before: Any) -> bool:
-    return now is before or same_constant(now, before) or (isinstance(before, tuple) and _holds(now, before))
+    return now is before or same_constant(now, before) or (isinstance(before, (tuple, dict)) and _holds(now, before))
 
 
 def _copy(container: Any) -> Any:
@@ -373,6 +380,6 @@ def _cell_state(cell: Any) -> list[tuple[str, Any, Any]]:
     """
     state = []
     for name, value in _variables(cell).items():
-        if name in ("_cells", "_flags", "_to_float", "_parameters") or "hook" in name:
+        if name in ("_cells", "_flags", "_to_float", "_recompute", "_parameters") or "hook" in name:
             state.append((name, value, _copy(value) if isinstance(value, _CONTAINERS) else None))
     return state

@@ -11,7 +11,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from graphcell.errors import BranchTypeError, GraphcellError, Span, UnboundNameError
+from graphcell.errors import BranchTypeError, DataDependentTypeError, GraphcellError, Span, UnboundNameError
 from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import Log, Unbound
 from graphcell.frontend.signals import Signal
@@ -118,7 +118,7 @@ class Join:
         left, tree = flatten(b if a is DEAD else a)
         right, other = flatten(a if b is DEAD else b)
         if not fits(tree, other):
-            raise BranchTypeError(
+            raise conflict_of(a, b)(
                 f"{what} is {describe(a)} in the {self.then.label} branch and {describe(b)} in the {self.otherwise.label} branch"
             )
         if a is DEAD:
@@ -142,7 +142,7 @@ class Join:
             return number(logical_not(self.condition))
         common = _unify(x, y)
         if common is None:
-            raise BranchTypeError(
+            raise conflict_of(x, y)(
                 f"{what} is {describe(x)} in the {self.then.label} branch and {describe(y)} in the {self.otherwise.label} branch",
                 hint="give both branches one shape and dtype (cast with .astype, or broadcast)",
             )
@@ -218,4 +218,11 @@ def conflicting(name: str, error: BranchTypeError, then: Arm, otherwise: Arm, ke
         if span is not None:
             places.append(f"    in the {arm.label} branch at {span.place()}:  {span.source.strip()}")
     message = "\n".join([error.message, *places])
-    return Unbound(lambda: BranchTypeError(message, hint=error.hint))
+    return Unbound(lambda: type(error)(message, hint=error.hint))
+
+
+def conflict_of(a: Any, b: Any) -> type[BranchTypeError]:
+    """The class of the error that says that `a` and `b` have no common type."""
+    if isinstance(a, Tensor) and isinstance(b, Tensor):
+        return DataDependentTypeError if a.dtype is b.dtype else BranchTypeError
+    return DataDependentTypeError if a is None or b is None or type(a) is type(b) else BranchTypeError

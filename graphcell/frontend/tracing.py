@@ -7,13 +7,16 @@ writes, and the guards that say how long it holds.
 
 from __future__ import annotations
 
+import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError
+import numpy as np
+
+from graphcell.errors import ConcretizationError
 from graphcell.frontend.guards import Guards, is_cell
 from graphcell.frontend.interpreter import Interpreter, interpreting
 from graphcell.frontend.numbers import is_number
@@ -121,6 +124,7 @@ def trace_function(
     kwargs: dict[str, Any] | None = None,
     aliased: bool = False,
     varying: frozenset[tuple[int, str]] = frozenset(),
+    make: Callable[[frozenset[tuple[int, str]]], Interpreter] = Interpreter,
 ) -> Traced:
     """Traces `fn(*args, **kwargs)`.
 
@@ -128,25 +132,37 @@ def trace_function(
         aliased: arguments that are one and the same Tensor are so in every call, so that a write to one is
             seen in the other.
         varying: numbers read from outside that change from call to call, see `Guards`.
+        make: makes the interpreter.
 
     Raises:
         SourceNotFoundError: a function of the user's without source. UnsupportedSyntaxError: code that a graph cannot hold.
         Whatever the function raises at compile time.
     """
     trace = Trace(name_of(fn))
-    with interpreting(trace, varying) as interpreter:
+    drawn = random.getstate(), np.random.get_state()  # what fails leaves no trace in the generators of Python's libraries
+    with interpreting(trace, varying, make) as interpreter:
         arguments = _Arguments(interpreter, trace, aliased)
         symbolic = [arguments.symbolic(x, name) for x, name in zip(args, _names(fn, args), strict=True)]
         keywords = {k: arguments.symbolic(x, k) for k, x in (kwargs or {}).items()}
         check_interpretable(fn)
         try:
-            result = interpreter.call(fn, symbolic, keywords)
-        except Never:
-            result = None
-        except BaseException:
+            return _finish(interpreter, trace, arguments.leaves, _result_of(interpreter, fn, symbolic, keywords))
+        except BaseException as error:
             interpreter.logs[0].undo()
+            random.setstate(drawn[0])
+            np.random.set_state(drawn[1])
+            if isinstance(error, ConcretizationError):
+                interpreter.guards.seal([tensor for tensor, _ in trace.captured.values()], trace.noted.values())
+                error.guards = interpreter.guards
             raise
-        return _finish(interpreter, trace, arguments.leaves, result)
+
+
+def _result_of(interpreter: Interpreter, fn: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """What `fn` returns; None where it can only raise while the graph runs."""
+    try:
+        return interpreter.call(fn, args, kwargs)
+    except Never:
+        return None
 
 
 def name_of(fn: Any) -> str:
@@ -229,7 +245,7 @@ class _Outputs:
             isinstance(x, Tensor) and x.is_symbolic for x in _attributes(tree.constant)
         )
         if hidden:
-            raise ArgumentTypeError(
+            raise ConcretizationError(
                 f"{what} is {type(tree.constant).__name__} that holds Tensors of the graph",
                 hint="a compiled function can return Tensors, numbers, strings, None, and tuples, lists and dicts of these",
             )
@@ -250,7 +266,7 @@ def _finish(interpreter: Interpreter, trace: Trace, leaves: list[Tensor], result
     graph = trace.finish([*outputs.values, *(value for value, _ in updates)])
     captured = [tensor for tensor, _ in trace.captured.values()]
     interpreter.logs[0].undo()
-    interpreter.guards.seal(captured)
+    interpreter.guards.seal(captured, trace.noted.values())
     pairs = tuple((first + k, position) for k, (_, position) in enumerate(updates))
     return Traced(
         graph,

@@ -15,6 +15,7 @@ from graphcell.nn.layer.activation import (
     ELU,
     GELU,
     GLU,
+    LRN,
     FastGelu,
     Hardtanh,
     HShrink,
@@ -42,12 +43,30 @@ from graphcell.nn.layer.activation import (
     Threshold,
     get_activation,
 )  # fmt: skip
-from graphcell.nn.layer.basic import Dense, Dropout, Dropout1d, Dropout2d, Dropout3d, Flatten, Identity, Linear, Pad, Unflatten
+from graphcell.nn.layer.basic import (
+    ClipByNorm,
+    Dense,
+    Dropout,
+    Dropout1d,
+    Dropout2d,
+    Dropout3d,
+    Flatten,
+    Identity,
+    L1Regularizer,
+    Linear,
+    Pad,
+    Unflatten,
+    Unfold,
+    Upsample,
+)  # fmt: skip
 from graphcell.nn.layer.channel_shuffle import ChannelShuffle
+from graphcell.nn.layer.combined import Conv2dBnAct, DenseBnAct
 from graphcell.nn.layer.container import CellDict, CellList, SequentialCell
 from graphcell.nn.layer.conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
-from graphcell.nn.layer.embedding import Embedding
-from graphcell.nn.layer.image import PixelShuffle, PixelUnshuffle
+from graphcell.nn.layer.dense import BiDense
+from graphcell.nn.layer.embedding import Embedding, EmbeddingLookup
+from graphcell.nn.layer.image import MSSSIM, PSNR, SSIM, CentralCrop, ImageGradients, PixelShuffle, PixelUnshuffle
+from graphcell.nn.layer.math import DiGamma, LBeta, LGamma, MatMul, ReduceLogSumExp
 from graphcell.nn.layer.normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -57,6 +76,7 @@ from graphcell.nn.layer.normalization import (
     InstanceNorm2d,
     InstanceNorm3d,
     LayerNorm,
+    SyncBatchNorm,
 )  # fmt: skip
 from graphcell.nn.layer.padding import (
     ConstantPad1d,
@@ -80,9 +100,27 @@ from graphcell.nn.layer.pooling import (
     AvgPool1d,
     AvgPool2d,
     AvgPool3d,
+    FractionalMaxPool2d,
+    FractionalMaxPool3d,
+    LPPool1d,
+    LPPool2d,
     MaxPool1d,
     MaxPool2d,
     MaxPool3d,
+    MaxUnpool1d,
+    MaxUnpool2d,
+    MaxUnpool3d,
+)  # fmt: skip
+from graphcell.nn.layer.rnn_cells import GRUCell, LSTMCell, RNNCell
+from graphcell.nn.layer.rnns import GRU, LSTM, RNN
+from graphcell.nn.layer.timedistributed import TimeDistributed
+from graphcell.nn.layer.transformer import (
+    MultiheadAttention,
+    Transformer,
+    TransformerDecoder,
+    TransformerDecoderLayer,
+    TransformerEncoder,
+    TransformerEncoderLayer,
 )  # fmt: skip
 from graphcell.nn.learning_rate_schedule import (
     CosineDecayLR,
@@ -97,7 +135,9 @@ from graphcell.nn.loss.loss import (
     BCEWithLogitsLoss,
     CosineEmbeddingLoss,
     CrossEntropyLoss,
+    CTCLoss,
     DiceLoss,
+    FocalLoss,
     GaussianNLLLoss,
     HingeEmbeddingLoss,
     HuberLoss,
@@ -107,11 +147,14 @@ from graphcell.nn.loss.loss import (
     MAELoss,
     MarginRankingLoss,
     MSELoss,
+    MultiClassDiceLoss,
+    MultilabelMarginLoss,
     MultiLabelSoftMarginLoss,
     MultiMarginLoss,
     NLLLoss,
     PoissonNLLLoss,
     RMSELoss,
+    SampledSoftmaxLoss,
     SmoothL1Loss,
     SoftMarginLoss,
     SoftmaxCrossEntropyWithLogits,
@@ -120,44 +163,68 @@ from graphcell.nn.loss.loss import (
 )  # fmt: skip
 from graphcell.nn.optim import (
     ASGD,
+    FTRL,
+    LARS,
     SGD,
     Adadelta,
+    AdaFactor,
     Adagrad,
     Adam,
     AdaMax,
+    AdamOffload,
     AdamWeightDecay,
+    AdaSumByDeltaWeightWrapCell,
+    AdaSumByGradWrapCell,
     Lamb,
+    LazyAdam,
     Momentum,
     Optimizer,
+    ProximalAdagrad,
     RMSProp,
     Rprop,
+    thor,
 )  # fmt: skip
 from graphcell.nn.wrap import (
+    DistributedGradReducer,
     DynamicLossScaleUpdateCell,
     FixedLossScaleUpdateCell,
     ForwardValueAndGrad,
+    GetNextSingleOp,
+    GradAccumulationCell,
+    MicroBatchInterleaved,
     ParameterUpdate,
+    PipelineCell,
+    PipelineGradReducer,
     TrainOneStepCell,
     TrainOneStepWithLossScaleCell,
+    VirtualDatasetCellTriple,
     WithEvalCell,
+    WithGradCell,
     WithLossCell,
 )  # fmt: skip
 
 __all__ = [
-    "ASGD", "CELU", "ELU", "GELU", "GLU", "SGD", "AdaMax", "Adadelta", "Adagrad", "Adam", "AdamWeightDecay", "AdaptiveAvgPool1d", "AdaptiveAvgPool2d",
-    "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d", "BCELoss",
-    "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "Cell", "CellDict", "CellList", "ChannelShuffle", "ConstantPad1d",
-    "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "CosineDecayLR",
-    "CosineEmbeddingLoss", "CrossEntropyLoss", "Dense", "DiceLoss", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "DynamicLossScaleUpdateCell",
-    "Embedding", "ExponentialDecayLR", "FastGelu", "FixedLossScaleUpdateCell", "Flatten", "ForwardValueAndGrad", "GaussianNLLLoss", "GroupNorm",
-    "HShrink", "HSigmoid", "HSwish", "Hardtanh", "HingeEmbeddingLoss", "HuberLoss", "Identity", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d",
-    "InverseDecayLR", "KLDivLoss", "L1Loss", "Lamb", "LayerNorm", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "LossBase", "MAELoss", "MSELoss",
-    "MarginRankingLoss", "MaxPool1d", "MaxPool2d", "MaxPool3d", "Mish", "Momentum", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss",
-    "NaturalExpDecayLR", "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "PolynomialDecayLR",
-    "RMSELoss", "RMSProp", "RReLU", "ReLU", "ReLU6", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d",
-    "ReplicationPad3d", "Rprop", "SeLU", "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss", "SoftMarginLoss", "SoftShrink", "Softmax", "Softmax2d",
-    "SoftmaxCrossEntropyWithLogits", "Softmin", "Softplus", "Softsign", "Tanh", "Tanhshrink", "Threshold", "TrainOneStepCell",
-    "TrainOneStepWithLossScaleCell", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "WarmUpLR", "WithEvalCell", "WithLossCell",
-    "ZeroPad2d", "cosine_decay_lr", "exponential_decay_lr", "get_activation", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr",
-    "polynomial_decay_lr", "warmup_lr",
+    "ASGD", "CELU", "ELU", "FTRL", "GELU", "GLU", "GRU", "LARS", "LRN", "LSTM", "MSSSIM", "PSNR", "RNN", "SGD", "SSIM", "AdaFactor", "AdaMax",
+    "AdaSumByDeltaWeightWrapCell", "AdaSumByGradWrapCell", "Adadelta", "Adagrad", "Adam", "AdamOffload", "AdamWeightDecay", "AdaptiveAvgPool1d",
+    "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
+    "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BiDense", "CTCLoss", "Cell", "CellDict", "CellList", "CentralCrop",
+    "ChannelShuffle", "ClipByNorm", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dBnAct",
+    "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "CosineDecayLR", "CosineEmbeddingLoss", "CrossEntropyLoss", "Dense", "DenseBnAct", "DiGamma",
+    "DiceLoss", "DistributedGradReducer", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "DynamicLossScaleUpdateCell", "Embedding",
+    "EmbeddingLookup", "ExponentialDecayLR", "FastGelu", "FixedLossScaleUpdateCell", "Flatten", "FocalLoss", "ForwardValueAndGrad",
+    "FractionalMaxPool2d", "FractionalMaxPool3d", "GRUCell", "GaussianNLLLoss", "GetNextSingleOp", "GradAccumulationCell", "GroupNorm", "HShrink",
+    "HSigmoid", "HSwish", "Hardtanh", "HingeEmbeddingLoss", "HuberLoss", "Identity", "ImageGradients", "InstanceNorm1d", "InstanceNorm2d",
+    "InstanceNorm3d", "InverseDecayLR", "KLDivLoss", "L1Loss", "L1Regularizer", "LBeta", "LGamma", "LPPool1d", "LPPool2d", "LSTMCell", "Lamb",
+    "LayerNorm", "LazyAdam", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "LossBase", "MAELoss", "MSELoss", "MarginRankingLoss", "MatMul",
+    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "MicroBatchInterleaved", "Mish", "Momentum",
+    "MultiClassDiceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention", "MultilabelMarginLoss", "NLLLoss", "NaturalExpDecayLR",
+    "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PipelineCell", "PipelineGradReducer", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss",
+    "PolynomialDecayLR", "ProximalAdagrad", "RMSELoss", "RMSProp", "RNNCell", "RReLU", "ReLU", "ReLU6", "ReduceLogSumExp", "ReflectionPad1d",
+    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "Rprop", "SampledSoftmaxLoss", "SeLU",
+    "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss", "SoftMarginLoss", "SoftShrink", "Softmax", "Softmax2d", "SoftmaxCrossEntropyWithLogits",
+    "Softmin", "Softplus", "Softsign", "SyncBatchNorm", "Tanh", "Tanhshrink", "Threshold", "TimeDistributed", "TrainOneStepCell",
+    "TrainOneStepWithLossScaleCell", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+    "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample", "VirtualDatasetCellTriple", "WarmUpLR", "WithEvalCell",
+    "WithGradCell", "WithLossCell", "ZeroPad2d", "cosine_decay_lr", "exponential_decay_lr", "get_activation", "inverse_decay_lr",
+    "natural_exp_decay_lr", "piecewise_constant_lr", "polynomial_decay_lr", "thor", "warmup_lr",
 ]  # fmt: skip

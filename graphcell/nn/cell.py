@@ -8,6 +8,7 @@ state_dict.py, flags and settings in settings.py.
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
@@ -20,11 +21,15 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingAttri
 from graphcell.nn.hooks import Hooks, run_with_hooks
 from graphcell.nn.settings import Settings
 from graphcell.nn.state_dict import StateDict
+from graphcell.ops.dispatch import packing
 from graphcell.ops.functional.common import cast
 from graphcell.parameter import Parameter, ParameterTuple
+from graphcell.pullback import invoke, keep_forward
+from graphcell.recompute import call_recomputed
 from graphcell.tensor import StateEpoch, Tensor, state
 
 C = TypeVar("C", bound="Cell")
+_PREFIX = re.compile(r"^\w*[0-9a-zA-Z\_\.\-]*$", re.ASCII)
 
 
 class _Running(threading.local):
@@ -50,7 +55,7 @@ class Cell(Hooks, StateDict, Settings):
     def __init__(self, auto_prefix: bool = True, flags: dict[str, Any] | None = None):
         tables: dict[str, Any] = self.__dict__
         tables.update(_parameters=OrderedDict(), _cells=OrderedDict(), _buffers=OrderedDict(), _non_persistent=set())
-        tables.update(_flags={}, _jit=None, _auto_prefix=auto_prefix, _to_float=None, _phase="train", cell_type="")
+        tables.update(_flags={}, _jit=None, _auto_prefix=auto_prefix, _to_float=None, _phase="train", cell_type=None)
         tables.update(training=False, requires_grad=False)
         self._start_hooks()
         self._start_settings()
@@ -74,8 +79,8 @@ class Cell(Hooks, StateDict, Settings):
             self._forget(name, self._parameters)
             self.insert_param_to_cell(name, value)
         elif isinstance(value, Cell):
-            self._forget(name, self._cells)
             self._hold_cell(name, value)
+            self._forget(name, self._cells)
         elif isinstance(value, ParameterTuple):
             self._forget(name, None)
             self._parameters.update((p.name, p) for p in value)
@@ -123,6 +128,11 @@ class Cell(Hooks, StateDict, Settings):
                 table.pop(name, None)
 
     def _hold_cell(self, name: str, cell: Cell) -> None:
+        if hasattr(type(self), name) or name in self._parameters:
+            raise MissingKeyError(
+                f"For 'insert_child_to_cell', the {name} child cell already exists in the network."
+                "Cannot insert another child cell with the same name."
+            )
         if self._auto_prefix:
             cell.update_parameters_name(name + ".")
         self._cells[name] = cell
@@ -131,7 +141,8 @@ class Cell(Hooks, StateDict, Settings):
         tables = self.__dict__
         if name in tables.get("_parameters", ()):
             param = tables["_parameters"][name]
-            return param if tables["_to_float"] is None else self._as_computed(param)
+            shown = param if tables["_to_float"] is None else self._as_computed(param)
+            return shown if state.trace is None or name not in tables["_parameter_hooks"] else self._hooked(name, param, shown)
         for table in ("_cells", "_buffers", "_flags"):
             if name in tables.get(table, ()):
                 return tables[table][name]
@@ -139,14 +150,21 @@ class Cell(Hooks, StateDict, Settings):
 
     def _as_computed(self, param: Parameter | None) -> Tensor | None:
         """While `construct` runs: a trained Parameter in the dtype of `to_float`. What is assigned to it goes to the Parameter."""
-        dtype: DType = self._to_float
-        if param is None or not param.requires_grad or not param.dtype.is_float or param.dtype is dtype:
+        dtype = self._to_float
+        if param is None or dtype is None or not param.requires_grad or not param.dtype.is_float or param.dtype is dtype:
             return param
         if self not in _running.cells:
             return param
         narrow = cast(param, dtype)
         narrow.__dict__.update(name=param.name, written_through=param)
         return narrow
+
+    def _hooked(self, name: str, param: Parameter, shown: Any) -> Any:
+        """In a graph: what the forward hook of a Parameter makes of it. What is written into that goes to the Parameter."""
+        new = invoke(self._parameter_hooks[name], (shown,), {})
+        if isinstance(new, Tensor) and new is not shown:
+            new.__dict__.update(name=param.name, written_through=param)
+        return new
 
     def __delattr__(self, name: str) -> None:
         StateEpoch.value += 1
@@ -160,7 +178,7 @@ class Cell(Hooks, StateDict, Settings):
         return sorted({*super().__dir__(), *self._parameters, *self._cells, *self._buffers})
 
     def __getstate__(self) -> dict[str, Any]:
-        return {k: v for k, v in self.__dict__.items() if k not in ("_jit", "_compiled_methods")}
+        return {k: v for k, v in self.__dict__.items() if k not in ("_jit", "_dynamic", "_compiled_methods", "_forward")}
 
     def __setstate__(self, attributes: dict[str, Any]) -> None:
         self.__dict__.update(attributes, _jit=None)
@@ -175,8 +193,11 @@ class Cell(Hooks, StateDict, Settings):
         raise MissingAttributeError("For 'Cell', the method 'construct' is not defined.")
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        if state.trace is None and config.mode == GRAPH_MODE:
-            return self._compiled(*args, **kwargs)
+        if state.trace is None:
+            if config.mode == GRAPH_MODE:
+                return self._compiled(*args, **kwargs) if self._settings["inputs"] is None else self._call_declared(args, kwargs)
+        if self.requires_grad and (state.trace is not None or not state.tapes):
+            return keep_forward(self, self._run, args, kwargs)
         return self._run(*args, **kwargs)
 
     @property
@@ -184,26 +205,55 @@ class Cell(Hooks, StateDict, Settings):
         if self._jit is None:
             from graphcell.jit import jit
 
-            self.__dict__["_jit"] = jit(self._run)
+            self.__dict__["_jit"] = jit(self._run, fullgraph=self.jit_config_dict.get("jit_syntax_level") == "STRICT")
         return self._jit  # type: ignore[no-any-return]
 
+    def _call_declared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call of a Cell whose inputs were declared, perhaps for any number of rows."""
+        self._check_inputs(args, kwargs)
+        function, rows = self._compiled, self._settings["inputs"].with_any_rows
+        if kwargs or not rows:
+            return function(*args, **kwargs)
+        dynamic = self.__dict__.get("_dynamic")
+        if dynamic is None or dynamic.function is not function or dynamic.arguments != rows:
+            from graphcell.dynamic import DynamicRows
+
+            dynamic = self.__dict__["_dynamic"] = DynamicRows(function, rows)  # type: ignore[arg-type]
+        return dynamic(*args)
+
     def _run(self, *args: Any, **kwargs: Any) -> Any:
+        if self._to_float is not None:
+            args, kwargs = cast_floats(args, self._to_float), cast_floats(kwargs, self._to_float)
         compute = run_with_hooks if self._has_hooks() else Cell._compute
-        if self._to_float is None:
+        if self._saved_tensors_hooks is None or state.trace is not None:
             return compute(self, args, kwargs)
-        before = _running.cells
-        _running.cells = (*before, self)
-        try:
-            return compute(self, cast_floats(args, self._to_float), cast_floats(kwargs, self._to_float))
-        finally:
-            _running.cells = before
+        with packing(self._saved_tensors_hooks):
+            return compute(self, args, kwargs)
 
     def _compute(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`construct` alone, without hooks."""
+        how = self.__dict__["_recompute"]
+        if how is None:
+            return self._call_construct(args, kwargs) if self._to_float is None else self._construct(*args, **kwargs)
+        return call_recomputed(self._construct, args, kwargs, how)
+
+    def _construct(self, *args: Any, **kwargs: Any) -> Any:
+        """`construct`, in the dtype of `to_float`."""
+        if self._to_float is None:
+            return self._call_construct(args, kwargs)
+        before = _running.cells
+        _running.cells = (*before, self)
+        try:
+            return self._call_construct(args, kwargs)
+        finally:
+            _running.cells = before
+
+    def _call_construct(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bprop = getattr(type(self), "bprop", None)
         if bprop is not None:
-            given = inspect.signature(self.construct).bind(*args, **kwargs).args if kwargs else args
-            return call_with_bprop(self.construct, self.bprop, *given)
+            given = inspect.signature(self.construct).bind(*args, **kwargs)
+            given.apply_defaults()  # `bprop` gets every input
+            return call_with_bprop(self.construct, self.bprop, *given.args)
         if state.trace is None:
             return self.construct(*args, **kwargs)
         from graphcell.frontend import call
@@ -224,14 +274,14 @@ class Cell(Hooks, StateDict, Settings):
         if not param_name:
             raise MissingKeyError(f"{owner}, the argument 'param_name' should not be None.")
         if check_name_contain_dot and "." in param_name:
-            raise MissingKeyError(f"{owner}, the argument 'param_name' should not contain '.'")
+            raise MissingKeyError(f"{owner}, the argument 'param_name' should not contain'.' ")
         if hasattr(type(self), param_name) or (param_name in self.__dict__ and param_name not in self._parameters):
             raise MissingKeyError(
-                f"{owner}, the {param_name} parameter already exists in the network. Cannot insert another parameter "
+                f"{owner}, the {param_name} parameter already exists in the network.Cannot insert another parameter "
                 "with the same name."
             )
         if param is not None and not isinstance(param, Parameter):
-            raise ArgumentTypeError(f"{owner}, the argument 'param' must be 'Parameter', but got {type(param)}.")
+            raise ArgumentTypeError(f"{owner}, the argument 'param' must be 'Parameter' if not None, but got {type(param)}.")
         if param is not None and param.__dict__["has_default_name"]:
             param.name = param_name
         StateEpoch.value += 1
@@ -268,12 +318,14 @@ class Cell(Hooks, StateDict, Settings):
         """Names every Parameter `prefix` plus its attribute path.
 
         Raises:
-            TypeError: the prefix is no str.
+            TypeError: the prefix is no str. ValueError: it holds other characters than letters, digits, `_`, `.` and `-`.
         """
         if not isinstance(prefix, str):
             raise ArgumentTypeError(
                 f"For 'update_parameters_name', the argument 'prefix' must be str, but got {type(prefix).__name__}."
             )
+        if not _PREFIX.match(prefix):
+            raise ArgumentValueError(f"The '{prefix}' is illegal, it must be match regular'{_PREFIX.pattern}' by flags're.ASCII.'")
         for name, param in self.parameters_and_names(expand=recurse):
             param.name = prefix + name
 
@@ -299,7 +351,7 @@ class Cell(Hooks, StateDict, Settings):
 
     # -- Cells -------------------------------------------------------------------------------------------------------
     def insert_child_to_cell(self, child_name: str, child_cell: Cell | None) -> None:
-        """Adds a Cell under the attribute `child_name`.
+        """Adds a Cell under the attribute `child_name`. Unlike an assignment this leaves the names of its Parameters as they are.
 
         Raises:
             TypeError: if the name is no str or the child no Cell.
@@ -322,10 +374,7 @@ class Cell(Hooks, StateDict, Settings):
                 f"{owner}, the argument 'child_cell' must be 'Cell' if not None, but got type {type(child_cell)}."
             )
         StateEpoch.value += 1
-        if child_cell is None:
-            self._cells[child_name] = None
-        else:
-            self._hold_cell(child_name, child_cell)
+        self._cells[child_name] = child_cell
 
     def cells(self) -> Iterable[Cell]:
         """The Cells held directly."""
@@ -388,10 +437,11 @@ class Cell(Hooks, StateDict, Settings):
 
     def __repr__(self) -> str:
         extra = self.extend_repr()
-        children = [f"({n}): {_indented(repr(cell))}" for n, cell in self._cells.items() if cell is not None]
-        if not children:
-            return f"{type(self).__name__}({extra})" if extra else f"{type(self).__name__}()"
-        inside = "\n  ".join([*([extra] if extra else []), *children])
+        lines = [*extra.split("\n")] if extra else []
+        if len(lines) < 2 and not self._cells:
+            return f"{type(self).__name__}({extra})"
+        lines += [f"({name}): {_indented(repr(cell))}" for name, cell in self._cells.items()]
+        inside = "\n  ".join(lines)
         return f"{type(self).__name__}(\n  {inside}\n)"
 
     __hash__ = object.__hash__

@@ -31,6 +31,19 @@ def positive_int(owner: str, name: str, value: Any) -> int:
     return int(value)
 
 
+def non_negative_int(owner: str, name: str, value: Any) -> int:
+    """`value` if it is an int of at least 0.
+
+    Raises:
+        TypeError: no int. ValueError: below 0.
+    """
+    if not is_int(value):
+        raise ArgumentTypeError(f"For '{owner}', the '{name}' must be int, but got '{type(value).__name__}'")
+    if value < 0:
+        raise ArgumentValueError(f"For '{owner}', the '{name}' must be int and must >= 0, but got '{value}' with type 'int'.")
+    return int(value)
+
+
 def check_bool(owner: str, name: str, value: Any) -> bool:
     """`value` if it is a bool; raises TypeError."""
     if not isinstance(value, bool):

@@ -7,48 +7,20 @@ of zeros that it hands through the Cell.
 
 from __future__ import annotations
 
-import itertools
+import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from graphcell.bprop import call_with_bprop
-from graphcell.errors import ArgumentTypeError, NotImplementedFeatureError, UnsupportedSyntaxError
+from graphcell.common.hook_handle import Hook, HookHandle, Table, current, register
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, UnsupportedSyntaxError
+from graphcell.frontend.signature import key_of
+from graphcell.ir.types import TensorType
+from graphcell.parameter import Parameter
 from graphcell.passes.autodiff import zeros_of_type
 from graphcell.pullback import invoke, replace_tensors, tensors_in, trace_child
 from graphcell.tensor import StateEpoch, Tensor, state
-
-_numbers = itertools.count()
-Hook = Callable[..., Any]
-Table = OrderedDict[int, Any]
-
-
-class HookHandle:
-    """What registering a hook returns; `remove()` takes the hook away again."""
-
-    def __init__(self, table: Table, number: int):
-        self._table, self._number = table, number
-
-    def remove(self) -> None:
-        """Removes the hook. A second call does nothing."""
-        StateEpoch.value += 1
-        self._table.pop(self._number, None)
-
-
-def register(table: Table, hook: Hook, first: bool = False, *options: bool) -> HookHandle:
-    """Puts a hook into a table.
-
-    Raises:
-        TypeError: the hook cannot be called.
-    """
-    if not callable(hook):
-        raise ArgumentTypeError(f"Expected a callable hook function, but got {type(hook).__name__}.")
-    number = next(_numbers)
-    StateEpoch.value += 1
-    table[number] = (hook, *options)
-    if first:
-        table.move_to_end(number, last=False)
-    return HookHandle(table, number)
 
 
 class Hooks:
@@ -58,10 +30,13 @@ class Hooks:
     _forward_hooks: Table
     _backward_pre_hooks: Table
     _backward_hooks: Table
+    _parameter_hooks: dict[str, Hook]
+    _saved_tensors_hooks: tuple[Hook, Hook] | None
 
     def _start_hooks(self) -> None:
         for name in ("_pre_hooks", "_forward_hooks", "_backward_pre_hooks", "_backward_hooks"):
             self.__dict__[name] = OrderedDict()
+        self.__dict__.update(_parameter_hooks={}, _saved_tensors_hooks=None)
 
     def _has_hooks(self) -> bool:
         return bool(self._pre_hooks or self._forward_hooks or self._backward_pre_hooks or self._backward_hooks)
@@ -113,40 +88,87 @@ class Hooks:
         """
         return register(self._backward_pre_hooks, hook_fn)
 
-    def register_parameter_forward_hook(self, hook: Any) -> None:
-        """Not there yet.
+    def register_parameter_forward_hook(self, hook: Hook | list[dict[str, Any]]) -> None:
+        """In graphs, `construct` of this Cell and of all inside gets `hook(parameter)` where it reads a Parameter.
+
+        Args:
+            hook: a function for all Parameters, or a list of dicts {"params": Parameters, "hook": function}.
 
         Raises:
-            NotImplementedError: always.
+            TypeError: a hook cannot be called, an item is no dict, or a parameter no Parameter. ValueError: a dict lacks one of the keys.
         """
-        raise NotImplementedFeatureError("Cell.register_parameter_forward_hook is not there yet")
+        if not callable(hook) and not isinstance(hook, list):
+            raise ArgumentTypeError(f"Hook must be a callable function or a list of dictionaries, but got {type(hook)}.")
+        chosen = None if callable(hook) else {id(p): item["hook"] for item in map(_checked_item, hook) for p in item["params"]}
+        StateEpoch.value += 1
+        for _, cell in self.cells_and_names():  # type: ignore[attr-defined]
+            for name, param in cell._parameters.items():
+                if chosen is None:
+                    cell._parameter_hooks[name] = hook
+                elif id(param) in chosen:
+                    cell._parameter_hooks[name] = chosen[id(param)]
 
     def register_saved_tensors_hooks(self, pack_hook: Hook, unpack_hook: Hook) -> None:
-        """Not there yet.
+        """In PYNATIVE_MODE, what `construct` computes and the backward pass needs is kept as `pack_hook(tensor)` (of any type), and becomes a
+        Tensor again by `unpack_hook` when it is needed. A second call replaces the hooks. What a graph keeps is its compiler's business.
 
         Raises:
-            NotImplementedError: always.
+            TypeError: a hook cannot be called.
         """
-        raise NotImplementedFeatureError("Cell.register_saved_tensors_hooks is not there yet")
+        for hook in (pack_hook, unpack_hook):
+            if not callable(hook):
+                raise ArgumentTypeError(f"Expected a callable hook function, but got {type(hook).__name__}.")
+        self.__dict__["_saved_tensors_hooks"] = (pack_hook, unpack_hook)
+
+
+def _checked_item(item: Any) -> dict[str, Any]:
+    """An item of the list that `register_parameter_forward_hook` takes."""
+    if not isinstance(item, dict):
+        raise ArgumentTypeError(f"Each item in the hook list must be a dictionary, but got {type(item)}.")
+    if not {"params", "hook"} <= set(item):
+        raise ArgumentValueError("Each dictionary in the hook list must contain both params and hook keys.")
+    for param in item["params"]:
+        if not isinstance(param, Parameter):
+            raise ArgumentTypeError(f"All items in params must be of type 'Parameter', but got {type(param)}.")
+    if not callable(item["hook"]):
+        raise ArgumentTypeError(f"The hook value must be callable, but got {type(item['hook'])}.")
+    return item
 
 
 # -- running -------------------------------------------------------------------------------------------------------------
 def run_with_hooks(cell: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
     """Calls the hooks of a Cell around its `construct`."""
-    for hook, with_kwargs in tuple(cell._pre_hooks.values()):
-        args, kwargs = _before(cell, hook, with_kwargs, args, kwargs)
-    backward = _Backward(cell) if cell._backward_hooks or cell._backward_pre_hooks else None
+    called: set[int] = set()  # the forward hooks that ran
+    output = None
     try:
-        inputs = (args, kwargs) if backward is None else backward.around_inputs(args, kwargs)
-        output = cell._compute(*inputs)
+        for _, (hook, with_kwargs) in current(cell._pre_hooks):
+            args, kwargs = _before(cell, hook, with_kwargs, args, kwargs)
+        backward = _Backward(cell) if cell._backward_hooks or cell._backward_pre_hooks else None
+        output = cell._compute(*((args, kwargs) if backward is None else backward.around_inputs(args, kwargs)))
+        output = _call_forward_hooks(cell, args, kwargs, output, called)
+        return output if backward is None else backward.around_output(output)
     except Exception:
-        for hook, with_kwargs, always in tuple(cell._forward_hooks.values()):
-            if always:
-                _after(cell, hook, with_kwargs, args, kwargs, None)
+        _call_the_rest(cell, args, kwargs, output, called)
         raise
-    for hook, with_kwargs, _ in tuple(cell._forward_hooks.values()):
+
+
+def _call_forward_hooks(cell: Any, args: Any, kwargs: Any, output: Any, called: set[int]) -> Any:
+    """What the forward hooks make of the output. `called` gains their numbers."""
+    for number, (hook, with_kwargs, _) in current(cell._forward_hooks):
+        called.add(number)
         output = _after(cell, hook, with_kwargs, args, kwargs, output)
-    return output if backward is None else backward.around_output(output)
+    return output
+
+
+def _call_the_rest(cell: Any, args: Any, kwargs: Any, output: Any, called: set[int]) -> None:
+    """After an error: the forward hooks that are always called and were not yet. What they raise does not hide the error."""
+    for number, (hook, with_kwargs, always) in current(cell._forward_hooks):
+        if not always or number in called:
+            continue
+        try:
+            output = _after(cell, hook, with_kwargs, args, kwargs, output)
+        except Exception as e:
+            warnings.warn(f"a forward hook with always_call=True raised while another error was handled: {e}", RuntimeWarning, stacklevel=3)
 
 
 def _before(cell: Any, hook: Hook, with_kwargs: bool, args: Any, kwargs: Any) -> tuple[Any, Any]:
@@ -175,71 +197,129 @@ Gradients = tuple[Tensor | None, ...]
 
 
 class _Backward:
-    """The two identities of one call of a Cell."""
+    """The two identities of one call of a Cell.
+
+    `grad_input` has a place for each Tensor among the positional arguments, `grad_output` for each Tensor in the output; what has no
+    gradient has None there.
+    """
 
     def __init__(self, cell: Any):
         self.cell = cell
+        self.inputs = 0  # how many Tensors are among the arguments
+        self.followed: list[int] = []  # which of them have gradients
+        self.outputs = 0
+        self.differentiated: list[int] = []
         self.tokens: tuple[Tensor, ...] = ()
         self.seen: Gradients | None = None  # the gradient of the outputs, when not in a graph
-        self.followed = False
-        self.count = 0
 
     # -- inputs ------------------------------------------------------------------------------------------------------
     def around_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, Any]:
-        inputs = [t for t in tensors_in((args, kwargs)) if t.dtype.is_float]
-        self.count = len(inputs)
-        if state.trace is None:
-            self.followed = any(tape.number(t) is not None for tape in state.tapes for t in inputs)
-            types: Sequence[Any] = ()
-        else:
-            self.followed = bool(inputs)
-            outputs = trace_child(state.trace, self.cell._compute, (args, kwargs), {}, ()).output
-            types = [t.ir_type for t in tensors_in(outputs) if t.dtype.is_float]
-        if not self.followed or not self.cell._backward_hooks:
-            self.followed = False
+        inputs = tensors_in(args)
+        self.inputs = len(inputs)
+        if not self.cell._backward_hooks:
             return args, kwargs
+        self.followed = [k for k, t in enumerate(inputs) if t.dtype.is_float and _is_followed(t)]
+        if not self.followed:
+            return args, kwargs
+        types = () if state.trace is None else self._output_types(args, kwargs)
 
         def identity(*xs: Tensor) -> tuple[Tensor, ...]:
             return (*xs, *map(zeros_of_type, types))
 
-        passed = call_with_bprop(identity, self._gradient_of_inputs, *inputs)
-        self.tokens = passed[self.count :]
-        fresh = dict(zip(map(id, inputs), passed, strict=False))
-        everything = [fresh.get(id(t), t) for t in tensors_in((args, kwargs))]
-        return replace_tensors((args, kwargs), iter(everything))  # type: ignore[no-any-return]
+        passed = call_with_bprop(identity, self._gradient_of_inputs, *(inputs[k] for k in self.followed))
+        self.tokens = passed[len(self.followed) :]
+        return _replaced(args, inputs, self.followed, passed), kwargs
+
+    def _output_types(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Sequence[TensorType]:
+        """In a graph: the types of the outputs that have gradients. Found by a trial, once for all calls alike, or Cells within Cells would
+        be traced ever so often.
+        """
+        trace = state.trace
+        assert trace is not None
+        objects: list[Any] = [self.cell]  # kept, so that their identities stay their own
+        key = (id(self.cell), StateEpoch.value, key_of((args, kwargs), [], objects))
+        if key not in trace.root.output_types:
+            output = trace_child(trace, self._try, (args, kwargs), {}, ()).output
+            types = [t.ir_type for t in self._outputs_of(output)]
+            trace.root.output_types[key] = (types, self.outputs, self.differentiated, objects)
+        types, self.outputs, self.differentiated, _ = trace.root.output_types[key]
+        return types
+
+    def _try(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        return _call_forward_hooks(self.cell, args, kwargs, self.cell._compute(args, kwargs), set())
 
     def _gradient_of_inputs(self, *given: Any) -> Gradients:
+        count = len(self.followed)
         cotangents: Gradients = given[-1]
-        grad_input, grad_output = cotangents[: self.count], self.seen or cotangents[self.count :]
-        return self._call_backward_hooks(grad_input, grad_output)
+        grad_output = self.seen or _spread(cotangents[count:], self.differentiated, self.outputs)
+        grad_input = self._call_backward_hooks(_spread(cotangents[:count], self.followed, self.inputs), grad_output)
+        return tuple(grad_input[k] for k in self.followed)
 
     def _call_backward_hooks(self, grad_input: Gradients, grad_output: Gradients) -> Gradients:
-        for (hook,) in tuple(self.cell._backward_hooks.values()):
+        for _, (hook,) in current(self.cell._backward_hooks):
             new = invoke(hook, (self.cell, grad_input, grad_output), {})
             if new is not None:
-                grad_input = tuple(new) if isinstance(new, (tuple, list)) else (new,)
+                grad_input = _checked(new, self.inputs, "backward hook", "grad input")
         return grad_input
 
     # -- outputs -----------------------------------------------------------------------------------------------------
+    def _outputs_of(self, output: Any) -> list[Tensor]:
+        """The Tensors in the output that have gradients."""
+        outputs = tensors_in(output)
+        self.outputs = len(outputs)
+        self.differentiated = [k for k, t in enumerate(outputs) if t.dtype.is_float]
+        return [outputs[k] for k in self.differentiated]
+
     def around_output(self, output: Any) -> Any:
-        outputs = [t for t in tensors_in(output) if t.dtype.is_float]
+        outputs = self._outputs_of(output)
         count = len(outputs)
 
         def identity(*ys: Tensor) -> tuple[Tensor, ...]:
             return ys[:count]
 
         passed = call_with_bprop(identity, self._gradient_of_output, *outputs, *self.tokens)
-        fresh = dict(zip(map(id, outputs), passed, strict=False))
-        return replace_tensors(output, iter([fresh.get(id(t), t) for t in tensors_in(output)]))
+        return _replaced(output, tensors_in(output), self.differentiated, passed)
 
     def _gradient_of_output(self, *given: Any) -> Gradients:
-        grad_output: Gradients = tuple(given[-1])
-        for (hook,) in tuple(self.cell._backward_pre_hooks.values()):
+        grad_output = _spread(given[-1], self.differentiated, self.outputs)
+        for _, (hook,) in current(self.cell._backward_pre_hooks):
             new = invoke(hook, (self.cell, grad_output), {})
             if new is not None:
-                grad_output = tuple(new) if isinstance(new, (tuple, list)) else (new,)
+                grad_output = _checked(new, self.outputs, "backward pre hook", "output")
         if state.trace is None:
             self.seen = grad_output
         if not self.followed:
-            self._call_backward_hooks((None,) * self.count, grad_output)
-        return (*grad_output, *grad_output) if self.tokens else grad_output
+            self._call_backward_hooks((None,) * self.inputs, grad_output)
+        flowing = tuple(grad_output[k] for k in self.differentiated)
+        return (*flowing, *flowing) if self.tokens else flowing
+
+
+def _is_followed(tensor: Tensor) -> bool:
+    return state.trace is not None or any(tape.number(tensor) is not None for tape in state.tapes)
+
+
+def _spread(gradients: Sequence[Tensor | None], places: Sequence[int], count: int) -> Gradients:
+    """`count` gradients: those given in their places, None elsewhere."""
+    found = dict(zip(places, gradients, strict=True))
+    return tuple(found.get(k) for k in range(count))
+
+
+def _replaced(structure: Any, tensors: Sequence[Tensor], places: Sequence[int], new: Sequence[Tensor]) -> Any:
+    """`structure`, which holds `tensors`, with `new` in some of their places."""
+    found = dict(zip(places, new, strict=False))
+    return replace_tensors(structure, iter([found.get(k, t) for k, t in enumerate(tensors)]))
+
+
+def _checked(new: Any, count: int, hook: str, expected: str) -> Gradients:
+    """What a hook returned, as a tuple of `count` gradients.
+
+    Raises:
+        TypeError: another number of them, or something that is no Tensor.
+    """
+    gradients = tuple(new) if isinstance(new, (tuple, list)) else (new,)
+    if len(gradients) != count:
+        raise ArgumentTypeError(f"The {hook} return value size is {len(gradients)} not equal to expect {expected} size {count}")
+    for g in gradients:
+        if g is not None and not isinstance(g, Tensor):
+            raise ArgumentTypeError(f"The output type of the {hook} should be a tensor but got {type(g).__name__}.")
+    return gradients

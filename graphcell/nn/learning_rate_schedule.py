@@ -82,10 +82,11 @@ class ExponentialDecayLR(_Decay):
 
 
 class NaturalExpDecayLR(_Decay):
-    """learning_rate * e ** (-decay_rate * p), p = step / decay_steps."""
+    """learning_rate * e ** (-decay_rate * step); with `is_stair` the step is rounded down to a multiple of decay_steps."""
 
     def construct(self, global_step: Any) -> Any:
-        return self.learning_rate * ops.exp(self._part(global_step) * -self.decay_rate)
+        step = self._part(global_step) * self.decay_steps if self.is_stair else ops.cast(global_step, dt.float32)
+        return self.learning_rate * ops.exp(step * -self.decay_rate)
 
 
 class InverseDecayLR(_Decay):

@@ -1,36 +1,54 @@
-"""What is set on a Cell and steers how it runs: training or inference, precision, flags; and MindSpore's settings for several devices,
-which are checked and kept, and change nothing on one CPU.
-"""
+"""What is set on a Cell and steers how it runs: training or inference, precision, flags, the inputs it is compiled for."""
 
 from __future__ import annotations
 
-import inspect
-from collections import OrderedDict
+import enum
 from collections.abc import Callable
 from typing import Any, Self
 
 from graphcell import buffer
 from graphcell import dtype as dt
+from graphcell.context import GRAPH_MODE, config
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError
+from graphcell.nn.declared_inputs import DeclaredInputs
+from graphcell.nn.devices import DeviceSettings
+from graphcell.recompute import recomputation
 from graphcell.tensor import StateEpoch, Tensor
 
 _RECOMPUTE_KEYS = ("mp_comm_recompute", "parallel_optimizer_comm_recompute", "recompute_slice_activation")
 _DEVICES = ("CPU", "cpu")
 
 
-class Settings:
+class MixedPrecisionType(enum.Enum):
+    """The dtype that a Cell computes in, as MindSpore numbers them."""
+
+    NOTSET = 0
+    FP16 = 1
+    FP32 = 2
+    BF16 = 3
+
+    def __int__(self) -> int:
+        return int(self.value)
+
+
+_PRECISIONS = {None: MixedPrecisionType.NOTSET, dt.float16: MixedPrecisionType.FP16, dt.float32: MixedPrecisionType.FP32, dt.bfloat16: MixedPrecisionType.BF16}
+
+
+class Settings(DeviceSettings):
     """The part of a Cell that keeps settings."""
 
     _flags: dict[str, Any]
+    _settings: dict[str, Any]
     training: bool
     requires_grad: bool
-    cell_type: str
+    cell_type: str | None
     construct: Callable[..., Any]
 
     def _start_settings(self) -> None:
-        settings = {"inputs": None, "scope": None, "prefix": "", "bprop_debug": False, "broadcast": False}
-        self.__dict__["_settings"] = settings | {"recompute": None, "jit_config": None, "layout": {}}
+        self.__dict__["_settings"] = {"inputs": None, "scope": None, "prefix": "", "bprop_debug": False, "jit_config": {}, "train_flag": False}
+        self.__dict__["_recompute"] = None
+        self._start_device_settings()
 
     @property
     def _inside(self) -> list[tuple[str, Any]]:
@@ -45,11 +63,17 @@ class Settings:
 
     @phase.setter
     def phase(self, value: str) -> None:
+        if not isinstance(value, str):
+            raise ArgumentTypeError(f"For 'Cell', the property 'phase' must be string type, but got type {type(value)}.")
         self.__dict__["_phase"] = value
 
     def set_train(self, mode: bool = True) -> Self:
-        """Switches this Cell and all inside between training (Dropout, batch statistics) and inference; returns this Cell."""
+        """Switches this Cell and all inside between training (Dropout, batch statistics) and inference; returns this Cell. `phase` is
+        that of this Cell alone.
+        """
         training, phase = bool(mode), "train" if mode else "predict"
+        if self.phase != phase:
+            self.phase = phase
         seen: set[Any] = set()
         waiting: list[Any] = [self]
         while waiting:  # without the paths that cells_and_names makes: programs call this at every step
@@ -58,13 +82,16 @@ class Settings:
                 continue
             seen.add(cell)
             tables = cell.__dict__
-            if tables.get("training") is not training or tables.get("_phase") != phase:
-                cell.training, cell.phase = training, phase
+            tables["_settings"]["train_flag"] = True
+            if tables.get("training") is not training:
+                cell.training = training
             waiting += [c for c in tables["_cells"].values() if c is not None]
         return self
 
     def set_grad(self, requires_grad: bool = True) -> Self:
-        """Announces that gradients will be asked for; returns this Cell."""
+        """Announces that gradients will be asked for: in PYNATIVE_MODE a call then keeps what its backward pass needs, until the next
+        call or gradient, so that `grad(cell)(*same inputs)` does not run `construct` again. Returns this Cell.
+        """
         self.requires_grad = requires_grad
         return self
 
@@ -72,10 +99,17 @@ class Settings:
         self, *, use_reentrant: bool = True, output_recompute: bool = False, early_stop: bool = True,
         context_fn: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
-        """Asks that this Cell's intermediate results be computed again in the backward pass instead of being kept. Values do not change.
+        """Gradients keep nothing that this Cell computes but its inputs and its result: the rest is computed again in the backward pass.
+        Less memory, the same numbers (eagerly to the bit, in graphs but for rounding), random ones too. A recomputed Cell may hold others.
+
+        Args:
+            use_reentrant, early_stop: MindSpore's ways to do this; here there is one, which has the limits of none.
+            output_recompute: the result is not kept either, unless something else keeps it.
+            context_fn: gives two context managers, for the first computation and the second; in PYNATIVE_MODE, with use_reentrant=False.
+            kwargs: `mp_comm_recompute`, `parallel_optimizer_comm_recompute`, `recompute_slice_activation`: bool, for several devices.
 
         Raises:
-            ValueError: an unknown keyword. TypeError: a setting that is no bool.
+            ValueError: an unknown keyword, or `context_fn` with use_reentrant=True. TypeError: a setting that is no bool.
         """
         for name, value in kwargs.items():
             if name not in _RECOMPUTE_KEYS:
@@ -85,7 +119,8 @@ class Settings:
                 )
             if not isinstance(value, bool):
                 raise ArgumentTypeError(f"The parameter '{name}' must be <class 'bool'>, but got {type(value)}")
-        self.__dict__["_settings"]["recompute"] = {"output_recompute": output_recompute, **kwargs}
+        StateEpoch.value += 1
+        self.__dict__["_recompute"] = recomputation(use_reentrant, output_recompute, early_stop, context_fn)
 
     # -- precision ---------------------------------------------------------------------------------------------------
     def to_float(self, dst_type: Any) -> Self:
@@ -100,9 +135,25 @@ class Settings:
                 "For 'to_float', the argument 'dst_type' must be mstype.float32, mstype.float16 or mstype.bfloat16, "
                 f"but got type: {type(dst_type)} and value: {dst_type}."
             )
+        flags = {"fp16": dst_type is dt.float16, "fp32": dst_type is dt.float32, "bf16": dst_type is dt.bfloat16}
         for _, cell in self._inside:
             cell._to_float = dst_type
+            cell.add_flags(**flags)
         return self
+
+    def get_mixed_precision_type(self) -> MixedPrecisionType:
+        """What `to_float` asked for."""
+        return _PRECISIONS[self._to_float]
+
+    def set_mixed_precision_type(self, kind: MixedPrecisionType) -> None:
+        """Makes this Cell, but not those inside, compute as `to_float` would.
+
+        Raises:
+            TypeError: kind is no MixedPrecisionType.
+        """
+        if not isinstance(kind, MixedPrecisionType):
+            raise ArgumentTypeError(f"For 'set_mixed_precision_type', the argument must be a MixedPrecisionType, but got {type(kind)}.")
+        self._to_float = next(dtype for dtype, named in _PRECISIONS.items() if named is kind)
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Casts the float Parameters and buffers of this Cell and all inside: `to(dtype)`, `to(tensor)`, `to(device=…, dtype=…)`.
@@ -175,8 +226,8 @@ class Settings:
         return self
 
     def get_flags(self) -> dict[str, Any]:
-        """The custom attributes."""
-        return self._flags
+        """The custom attributes, and `training` once `set_train` was called."""
+        return {"training": self.training, **self._flags} if self.__dict__["_settings"]["train_flag"] else self._flags
 
     def update_cell_type(self, cell_type: str) -> None:
         """Sets `cell_type`."""
@@ -202,10 +253,12 @@ class Settings:
     # -- compiling ---------------------------------------------------------------------------------------------------
     def compile(self, *args: Any, **kwargs: Any) -> None:
         """Compiles this Cell for arguments like these, without running it."""
+        self._check_inputs(args, kwargs)
         self._compiled.compile(*args, **kwargs)  # type: ignore[attr-defined]
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
         """Compiles this Cell and runs it; calling it does the same in GRAPH_MODE."""
+        self._check_inputs(args, kwargs)
         return self._compiled(*args, **kwargs)  # type: ignore[attr-defined]
 
     @property
@@ -215,37 +268,58 @@ class Settings:
         return function is not None and function.is_compiled
 
     def get_func_graph_proto(self) -> bytes | None:
-        """The graph that was compiled last, as text in bytes; None before."""
-        return self.__dict__["_jit"].ir().encode() if self.compiled else None
+        """The graph that was compiled last, as a protocol-buffers message (its fields: graphcell/ir/proto.py); None before."""
+        return self.__dict__["_jit"].proto() if self.compiled else None
 
     def run_construct(self, cast_inputs: Any, kwargs: dict[str, Any]) -> Any:
         """Runs `construct`; deprecated."""
         return self.construct(*cast_inputs, **kwargs)
 
-    def set_jit_config(self, jit_config: Any) -> None:
-        """Keeps a JitConfig; there is one way to compile here."""
-        self.__dict__["_settings"]["jit_config"] = jit_config
+    @property
+    def jit_config_dict(self) -> dict[str, Any]:
+        """The settings of the JitConfig that `set_jit_config` was given; empty before."""
+        settings: dict[str, Any] = self.__dict__["_settings"]["jit_config"]
+        return settings
 
-    def set_inputs(self, *inputs: Any, **kwargs: Any) -> None:
-        """Declares the inputs, by position or by name; every shape is compiled for itself here.
+    def set_jit_config(self, jit_config: Any) -> None:
+        """Sets how this Cell is compiled in GRAPH_MODE: `jit_syntax_level='STRICT'` refuses what a graph cannot do, where it would run as
+        Python else. The other settings are kept; there is one way to compile here. A second call is ignored, as by MindSpore.
 
         Raises:
-            ValueError: both ways at once, or an unknown name.
+            AttributeError: jit_config is no JitConfig.
         """
-        if inputs and kwargs:
-            raise ArgumentValueError(
-                f"For Cell, set_inputs should only set inputs or kwargs(inputs: {inputs}, kwargs: {kwargs})!"
-            )
-        names = list(inspect.signature(self.construct).parameters)
-        unknown = [n for n in kwargs if n not in names]
-        if unknown:
-            raise ArgumentValueError(f"For dict mode, valid key is {names}, but got {unknown[0]}!")
-        self.__dict__["_settings"]["inputs"] = (inputs or tuple(kwargs.values())) or None
+        if self.jit_config_dict or not jit_config:
+            return
+        settings = jit_config if isinstance(jit_config, dict) else getattr(jit_config, "jit_config_dict", None)
+        if settings is None:
+            raise MissingAttributeError(f"'{type(jit_config).__name__}' object has no attribute 'jit_config_dict'")
+        self.__dict__["_settings"]["jit_config"] = dict(settings)
+        self.__dict__["_jit"] = None
 
-    def get_inputs(self) -> tuple[Any, ...] | None:
-        """What `set_inputs` was given; None before."""
-        given: tuple[Any, ...] | None = self.__dict__["_settings"]["inputs"]
-        return given
+    def set_inputs(self, *inputs: Any, **kwargs: Any) -> None:
+        """Declares the inputs that GRAPH_MODE compiles for, all of them by position, or some by name. A Tensor made with `shape` and `dtype`
+        alone stands for any Tensor like it; None in its shape for any size. A call with other inputs is an error then.
+
+        Where the first dimension has any size, and each row of the results depends on that row alone, a few graphs for blocks of rows
+        serve all sizes; `explain` of the compiled function says if not. For other dimensions of any size each shape is compiled.
+
+        Raises:
+            ValueError: both ways at once, or an unknown name. TypeError: another number of inputs than `construct` has.
+        """
+        self.__dict__["_settings"]["inputs"] = declared = DeclaredInputs.of(self.construct, inputs, kwargs)
+        if config.mode == GRAPH_MODE:
+            declared.check_count()
+
+    def _check_inputs(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        """Raises ValueError or TypeError if these are not the inputs declared."""
+        declared = self.__dict__["_settings"]["inputs"]
+        if declared is not None:
+            declared.check_call(args, kwargs)
+
+    def get_inputs(self) -> Any:
+        """What `set_inputs` was given: a tuple; for inputs by name, a dict of their positions; None before."""
+        declared = self.__dict__["_settings"]["inputs"]
+        return None if declared is None else declared.as_given()
 
     # -- names and scopes --------------------------------------------------------------------------------------------
     @property
@@ -260,113 +334,13 @@ class Settings:
             cell.__dict__["_settings"]["prefix"] = path
 
     def generate_scope(self) -> None:
-        """Gives every Cell inside a scope: Default/path-class."""
+        """Gives every Cell inside a scope: that of the Cell around it (Default for this one), then /name-class."""
+        scopes = {"": "Default"}
         for path, cell in self._inside[1:]:
-            cell.__dict__["_settings"]["scope"] = f"Default/{path.replace('.', '/')}-{type(cell).__name__}"
+            parent, _, name = path.rpartition(".")
+            scopes[path] = cell.__dict__["_settings"]["scope"] = f"{scopes[parent]}/{name}-{type(cell).__name__}"
 
     def get_scope(self) -> str | None:
         """The scope, as `generate_scope` made it; None before, and for the outermost Cell."""
         scope: str | None = self.__dict__["_settings"]["scope"]
         return scope
-
-    # -- several devices: checked and kept ---------------------------------------------------------------------------
-    @property
-    def pipeline_stage(self) -> int:
-        """The stage set. AttributeError if none was."""
-        return self._once_set("pipeline_stage")
-
-    @pipeline_stage.setter
-    def pipeline_stage(self, value: int) -> None:
-        self._set_number("pipeline_stage", value)
-
-    @property
-    def pipeline_segment(self) -> int:
-        """The segment set. AttributeError if none was."""
-        return self._once_set("pipeline_segment")
-
-    @pipeline_segment.setter
-    def pipeline_segment(self, value: int) -> None:
-        self._set_number("pipeline_segment", value)
-
-    def _once_set(self, name: str) -> int:
-        settings = self.__dict__["_settings"]
-        if name not in settings:
-            raise MissingAttributeError(f"The '{type(self).__name__}' object has no attribute '{name}'.")
-        value: int = settings[name]
-        return value
-
-    def _set_number(self, name: str, value: Any) -> None:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ArgumentTypeError(
-                f"For 'Cell', the property '{name}' must be int type, but got type : {type(value)}"
-            )
-        if value < 0:
-            raise ArgumentValueError(f"For 'Cell', the property '{name}' can not be less than 0, but got {value}")
-        self.__dict__["_settings"][name] = value
-
-    @property
-    def parameter_layout_dict(self) -> dict[str, Any]:
-        """Empty: nothing is split over devices."""
-        layout: dict[str, Any] = self.__dict__["_settings"]["layout"]
-        return layout
-
-    def parameters_broadcast_dict(self, recurse: bool = True) -> OrderedDict[str, Any] | None:
-        """Name → Parameter of those that `set_broadcast_flag` marked; None if none are."""
-        if not self.__dict__["_settings"]["broadcast"]:
-            return None
-        return OrderedDict((p.name, p) for p in self.get_parameters(recurse))  # type: ignore[attr-defined]
-
-    def set_broadcast_flag(self, mode: bool = True) -> Self:
-        """Marks the Parameters for a broadcast between devices; returns this Cell."""
-        self.__dict__["_settings"]["broadcast"] = bool(mode)
-        return self
-
-    def set_comm_fusion(self, fusion_type: int, recurse: bool = True) -> Self:
-        """Sets `comm_fusion` of the trained Parameters; returns this Cell.
-
-        Raises:
-            TypeError: fusion_type is no int. ValueError: it is negative.
-        """
-        if not isinstance(fusion_type, int) or isinstance(fusion_type, bool):
-            raise ArgumentTypeError(f"The input value must be int, but got '{type(fusion_type).__name__}'")
-        if fusion_type < 0:
-            raise ArgumentValueError(
-                f"The input value must be int and must >= 0, but got '{fusion_type}' with type 'int'."
-            )
-        for param in self.trainable_params(recurse):  # type: ignore[attr-defined]
-            param.comm_fusion = fusion_type
-        return self
-
-    def set_boost(self, boost_type: str) -> Self:
-        """Names an algorithm of MindSpore's boost library, of which there is none here; returns this Cell.
-
-        Raises:
-            ValueError: boost_type is not 'less_bn'.
-        """
-        if boost_type != "less_bn":
-            raise ArgumentValueError(
-                f"For 'set_boost', the argument 'boost_type' must be 'less_bn', but got {boost_type}."
-            )
-        return self
-
-    def set_data_parallel(self) -> None:
-        """Does nothing on one device."""
-
-    def shard(self, in_strategy: Any, out_strategy: Any = None, parameter_plan: Any = None) -> None:
-        """Does nothing on one device."""
-
-    def offload(self, backward_prefetch: str | int = "Auto") -> None:
-        """Does nothing on a CPU.
-
-        Raises:
-            ValueError: backward_prefetch is neither 'Auto' nor a non-negative int.
-        """
-        valid = backward_prefetch == "Auto" if isinstance(backward_prefetch, str) else backward_prefetch >= 0
-        if not valid:
-            raise ArgumentValueError(
-                f"For '{type(self).__name__}', the 'backward_prefetch' must be 'Auto' or an int of at least 0, "
-                f"but got {backward_prefetch!r}."
-            )
-
-    def remove_redundant_parameters(self) -> None:
-        """Does nothing on one device; deprecated."""

@@ -7,6 +7,7 @@ from collections import OrderedDict, namedtuple
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
+from graphcell.common.hook_handle import HookHandle, Table, current, register
 from graphcell.errors import (
     ArgumentTypeError,
     CheckpointMismatchError,
@@ -14,7 +15,6 @@ from graphcell.errors import (
     MissingAttributeError,
     MissingKeyError,
 )
-from graphcell.nn.hooks import HookHandle, Table, register
 from graphcell.ops.dispatch import write
 from graphcell.ops.functional.common import cast
 from graphcell.tensor import StateEpoch, Tensor
@@ -22,7 +22,7 @@ from graphcell.tensor import StateEpoch, Tensor
 _EXTRA = "_extra_state"
 
 
-class IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
+class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` found missing and unexpected."""
 
     def __repr__(self) -> str:
@@ -53,6 +53,8 @@ class StateDict:
             TypeError: if the name is no str or the value no Tensor.
             KeyError: for an empty name, one with a dot, or one that another attribute has.
         """
+        if "_buffers" not in self.__dict__:
+            raise MissingAttributeError("cannot assign buffer before Cell.__init__() call")
         if not isinstance(name, str):
             raise ArgumentTypeError(f"buffer name should be a string.But got this type: {type(name)}")
         if "." in name:
@@ -131,13 +133,26 @@ class StateDict:
             destination: the dict to add to.
             prefix: put before all names.
             keep_vars: accepted; Tensors hold no graph here.
+
+        Raises:
+            TypeError: destination is no dict, or prefix no str. RuntimeError: a hook returned something.
         """
         if args:
             warnings.warn("Positional args are being deprecated, use kwargs instead.", FutureWarning, stacklevel=2)
             destination = args[0] if destination is None else destination
             prefix = args[1] if len(args) > 1 and not prefix else prefix
-        state = OrderedDict() if destination is None else destination
-        for (hook,) in tuple(self._state_hooks("state_dict_pre").values()):
+        if destination is not None and not isinstance(destination, dict):
+            raise ArgumentTypeError(f"The type of destination must be OrderedDict, but got {type(destination)}")
+        if not isinstance(prefix, str):
+            raise ArgumentTypeError(f"The type of prefix must be string, but got {type(prefix)}")
+        state: Any = destination
+        if state is None:
+            state = OrderedDict()
+            state._metadata = OrderedDict()
+        metadata: dict[str, Any] = {}
+        if hasattr(state, "_metadata"):
+            state._metadata[prefix[:-1]] = metadata
+        for _, (hook,) in current(self._state_hooks("state_dict_pre")):
             hook(self, prefix, keep_vars)
         for name, value in self._own_state():
             state[prefix + name] = value
@@ -146,9 +161,10 @@ class StateDict:
         for name, cell in self._cells.items():
             if cell is not None:
                 cell.state_dict(destination=state, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
-        for (hook,) in tuple(self._state_hooks("state_dict").values()):
-            hook(self, state, prefix, {})
-        return state
+        for _, (hook,) in current(self._state_hooks("state_dict")):
+            if hook(self, state, prefix, metadata) is not None:
+                raise ExecutionError("state_dict post-hook must return None")
+        return state  # type: ignore[no-any-return]
 
     def _own_state(self) -> Iterator[tuple[str, Tensor]]:
         for name, value in (*self._parameters.items(), *self._buffers.items()):
@@ -156,7 +172,7 @@ class StateDict:
                 yield name, value
 
     # -- in ----------------------------------------------------------------------------------------------------------
-    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> IncompatibleKeys:
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True) -> _IncompatibleKeys:
         """Copies values into Parameters and persistent buffers. Nothing is copied if a value does not fit.
 
         Args:
@@ -173,9 +189,9 @@ class StateDict:
             raise ArgumentTypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
         loading = _Loading(dict(state_dict), strict)
         loading.visit(self, "")
-        keys = IncompatibleKeys(loading.missing, loading.unexpected())
+        keys = _IncompatibleKeys(loading.missing, loading.unexpected)
         for cell in reversed(loading.visited):
-            for (hook,) in tuple(cell._state_hooks("load_state_dict").values()):
+            for _, (hook,) in current(cell._state_hooks("load_state_dict")):
                 if hook(cell, keys) is not None:
                     raise ExecutionError(
                         "Hooks registered with `register_load_state_dict_post_hook` are not expected to return new values"
@@ -220,32 +236,29 @@ class _Loading:
     def __init__(self, given: dict[str, Any], strict: bool):
         self.given, self.strict = given, strict
         self.missing: list[str] = []
-        self.reported: list[str] = []
+        self.unexpected: list[str] = []
         self.errors: list[str] = []
-        self.expected: set[str] = set()
         self.visited: list[Any] = []
         self.pairs: list[tuple[Tensor, Tensor]] = []
         self.extras: list[tuple[Any, Any]] = []
 
     def visit(self, cell: Any, prefix: str) -> None:
         self.visited.append(cell)
-        for (hook,) in tuple(cell._state_hooks("load_state_dict_pre").values()):
-            hook(cell, self.given, prefix, {}, self.strict, self.missing, self.reported, self.errors)
-        for name, target in cell._own_state():
+        for _, (hook,) in current(cell._state_hooks("load_state_dict_pre")):
+            hook(cell, self.given, prefix, {}, self.strict, self.missing, self.unexpected, self.errors)
+        own = dict(cell._own_state())
+        for name, target in own.items():
             self._take(prefix + name, target)
-        if _overrides(cell, "get_extra_state") or _overrides(cell, "set_extra_state"):
-            key = prefix + _EXTRA
-            self.expected.add(key)
-            if key in self.given:
-                self.extras.append((cell, self.given[key]))
-            else:
-                self.missing.append(key)
+        known = {*own}
+        if _overrides(cell, "set_extra_state"):
+            known.add(_EXTRA)
+            self._take_extra(cell, prefix + _EXTRA)
+        self._note_unexpected(prefix, known, cell._cells)
         for name, child in cell._cells.items():
             if child is not None:
                 self.visit(child, f"{prefix}{name}.")
 
     def _take(self, key: str, target: Tensor) -> None:
-        self.expected.add(key)
         if key not in self.given:
             self.missing.append(key)
             return
@@ -263,8 +276,19 @@ class _Loading:
         else:
             self.pairs.append((target, value))
 
-    def unexpected(self) -> list[str]:
-        return [*self.reported, *(k for k in self.given if k not in self.expected)]
+    def _take_extra(self, cell: Any, key: str) -> None:
+        if key in self.given:
+            self.extras.append((cell, self.given[key]))
+        else:
+            self.missing.append(key)
+
+    def _note_unexpected(self, prefix: str, own: set[str], cells: Mapping[str, Any]) -> None:
+        """Notes the names that begin with `prefix` and lead neither to a state of this Cell nor into one of its Cells."""
+        for key in map(str, self.given):
+            if key.startswith(prefix):
+                name, dot, _ = key[len(prefix) :].partition(".")
+                if name not in (cells if dot else own):
+                    self.unexpected.append(key)
 
     def copy(self) -> None:
         for target, value in self.pairs:

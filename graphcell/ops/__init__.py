@@ -12,7 +12,10 @@ from graphcell.ops.functional.contraction import *  # noqa: F403
 from graphcell.ops.functional.convolution import *  # noqa: F403
 from graphcell.ops.functional.creation import *  # noqa: F403
 from graphcell.ops.functional.diagonals import *  # noqa: F403
+from graphcell.ops.functional.distributions import *  # noqa: F403
 from graphcell.ops.functional.einsum import *  # noqa: F403
+from graphcell.ops.functional.filling import *  # noqa: F403
+from graphcell.ops.functional.fractional_pooling import *  # noqa: F403
 from graphcell.ops.functional.gathering import *  # noqa: F403
 from graphcell.ops.functional.interpolation import *  # noqa: F403
 from graphcell.ops.functional.linear_algebra import *  # noqa: F403
@@ -28,6 +31,7 @@ from graphcell.ops.functional.rearranging import *  # noqa: F403
 from graphcell.ops.functional.reductions import *  # noqa: F403
 from graphcell.ops.functional.sampling import *  # noqa: F403
 from graphcell.ops.functional.scanning import *  # noqa: F403
+from graphcell.ops.functional.sequence_loss import *  # noqa: F403
 from graphcell.ops.functional.softmax import *  # noqa: F403
 from graphcell.ops.functional.sorting import *  # noqa: F403
 from graphcell.ops.functional.vectors import *  # noqa: F403
@@ -35,6 +39,7 @@ from graphcell.ops.functional.vectors import *  # noqa: F403
 from graphcell.ops import methods as methods  # isort: skip
 from graphcell.ops import methods_movement as methods_movement  # isort: skip
 from graphcell.ops import gradient_hooks as gradient_hooks  # isort: skip
+from graphcell.ops import methods_random as methods_random  # isort: skip
 from graphcell.ops.primitive import *  # noqa: F403  # isort: skip
 from graphcell.ops.primitives import *  # noqa: F403  # isort: skip
 

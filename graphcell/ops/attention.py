@@ -41,13 +41,16 @@ class _Scores(Op):
     dimensions that are 1 or those of (*batch, m, n); it is Bool (scores where it is False are `fill`) or of q's dtype (added to the
     scores, after `scale`). `sequence_first` says of q, k, v and the result whether their dimensions (heads, sequence) lie in memory
     the other way round: the result, and the gradients of the others, are then of that shape. With `dropout` the last operand is a Bool
-    Tensor, shaped like a mask, that says which weights are kept; they are multiplied by `dropout`, the others are 0.
+    Tensor, shaped like a mask, that says which weights are kept; they are multiplied by `dropout`, the others are 0. `powers` says whether
+    attention has exp(score - peak) of all scores, (*batch, m, n), as a further result, which its gradient then takes: for short sequences
+    that is quicker than to compute them again.
     """
 
     scale: float
     fill: float = 0.0
     sequence_first: tuple[bool, bool, bool, bool] = NATURAL
     dropout: float = 0.0
+    powers: bool = False
 
     def masks(self, rest: Sequence[T]) -> tuple[T | None, T | None]:
         """The mask and the kept weights, of the operands after those that are always there."""
@@ -100,7 +103,8 @@ class Attention(_Scores):
     """Operands (q, k, v), then the mask, if there is one, then what dropout keeps, if there is dropout: see above.
 
     Results: the output, (*batch, m, e); and of each row of scores the largest one, `peak`, and the sum of exp(score - peak), `total`:
-    (*batch, m) in float32 (float64 for float64), which the gradient needs. No gradient flows through these two.
+    (*batch, m) in float32 (float64 for float64), which the gradient needs; and in the same dtype, if asked for, all `powers`. No gradient
+    flows through these.
     """
 
     name = "attention"
@@ -111,7 +115,8 @@ class Attention(_Scores):
         q, k, v, *rest = operands
         self.check(q, k, v, rest)
         rows = TensorType(accumulated(q.dtype), q.shape[:-1])
-        return self.placed(3, q.with_shape((*q.shape[:-1], v.shape[-1]))), rows, rows
+        powers = (TensorType(rows.dtype, (*q.shape[:-1], k.shape[-2])),) if self.powers else ()
+        return self.placed(3, q.with_shape((*q.shape[:-1], v.shape[-1]))), rows, rows, *powers
 
     def eval(self, q: Array, k: Array, v: Array, *rest: Array) -> tuple[Array, ...]:  # type: ignore[override]
         mask, keep = self.masks(rest)
@@ -122,13 +127,13 @@ class Attention(_Scores):
             powers = np.exp(s - np.where(peak == -np.inf, peak.dtype.type(0), peak))  # a row without any score: all 0, and NaN by the division
             total = powers.sum(-1, keepdims=True)
             out = np.matmul(self.dropped(powers, keep), v.astype(wide)) / total
-        return np.ascontiguousarray(self.turned(3, out.astype(q.dtype))), peak[..., 0], total[..., 0]
+        return np.ascontiguousarray(self.turned(3, out.astype(q.dtype))), peak[..., 0], total[..., 0], *((powers,) if self.powers else ())
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         q, k, v, *rest = inputs
-        out, peak, total = outputs
-        gradient = AttentionGrad(self.scale, self.fill, self.sequence_first, self.dropout)
-        parts = apply(gradient, q, k, v, out, peak, total, cotangents[0], *rest)
+        out, peak, total, *powers = outputs
+        gradient = AttentionGrad(self.scale, self.fill, self.sequence_first, self.dropout, self.powers)
+        parts = apply(gradient, q, k, v, out, peak, total, cotangents[0], *powers, *rest)
         first = [turn(x) if flag else x for x, flag in zip(parts, self.sequence_first[:3], strict=True)]
         mask, _ = self.masks(rest)
         if mask is None or mask.dtype.is_bool:
@@ -139,19 +144,26 @@ class Attention(_Scores):
 
 @dataclass(frozen=True)
 class AttentionGrad(_Scores):
-    """Operands (q, k, v, out, peak, total, g) and the masks that `Attention` had, where `out`, `peak` and `total` are what `Attention` gave and
-    g, of the type of `out`, is the cotangent of `out`. Results: the gradients of q, k and v.
+    """Operands (q, k, v, out, peak, total, g), perhaps the powers, and the masks that `Attention` had, where `out`, `peak`, `total` and the
+    powers are what `Attention` gave and g, of the type of `out`, is the cotangent of `out`. Results: the gradients of q, k and v.
     """
 
     name = "attention_grad"
 
+    def given_powers(self, rest: Sequence[T]) -> tuple[T | None, list[T]]:
+        """The powers, and the masks, of the operands after g."""
+        return (rest[0], list(rest[1:])) if self.powers else (None, list(rest))
+
     def infer(self, *operands: TensorType) -> tuple[TensorType, ...]:
-        if len(operands) < 7:
-            raise ArityError(f"attention_grad: takes q, k, v, out, peak, total, g and perhaps masks, but got {len(operands)} operands")
+        if len(operands) < 7 + self.powers:
+            raise ArityError(f"attention_grad: takes q, k, v, out, peak, total, g and perhaps powers and masks, but got {len(operands)} operands")
         q, k, v, out, peak, total, g, *rest = operands
+        powers, rest = self.given_powers(rest)
         self.check(q, k, v, rest)
         rows = TensorType(accumulated(q.dtype), q.shape[:-1])
         wanted = self.placed(3, q.with_shape((*q.shape[:-1], v.shape[-1])))
+        if powers not in (None, TensorType(rows.dtype, (*q.shape[:-1], k.shape[-2]))):
+            raise ShapeError(f"attention_grad: powers of type {powers} are not those of {q} and {k}")
         if out != wanted or g != wanted or peak != rows or total != rows:
             raise ShapeError(f"attention_grad: the results of attention are {wanted} and {rows}, but out is {out}, g {g}, peak {peak} and total {total}")
         return self.placed(0, q), self.placed(1, k), self.placed(2, v)
@@ -159,11 +171,12 @@ class AttentionGrad(_Scores):
     def eval(  # type: ignore[override]
         self, q: Array, k: Array, v: Array, out: Array, peak: Array, total: Array, g: Array, *rest: Array
     ) -> tuple[Array, ...]:
+        powers, rest = self.given_powers(rest)
         mask, keep = self.masks(rest)
         wide, dtype = peak.dtype, q.dtype
         q, k, v, out, g = (x.astype(wide) for x in (q, k, v, self.turned(3, out), self.turned(3, g)))
         with np.errstate(all="ignore"):
-            p = np.exp(self.scores(q, k, mask) - peak[..., None]) / total[..., None]
+            p = (np.exp(self.scores(q, k, mask) - peak[..., None]) if powers is None else powers) / total[..., None]
             dp = self.dropped(np.matmul(g, v.swapaxes(-1, -2)), keep)
             ds = p * (dp - (g * out).sum(-1, keepdims=True)) * peak.dtype.type(self.scale)
             if mask is not None and mask.dtype == np.bool_:
@@ -173,12 +186,14 @@ class AttentionGrad(_Scores):
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         q, k, v, _, _, _, g, *rest = inputs
+        powers, rest = self.given_powers(rest)
         g = turn(g) if self.sequence_first[3] else g
         seeds = [turn(c) if flag else c for c, flag in zip(cotangents, self.sequence_first[:3], strict=True)]
         dq, dk, dv, dg, dmask = _Rules(self, q, k, v, rest, g).second_order(*seeds)
         dg = turn(dg) if self.sequence_first[3] else dg
         mask, keep = self.masks(rest)
-        return (dq, dk, dv, None, None, None, dg, *(() if mask is None else (dmask,)), *(() if keep is None else (None,)))
+        unused = () if powers is None else (None,)
+        return (dq, dk, dv, None, None, None, dg, *unused, *(() if mask is None else (dmask,)), *(() if keep is None else (None,)))
 
 
 def turn(x: Any) -> Any:

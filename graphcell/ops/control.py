@@ -292,6 +292,20 @@ class GraphCall(RegionOp):
 
 
 @dataclass(frozen=True)
+class Recomputed(GraphCall):
+    """A call of a graph of which nothing is kept for gradients but its operands and, unless `outputs`, its results: all the rest is
+    computed again (`Cell.recompute`). Without gradients it is its graph.
+    """
+
+    outputs: bool = False
+    name = "recomputed"
+
+    def with_regions(self, regions: tuple[Graph, ...]) -> Recomputed:
+        (graph,) = regions
+        return Recomputed(graph, self.outputs)
+
+
+@dataclass(frozen=True)
 class CustomGradient(RegionOp):
     """A graph whose gradient the user gives (`bprop`).
 
@@ -351,9 +365,7 @@ class CustomGradient(RegionOp):
         table = {k: next(gradients) for k, v in enumerate(operands[: self.inputs]) if v.type.dtype.is_float}
         chosen = [table[k] if k in table else zeros(b, operands[k].type) for k in positions(needed)]
         everything = tuple(range(len(operands)))
-        return Linearized(
-            GraphCall(self.forward), GraphCall(b.finish(chosen)), everything, tuple(range(len(results)))
-        )
+        return Linearized(self, GraphCall(b.finish(chosen)), everything, tuple(range(len(results))))  # itself: for gradients of higher order
 
 
 # -- small helpers -------------------------------------------------------------------------------------------------------

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import time
 import weakref
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
-from typing import Any
+from typing import Any, Protocol
 
-from graphcell.errors import GraphcellError, Span
+from graphcell.errors import ExecutionError, GraphcellError, Span
 from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ir.op import Op, evaluate, exact_key, infer_types
 from graphcell.ir.types import TensorType
@@ -122,6 +122,10 @@ class Trace:
         self.captured: dict[int, tuple[Tensor, Value]] = {}  # root only: id(tensor) -> tensor, input
         self.constants: dict[int, tuple[Tensor, Value]] = {}
         self.newest_values: dict[int, tuple[Tensor, Value]] = {}
+        self.forwards: dict[int, Any] = {}  # id(cell) -> its last forward pass, for its gradient (graphcell/pullback.py)
+        self.output_types: dict[Any, tuple[list[TensorType], int, list[int], list[Any]]] = {}  # root only: of Cells with hooks (graphcell/nn/hooks.py)
+        self.noted: dict[tuple[int, str], tuple[Tensor, str, Any]] = {}  # root only: what was asked of Tensors beside their values
+        self.before_change: Callable[[Any], None] = lambda container: None  # root only: to be called before a dict or list from outside changes
         self.span: Callable[[], Span | None] = parent.span if parent is not None else lambda: None
 
     # -- building ----------------------------------------------------------------------------------------------------
@@ -166,6 +170,11 @@ class Trace:
     def write(self, tensor: Tensor, value: Value) -> None:
         """Makes `value` the newest of `tensor` for all that follows in this graph."""
         self.newest_values[id(tensor)] = (tensor, value)
+
+    def note(self, tensor: Tensor, name: str, value: Any) -> Any:
+        """Notes that the graph depends on an attribute of `tensor` being `value`; changing it must count in `StateEpoch`. Gives back `value`."""
+        self.root.noted[id(tensor), name] = (tensor, name, value)
+        return value
 
     def lift(self, value: Value) -> Value:
         """`value` as a value of this graph: itself, or the input that stands for an outer value."""
@@ -242,34 +251,111 @@ class TapeEntry:
     results: tuple[int, ...]  # of the results that have cotangents
     types: tuple[TensorType, ...]  # of the latter, if they are several
 
+    def propagate(self, tape: Tape, table: dict[int, Tensor]) -> None:
+        """Takes the cotangents of the results out of `table` (number -> cotangent) and adds those of the operands."""
+        from graphcell.passes.autodiff import accumulate, zeros_of_type
+
+        given = [tape.hooked(n, table.pop(n, None)) for n in self.results]
+        full = [g for g in given if g is not None]
+        if not full:
+            return
+        if len(full) < len(given):
+            full = [zeros_of_type(t) if g is None else g for t, g in zip(self.types, given, strict=True)]
+        for number, g in zip(self.operands, self.rule.backward(self.kept, full), strict=True):
+            if g is not None:
+                accumulate(table, number, g)
+
+
+@dataclass(slots=True)
+class PackedEntry:
+    """A recorded op whose kept Tensors the user packs away until the backward pass."""
+
+    entry: TapeEntry  # without them
+    packed: tuple[Any, ...]
+    unpack: Callable[[Any], Any]
+
+    @staticmethod
+    def of(entry: TapeEntry, pack: Callable[[Any], Any], unpack: Callable[[Any], Any]) -> PackedEntry:
+        """`entry`, packed."""
+        kept, entry.kept = entry.kept, ()
+        with packing(None):
+            return PackedEntry(entry, tuple([pack(t) for t in kept]), unpack)
+
+    def propagate(self, tape: Tape, table: dict[int, Tensor]) -> None:
+        with packing(None):
+            kept = tuple([self.unpack(p) for p in self.packed])
+        for t in kept:
+            if not isinstance(t, Tensor):
+                raise ExecutionError(f"unpack_hook must return the Tensor that was packed, but returned {type(t).__name__}")
+        replace(self.entry, kept=kept).propagate(tape, table)
+
+
+@contextmanager
+def packing(hooks: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None) -> Iterator[None]:
+    """What tapes keep inside goes through `hooks` (pack, unpack); None: it is kept as it is."""
+    before, state.packing = state.packing, hooks
+    try:
+        yield
+    finally:
+        state.packing = before
+
+
+class Entry(Protocol):
+    """What a tape has recorded."""
+
+    def propagate(self, tape: Tape, table: dict[int, Tensor]) -> None: ...
+
+
+class Block(Protocol):
+    """A part of the computation that is not recorded but run again for its gradients (graphcell/ops/recomputed.py)."""
+
+    def note(self, storage: Tensor) -> None: ...
+
 
 class Tape:
     """Records the eager ops that depend on the watched Tensors, for reverse-mode differentiation by the ops' own gradient rules.
 
     Every tracked value has a number. A Tensor's number changes when it is written in place, so that gradients flow through the value
     that was read. Of an op's operands and results only those are kept alive that its rule reads, as snapshots: what is written into
-    their Tensors afterwards does not reach them.
+    their Tensors afterwards does not reach them. While `block` is set, values get numbers but nothing is kept: the block will be run again.
     """
 
     def __init__(self) -> None:
+        self.block: Block | None = None
         self._numbers: dict[int, tuple[weakref.ref[Tensor], int]] = {}  # id(tensor) -> tensor, number of its newest value
         self._watched: dict[int, tuple[Tensor, int]] = {}  # id(tensor) -> tensor, number of its value when watched
-        self._entries: list[TapeEntry] = []
-        self._count = 0
+        self._entries: list[Entry] = []
+        self._hooks: dict[int, Mapping[int, Callable[[Tensor], Tensor]]] = {}  # number -> what its gradient passes through
+        self.count = 0
 
     def __len__(self) -> int:
         return len(self._entries)
+
+    def successor(self) -> Tape:
+        """An empty tape that follows the same values and numbers new ones on from here."""
+        new = Tape()
+        new._numbers, new.count = dict(self._numbers), self.count
+        return new
 
     # -- what is tracked ---------------------------------------------------------------------------------------------
     def watch(self, tensor: Tensor) -> None:
         """Tracks `tensor`, so that its gradient can be asked for."""
         number = self.number(tensor)
-        self._watched[id(tensor)] = (tensor, self._track(tensor) if number is None else number)
+        number = self._track(tensor) if number is None else number
+        self._watched[id(tensor)] = (tensor, number)
+        if tensor.gradient_hooks:
+            self._hooks[number] = tensor.gradient_hooks
 
     def number(self, tensor: Tensor) -> int | None:
         """The number of the newest value of `tensor`, or None if it is not tracked."""
         entry = self._numbers.get(id(tensor))
         return entry[1] if entry is not None and entry[0]() is tensor else None
+
+    def hook(self, tensor: Tensor) -> None:
+        """Lets the gradient of the value that `tensor` has now pass through the Tensor's hooks."""
+        number = self.number(tensor)
+        if number is not None:
+            self._hooks[number] = tensor.gradient_hooks
 
     def alias(self, copy: Tensor, tensor: Tensor) -> None:
         """Lets `copy` stand for the value that `tensor` has now."""
@@ -283,9 +369,9 @@ class Tape:
         self.alias(target, value)
 
     def _track(self, tensor: Tensor) -> int:
-        self._count += 1
-        self._numbers[id(tensor)] = (weakref.ref(tensor), self._count)
-        return self._count
+        self.count += 1
+        self._numbers[id(tensor)] = (weakref.ref(tensor), self.count)
+        return self.count
 
     # -- recording ---------------------------------------------------------------------------------------------------
     def record(self, signature: Signature, operands: tuple[Tensor, ...], outputs: tuple[Tensor, ...]) -> None:
@@ -318,9 +404,16 @@ class Tape:
         if not rule.seeds:
             return
         results = tuple([self._track(outputs[k]) for k in rule.seeds])
+        if self.block is not None:
+            return
         kept = (*[self._snapshot(operands[k]) for k in rule.operands], *[self._snapshot(outputs[k]) for k in rule.results], *residuals)
         types = tuple([outputs[k].ir_type for k in rule.seeds]) if len(results) > 1 else ()  # to fill in cotangents that are not there
-        self._entries.append(TapeEntry(rule, kept, numbers, results, types))
+        entry = TapeEntry(rule, kept, numbers, results, types)
+        self.note(entry if state.packing is None else PackedEntry.of(entry, *state.packing))
+
+    def note(self, entry: Entry) -> None:
+        """Adds an entry."""
+        self._entries.append(entry)
 
     def _snapshot(self, tensor: Tensor) -> Tensor:
         copy = Tensor.of_array(tensor.array())
@@ -337,27 +430,28 @@ class Tape:
 
         With `release` each entry is let go of as soon as it has been used, and the tape is empty afterwards.
         """
-        from graphcell.passes.autodiff import accumulate, zeros_of_type
+        from graphcell.passes.autodiff import accumulate
 
         table: dict[int, Tensor] = {}
         for t, g in zip(outputs, cotangents, strict=True):
             number = self.number(t)
             if g is not None and number is not None:
                 accumulate(table, number, g)
-        for entry in self._newest_first(release):
-            given = [table.pop(n, None) for n in entry.results]
-            full = [g for g in given if g is not None]
-            if not full:
-                continue
-            if len(full) < len(given):
-                full = [zeros_of_type(t) if g is None else g for t, g in zip(entry.types, given, strict=True)]
-            for number, g in zip(entry.operands, entry.rule.backward(entry.kept, full), strict=True):
-                if g is not None:
-                    accumulate(table, number, g)
+        for entry in self.newest_first(release):
+            entry.propagate(self, table)
         numbers = (self._watched.get(id(t)) for t in wrt)
-        return [None if n is None else table.get(n[1]) for n in numbers]
+        return [None if n is None else self.hooked(n[1], table.get(n[1])) for n in numbers]
 
-    def _newest_first(self, release: bool) -> Iterator[TapeEntry]:
+    def hooked(self, number: int, gradient: Tensor | None) -> Tensor | None:
+        """The whole gradient of a value, after its hooks."""
+        if gradient is None or number not in self._hooks:
+            return gradient
+        for hook in tuple(self._hooks[number].values()):
+            gradient = hook(gradient)
+        return gradient
+
+    def newest_first(self, release: bool) -> Iterator[Entry]:
+        """What was recorded, backwards; with `release`, each entry leaves the tape."""
         if not release:
             yield from reversed(self._entries)
             return
@@ -389,13 +483,13 @@ def write(target: Tensor, value: Tensor) -> None:
     """Makes `value`, of the same dtype and shape, the newest value of `target`: in the graph under construction, or in its buffer.
 
     To gradients a Parameter stays one variable, whatever is written into it (see `Overwrite`).
-    A Parameter that a Cell's `to_float` shows in another dtype is `written_through`.
+    What shows the value of a Parameter, perhaps in the dtype of a Cell's `to_float`, is written through to that.
     """
     source = target.__dict__.get("written_through")
     if source is not None:
         from graphcell.ops.functional.common import cast
 
-        target, value = source, cast(value, source.dtype)
+        write(source, cast(value, source.dtype))
     if state.trace is not None:
         new = state.trace.read(value)
         if target.is_variable:
@@ -406,7 +500,15 @@ def write(target: Tensor, value: Tensor) -> None:
         return
     for tape in () if target.is_variable else state.tapes:
         tape.write(target, value)
+    note_change(target)
     target.rebind(value.array())
+
+
+def note_change(storage: Tensor) -> None:
+    """To be called eagerly before the value of a storage changes: what is run again starts from the old one."""
+    for tape in state.tapes:
+        if tape.block is not None:
+            tape.block.note(storage)
 
 
 @contextmanager

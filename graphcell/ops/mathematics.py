@@ -223,6 +223,37 @@ class Erfc(Real):
 
 
 @dataclass(frozen=True)
+class Gelu(Real):
+    """x times the standard normal distribution function."""
+
+    name = "gelu"
+    at_least = np.float64
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        return np.asarray(x * 0.5 * special.erfc(x * -math.sqrt(0.5)))
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(GeluSlope(), x)
+
+
+@dataclass(frozen=True)
+class GeluSlope(Real):
+    """The derivative of gelu: distribution function plus x times density; 0 at -inf and 1 at inf. Its error is absolute, not relative."""
+
+    name = "gelu_slope"
+    at_least = np.float64
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        x = np.clip(x, -40, 40)
+        return np.asarray(0.5 * special.erfc(x * -math.sqrt(0.5)) + x * np.exp(x * x * -0.5) / math.sqrt(2 * math.pi))
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Exp(), x * x * -0.5) * (x * x * -1.0 + 2.0) * (1.0 / math.sqrt(2 * math.pi))
+
+
+@dataclass(frozen=True)
 class Erfinv(Real):
     """The inverse of erf."""
 

@@ -23,7 +23,8 @@ from graphcell.ir.op import Array
 from graphcell.ir.types import Shape
 from graphcell.ops.base import Elementwise, Emitter, Val
 from graphcell.ops.creation import Iota
-from graphcell.ops.dispatch import apply1
+from graphcell.ops.dispatch import apply1, note_change
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor, state
 
 Grads = tuple[Any, ...]
@@ -150,6 +151,7 @@ class Generator:
         calls = self.calls
         if state.trace is None:
             number = Tensor.of_array(np.array(calls.array()))
+            note_change(calls)
             calls.rebind(np.array(number.array() + 1, np.int64))
             return number
         value = Tensor.of_value(state.trace.read(calls))
@@ -173,11 +175,21 @@ generator = Generator(int.from_bytes(os.urandom(4), "little"))
 
 def random(op: RandomUniform | RandomNormal, shape: Shape, source: Generator | None = None) -> Tensor:
     """A Tensor of `shape` of fresh random numbers."""
+    source = source or generator
+    call = source.next_call()
+    return _uniform(op.dtype, shape, source.seed, call) if isinstance(op, RandomUniform) else _numbers(op, shape, source.seed, call)
+
+
+def _numbers(op: RandomUniform | RandomNormal, shape: Shape, seed: Tensor, call: Tensor) -> Tensor:
+    """The numbers of one call."""
     from graphcell.ops.functional.common import broadcast
 
-    source = source or generator
     size = int(np.prod(shape, dtype=np.int64))
     index = apply1(Iota((size,), 0, dt.int64)).reshape(shape)  # type: ignore[attr-defined]
-    call = source.next_call()
-    seed = source.seed
     return apply1(op, index, broadcast(seed, shape), broadcast(call, shape))
+
+
+@composite
+def _uniform(dtype: DType, shape: Shape, seed: Tensor, call: Tensor) -> Tensor:
+    """Uniform ones, natively in eager mode too: they are the same to the last bit, which normal ones would not be."""
+    return _numbers(RandomUniform(dtype), shape, seed, call)

@@ -33,6 +33,8 @@ from graphcell.ops.reduction import ReduceMax, ReduceSum
 
 LARGEST_HEAD = 256
 """Features of a head up to which panels of keys and values fit the nearer caches."""
+LONGEST_KEPT = 512
+"""Keys up to which a program that is differentiated keeps the exponentials of all scores, instead of computing them again backward."""
 FEWEST = 4
 """Queries, and keys, from which the kernel pays: it packs the keys for a block of queries."""
 
@@ -303,7 +305,8 @@ class _Fusion:
             operands.append(self.fit(self.build_mask(match, mask), scores, batch))
         if kept is not None:
             operands.append(self.fit(self.table[kept], scores, batch))
-        op = Attention(match.factor, match.fill, (first[0], first[1], first[2], out_first), match.dropout)
+        powers = any(p.root in self.active for p in (q, k, v)) and _keeps_powers(q.shape[-2], k.shape[-2], q.shape[-1] + v.shape[-1])
+        op = Attention(match.factor, match.fill, (first[0], first[1], first[2], out_first), match.dropout, powers)
         out = self.emit(op, *operands)[0]
         if out_first:
             (out,) = self.emit(Transpose(_swap(len(shape))), out)
@@ -432,3 +435,8 @@ def _fits(mask: Shape, scores: Shape, batch: Shape) -> Shape | None:
 
 def _pays(m: int, n: int, d: int, e: int) -> bool:
     return 0 < max(d, e) <= LARGEST_HEAD and min(d, e) > 0 and min(m, n) >= FEWEST
+
+
+def _keeps_powers(m: int, n: int, features: int) -> bool:
+    """Whether the exponentials of all scores may be kept: they take at most twice the memory of q, k, v and the output."""
+    return n <= LONGEST_KEPT and m * n <= 2 * (m + n) * features

@@ -3,6 +3,7 @@
 `vjp(graph, wrt)` gives one graph that holds the forward and the backward computation, so that later passes fuse the two.
 `split_vjp(graph, wrt)` gives them as two graphs with residuals between them, for what runs at two times: branches, loop bodies, calls
 from eager code. The gradient rules are the ops' own, applied to symbolic Tensors; ops with regions leave residuals (`linearize`).
+Gradients inside of a `recomputed` graph read copies of its values, made when the backward computation gets there (`_Block`).
 """
 
 from __future__ import annotations
@@ -16,9 +17,10 @@ from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op
 from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Add, StopGradient
-from graphcell.ops.control import GraphCall, Linearized, RegionOp
+from graphcell.ops.control import GraphCall, Linearized, Recomputed, RegionOp
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.dispatch import Trace, apply1
+from graphcell.ops.movement import Fence
 from graphcell.passes.attention import fuse_attention
 from graphcell.passes.residuals import choose_saved
 from graphcell.tensor import Tensor, state
@@ -135,12 +137,15 @@ def live_nodes(
     needed = {v for v in outputs if v not in given}
     kept: list[Node] = []
     for node in reversed(nodes):
-        effect = known is None and (node.op.has_effect or any(g.has_effect() for g in node.op.regions))
-        if effect or any(v in needed for v in node.results):
+        if (known is None and _has_effect(node)) or any(v in needed for v in node.results):
             kept.append(node)
             needed.update(v for v in node.operands if v not in given)
     kept.reverse()
     return kept
+
+
+def _has_effect(node: Node) -> bool:
+    return node.op.has_effect or any(g.has_effect() for g in node.op.regions)
 
 
 # -- activity ------------------------------------------------------------------------------------------------------------
@@ -186,6 +191,17 @@ def _useful_values(graph: Graph, active: set[Value], seeds: Sequence[int]) -> se
 
 
 # -- the transform -------------------------------------------------------------------------------------------------------
+@dataclass(eq=False)
+class _Block:
+    """The nodes of a recomputed graph. `kept` are those of its results that are not computed again. `copies` has what is, once the backward
+    computation has come there.
+    """
+
+    nodes: list[Node] = field(default_factory=list)
+    kept: set[Value] = field(default_factory=set)
+    copies: dict[Value, Value] | None = None
+
+
 @dataclass
 class _Joint:
     """A graph with its backward computation: `early` nodes first, then `late` ones."""
@@ -200,27 +216,29 @@ class _Joint:
     late: list[Node] = field(default_factory=list)
     linearized: dict[Node, tuple[Linearized, list[Value]]] = field(default_factory=dict)  # with residuals
     table: dict[Value, Value] = field(default_factory=dict)  # the graph's values to ours
+    block_of: dict[Node, _Block] = field(default_factory=dict)  # the innermost recomputed graph that a node is in
+    again: dict[Value, _Block] = field(default_factory=dict)  # the values that are computed again, and where
+    useful: set[Value] = field(default_factory=set)
 
 
 def _differentiate(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None) -> _Joint:
-    graph = inline_calls(graph)
-    graph = fuse_attention(graph, active_values(graph, wrt))
     joint = _Joint(Trace(f"{graph.name}.vjp"))
     trace = joint.trace
+    graph = inline_calls(graph)
+    graph = _open_blocks(joint, fuse_attention(graph, active_values(graph, wrt)), wrt)
     low = lowest_category(graph.inputs[k].type for k in wrt)
     joint.seeds = (
         [k for k, v in enumerate(graph.outputs) if v.type.dtype.category >= low]
         if seeds is None
         else list(seeds)
     )
-    active = active_values(graph, wrt)
-    useful = _useful_values(graph, active, joint.seeds)
+    joint.useful = useful = _useful_values(graph, active_values(graph, wrt), joint.seeds)
     span = state.trace.span if state.trace is not None else trace.span
     with trace.active():
         joint.inputs = [trace.input(v.type, v.name) for v in graph.inputs]
         joint.table.update(zip(graph.inputs, joint.inputs, strict=True))
         for node in graph.nodes:
-            _run_forward(joint, node, active, useful)
+            _run_forward(joint, node, joint.table, node not in joint.block_of)
         joint.outputs = [joint.table[v] for v in graph.outputs]
         joint.early, trace.builder.nodes = trace.builder.nodes, []
         joint.cotangents = [
@@ -234,7 +252,7 @@ def _differentiate(graph: Graph, wrt: Sequence[int], seeds: Sequence[int] | None
         for node in reversed(graph.nodes):
             if any(v in cotangents for v in node.results) and any(v in useful for v in node.operands):
                 trace.span = span if node.span is None else _constant(node.span.as_gradient())
-                _run_backward(joint, node, useful, cotangents)
+                _run_backward(joint, node, cotangents)
         trace.span = span
         inputs = [graph.inputs[k] for k in wrt]
         joint.gradients = [
@@ -250,12 +268,13 @@ def _constant(span: Span) -> Callable[[], Span | None]:
     return lambda: span
 
 
-def _run_forward(joint: _Joint, node: Node, active: set[Value], useful: set[Value]) -> None:
+def _run_forward(joint: _Joint, node: Node, table: dict[Value, Value], leave_residuals: bool) -> None:
+    """Appends `node` with operands mapped through `table`, which gains the results."""
     trace = joint.trace
-    needed = tuple(v in useful for v in node.operands)
-    seeds = tuple(v in useful for v in node.results)
-    if not (isinstance(node.op, RegionOp) and any(needed) and any(seeds)):
-        copy = copy_node(node, joint.table)
+    needed = tuple(v in joint.useful for v in node.operands)
+    seeds = tuple(v in joint.useful for v in node.results)
+    if not (leave_residuals and isinstance(node.op, RegionOp) and any(needed) and any(seeds)):
+        copy = copy_node(node, table)
         trace.builder.nodes.append(copy)
         trace.own.update(copy.results)
         return
@@ -265,18 +284,20 @@ def _run_forward(joint: _Joint, node: Node, active: set[Value], useful: set[Valu
     except GraphcellError as e:
         e.at(node.span)
         raise
-    results = emit(trace, parts.forward, [joint.table[v] for v in node.operands])
-    joint.table.update(zip(node.results, results[: len(node.results)], strict=True))
+    results = emit(trace, parts.forward, [table[v] for v in node.operands])
+    table.update(zip(node.results, results[: len(node.results)], strict=True))
     joint.linearized[node] = parts, list(results[len(node.results) :])
 
 
-def _run_backward(joint: _Joint, node: Node, useful: set[Value], cotangents: dict[Value, Tensor]) -> None:
-    table = joint.table
+def _run_backward(joint: _Joint, node: Node, cotangents: dict[Value, Tensor]) -> None:
+    block = joint.block_of.get(node)
+    if block is not None:
+        _computed_again(joint, block)
     if node in joint.linearized:
-        _run_linearized(joint, node, useful, cotangents)
+        _run_linearized(joint, node, cotangents)
         return
-    inputs = tuple(Tensor.of_value(table[v]) for v in node.operands)
-    results = tuple(Tensor.of_value(table[v]) for v in node.results)
+    inputs = tuple(Tensor.of_value(_late(joint, v)) for v in node.operands)
+    results = tuple(Tensor.of_value(_late(joint, v)) for v in node.results)
     given = tuple(cotangent_of(cotangents.get(v), v.type) for v in node.results)
     try:
         parts = node.op.grad(inputs, results, given)
@@ -284,20 +305,93 @@ def _run_backward(joint: _Joint, node: Node, useful: set[Value], cotangents: dic
         e.at(joint.trace.span())
         raise
     for v, part in zip(node.operands, parts, strict=True):
-        if part is not None and v in useful:
+        if part is not None and v in joint.useful:
             check_gradient(node.op, v.type, part)
             accumulate(cotangents, v, part)
 
 
-def _run_linearized(joint: _Joint, node: Node, useful: set[Value], cotangents: dict[Value, Tensor]) -> None:
+def _run_linearized(joint: _Joint, node: Node, cotangents: dict[Value, Tensor]) -> None:
     parts, residuals = joint.linearized[node]
-    table, trace = joint.table, joint.trace
-    held = [table[node.operands[k]] for k in parts.operands] + [table[node.results[k]] for k in parts.results]
+    trace, useful = joint.trace, joint.useful
+    held = [_late(joint, node.operands[k]) for k in parts.operands] + [_late(joint, node.results[k]) for k in parts.results]
     seeded = [v for v in node.results if v in useful]
     given = [trace.read(cotangents[v] if v in cotangents else zeros_of_type(v.type)) for v in seeded]
     gradients = emit(trace, parts.backward, [*held, *residuals, *given])
     for v, gradient in zip((v for v in node.operands if v in useful), gradients, strict=True):
         accumulate(cotangents, v, Tensor.of_value(gradient))
+
+
+# -- recomputed graphs ---------------------------------------------------------------------------------------------------
+def _open_blocks(joint: _Joint, graph: Graph, wrt: Sequence[int]) -> Graph:
+    """`graph` with what `recomputed` nodes hold in their places, and noted in `joint` what belongs to them."""
+    if not any(isinstance(node.op, Recomputed) for node in graph.nodes):
+        return graph
+    nodes: list[Node] = []
+    table: dict[Value, Value] = {v: v for v in graph.inputs}
+    _open_into(joint, graph, active_values(graph, wrt), table, nodes, ())
+    return Graph(graph.name, graph.inputs, nodes, [table[v] for v in graph.outputs])
+
+
+def _open_into(
+    joint: _Joint, graph: Graph, active: set[Value], table: dict[Value, Value], nodes: list[Node], around: tuple[_Block, ...]
+) -> None:
+    """Copies the nodes of `graph` into `nodes` and into the blocks `around` them, innermost last."""
+    for node in graph.nodes:
+        if isinstance(node.op, Recomputed):
+            _open_block(joint, node, active, table, nodes, around)
+            continue
+        copy = copy_node(node, table)
+        nodes.append(copy)
+        if not around or _has_effect(node):  # what has an effect runs once
+            continue
+        for block in around:
+            block.nodes.append(copy)
+        joint.block_of[copy] = around[-1]
+        joint.again.update(dict.fromkeys(copy.results, around[-1]))
+
+
+def _open_block(
+    joint: _Joint, node: Node, active: set[Value], table: dict[Value, Value], nodes: list[Node], around: tuple[_Block, ...]
+) -> None:
+    assert isinstance(node.op, Recomputed)
+    wrt = [k for k, v in enumerate(node.operands) if v in active]
+    graph = inline_calls(node.op.graph)
+    graph = fuse_attention(graph, active_values(graph, wrt))
+    inner = dict(zip(graph.inputs, (table[v] for v in node.operands), strict=True))
+    block = _Block()
+    _open_into(joint, graph, active_values(graph, wrt), inner, nodes, (*around, block))
+    for old, new in zip(node.results, graph.outputs, strict=True):
+        v = table[old] = inner[new]
+        if joint.again.get(v) is not block or node.op.outputs:
+            continue
+        block.kept.add(v)
+        if around:
+            joint.again[v] = around[-1]
+        else:
+            del joint.again[v]
+
+
+def _late(joint: _Joint, v: Value) -> Value:
+    """What gradients read for the graph's value `v`: itself, or as it is computed again."""
+    block = joint.again.get(v)
+    return joint.table[v] if block is None else _computed_again(joint, block)[v]
+
+
+def _computed_again(joint: _Joint, block: _Block) -> dict[Value, Value]:
+    """The copies of the block's values. They are made of operands behind fences, so that nothing is merged with the first computation."""
+    if block.copies is not None:
+        return block.copies
+    copies = block.copies = {}
+    trace, span = joint.trace, joint.trace.span
+    for node in block.nodes:
+        for v in node.operands:
+            if v not in copies:
+                copies[v] = trace.append_values(Fence(), (_late(joint, v),))[0]
+        _run_forward(joint, node, copies, joint.block_of[node] is block)
+        for v in block.kept.intersection(node.results):
+            del copies[v]
+    trace.span = span
+    return copies
 
 
 def emit(trace: Trace, op: Op, operands: Sequence[Value]) -> tuple[Value, ...]:
@@ -318,14 +412,18 @@ def check_gradient(op: Op, type: TensorType, gradient: Any) -> None:
         raise GraphcellError(f"the gradient rule of {op.name} gives {gradient.ir_type} for an operand of {type}")
 
 
+def _is_call(op: Op) -> bool:
+    return isinstance(op, GraphCall) and not isinstance(op, Recomputed)
+
+
 def inline_calls(graph: Graph) -> Graph:
     """`graph` with calls replaced by what they call, so that one transform sees all."""
-    if not any(isinstance(node.op, GraphCall) for node in graph.nodes):
+    if not any(_is_call(node.op) for node in graph.nodes):
         return graph
     b = Builder(graph.name)
     table = {v: b.input(v.type, v.name) for v in graph.inputs}
     for node in graph.nodes:
-        if isinstance(node.op, GraphCall):
+        if isinstance(node.op, GraphCall) and _is_call(node.op):
             results = b.inline(inline_calls(node.op.graph), [table[v] for v in node.operands])
             table.update(zip(node.results, results, strict=True))
         else:

@@ -14,7 +14,7 @@ from graphcell.errors import DataIndexError, Span, render
 from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
 from graphcell.ops.arithmetic import Add, Cast, Mul, Select, Sub
-from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, Less, NotEqual
+from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, IsFinite, Less, NotEqual
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import If
 from graphcell.ops.creation import Full, Iota, number_of
@@ -104,7 +104,8 @@ class _Decomposition:
         origin, apart = self._centred(near, cut.second)
         shift, apart = self._centred(self.emit(Add(), apart, rest), cut.second)
         between = self._scaled(self.emit(Sub(), self.emit(Mul(), apart, apart), self.emit(Mul(), rest, rest)), float(cut.rows))
-        return self.emit(Add(), origin, shift), self.emit(ReduceSum(cut.second, True), self.emit(Add(), squares, between))
+        mean = self.emit(Select(), self.emit(IsFinite(), origin), self.emit(Add(), origin, shift), origin)  # about infinity nothing is centred
+        return mean, self.emit(ReduceSum(cut.second, True), self.emit(Add(), squares, between))
 
     def _centred(self, x: Value, axis: tuple[int, ...]) -> tuple[Value, Value]:
         """The mean of x along `axis`, and x about it."""

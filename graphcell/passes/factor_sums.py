@@ -3,17 +3,20 @@
 Enters: a differentiated Graph. Leaves: an equal Graph in which what does not vary along the dimensions of a sum is multiplied once, with
 the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one.
 
-What it keeps: every number but for rounding, which native sums do not promise anyway. Half precision stays as it is, since there the
-unscaled sum could overflow.
+Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers of at least 1; inverse square
+roots, by which normalisations divide what is no larger than the root of the largest number; and any other factor where the sum without
+it is there anyway. Half precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.arithmetic import Mul, Neg
 from graphcell.ops.creation import Full
+from graphcell.ops.mathematics import Rsqrt
 from graphcell.ops.movement import BroadcastTo, Reshape
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
@@ -21,22 +24,70 @@ from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 Result = Sequence[Value] | None
 
 
-def factor_before_sum(r: Rewriter, node: Node) -> Result:
-    """sum(x * a) is sum(x) * a, sum(x * (y * a)) is sum(x * y) * a, if a is the same along the summed dimensions."""
+def safe_factor_before_sum(r: Rewriter, node: Node) -> Result:
+    """The factors that may move in any case."""
+    return _factor_before_sum(r, node, None)
+
+
+class _SharedSums:
+    """The rule for factors without which the sum is in the graph anyway."""
+
+    def __init__(self) -> None:
+        self.known: dict[Graph, set[_Sum]] = {}
+
+    def rule(self, r: Rewriter, node: Node) -> Result:
+        """Factors may move if what is left is a sum of the graph."""
+        if r.graph not in self.known:
+            made_by = r.graph.producers()
+            self.known[r.graph] = {_sum_of(made_by, n.op, n.operands) for n in r.graph.nodes if isinstance(n.op, ReduceSum)}
+        return _factor_before_sum(r, node, self.known[r.graph])
+
+
+_Sum = tuple[tuple[int, ...], frozenset[tuple[Value, int]]]
+"""The dimensions of a sum, and what is multiplied in it, how often."""
+
+
+def _sum_of(made_by: Mapping[Value, Node], op: ReduceSum, factors: Sequence[Value]) -> _Sum:
+    found: list[Value] = []
+    stack = list(factors)
+    while stack:
+        v = stack.pop()
+        if v in made_by and isinstance(made_by[v].op, Mul):
+            stack += made_by[v].operands
+        else:
+            found.append(v)
+    return op.axis, frozenset(Counter(found).items())
+
+
+def _factor_before_sum(r: Rewriter, node: Node, sums: set[_Sum] | None) -> Result:
+    """sum(x * a) is sum(x) * a, sum(x * (y * a)) is sum(x * y) * a, if a is the same along the summed dimensions and may move: where the
+    sum without it is one of `sums`, or if there are none because it is safe."""
     op, product = node.op, node.operands[0]
     assert isinstance(op, ReduceSum)
     if not isinstance(r.op_of(product), Mul) or product.type.dtype.bits < 32 or not product.type.dtype.is_float:
         return None
+
+    def moved(a: Value, rest: Sequence[Value]) -> Value | None:
+        return _same_along(r, a, op, node.results[0]) if (_is_safe(r, a) if sums is None else _sum_of(r.producers, op, rest) in sums) else None
+
     for x, other in _both_orders(r, product):
-        factor = _same_along(r, other, op, node.results[0])
+        factor = moved(other, [x])
         if factor is not None:
             return r.emit(Mul(), *r.emit(op, x), factor)
         if isinstance(r.op_of(other), Mul):
             for y, inner in _both_orders(r, other):
-                factor = _same_along(r, inner, op, node.results[0])
+                factor = moved(inner, [x, y])
                 if factor is not None:
                     return r.emit(Mul(), *r.emit(op, *r.emit(Mul(), x, y)), factor)
     return None
+
+
+def _is_safe(r: Rewriter, v: Value) -> bool:
+    """Whether a factor may move out of any sum: see above."""
+    made = r.producers.get(v)
+    while made is not None and isinstance(made.op, (BroadcastTo, Reshape)):
+        made = r.producers.get(made.operands[0])
+    return made is not None and (isinstance(made.op, Rsqrt) or (isinstance(made.op, Full) and abs(made.op.value) >= 1))
 
 
 def minus_before_sum(r: Rewriter, node: Node) -> Result:
@@ -59,8 +110,6 @@ def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | 
     if made is None:
         return None
     if isinstance(made.op, Full):
-        if abs(made.op.value) < 1:  # who scales down before a sum may do so to keep it finite
-            return None
         return r.emit(Full(made.op.value, result.type.shape, made.op.dtype))[0]
     if not isinstance(made.op, BroadcastTo):
         return None
@@ -76,9 +125,7 @@ def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | 
     return small if shape == result.type.shape else r.emit(BroadcastTo(result.type.shape), small)[0]
 
 
-_RULES = Rules((ReduceSum, factor_before_sum), (ReduceSum, minus_before_sum))
-
-
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
-    return rewrite(graph, _RULES)
+    graph = rewrite(graph, Rules((ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum)))
+    return rewrite(graph, Rules((ReduceSum, _SharedSums().rule)))

@@ -87,6 +87,11 @@ class _Recomputation:
                 self.level.update(dict.fromkeys(node.results, 0))
                 self.kept.update(node.results)
         self.kept.update(map(self.root, graph.outputs))
+        self.users: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for v in dict.fromkeys(node.operands):
+                self.users.setdefault(v, []).append(node)
+        self.kept.update(v for node in graph.nodes if not (_is_loop(node) or _is_virtual(node)) for v in node.results if self._meets_slow(v))
         self.copies: dict[tuple[Value, int], Value] = {}
         self.new: dict[Value, Node] = {}
         """What makes the copies."""
@@ -98,6 +103,24 @@ class _Recomputation:
             v = node.operands[0]
             node = self.made_by.get(v)
         return v
+
+    def _meets_slow(self, v: Value) -> bool:
+        """Whether a slow function follows on v, the result of an op with a kernel of its own: then that kernel has no epilogue, and v is in memory."""
+        users = [user for user in self.users.get(v, ()) if self.runs[user] == self.level[v] and isinstance(user.op, (Elementwise, View))]
+        return any((isinstance(user.op, Elementwise) and not user.op.fast) or self._meets_slow(user.results[0]) for user in users)
+
+    def _late_levels(self, v: Value, level: int) -> set[int] | None:
+        """The levels in which v is read, directly or by what becomes of it in its own; None if its own level needs it anyway."""
+        found: set[int] = set()
+        for user in self.users.get(v, ()):
+            if self.runs[user] > level:
+                found.add(self.runs[user])
+                continue
+            further = self._late_levels(user.results[0], level) if self._repeatable(user.results[0], level) is user else None
+            if further is None:
+                return None
+            found |= further
+        return None if v in self.kept else found
 
     def run(self) -> Graph:
         by_level: dict[int, dict[Value, _Crossing]] = {}
@@ -146,6 +169,11 @@ class _Recomputation:
             return math.inf  # rather what it looks at
         return v.type.nbytes * (_READ if v in self.kept else _READ + _WRITE)
 
+    def _cost_again(self, v: Value, node: Node, level: int) -> float:
+        """What it costs to compute v late: nothing more where it is then computed late only, and once."""
+        late = self._late_levels(v, level)
+        return 0.0 if late is not None and len(late) == 1 else op_cost(node)
+
     def _choose(self, crossings: dict[Value, _Crossing], level: int) -> None:
         def maker(v: Value) -> Node | None:
             return self._repeatable(v, level)
@@ -155,7 +183,7 @@ class _Recomputation:
             cone = list(cone_of(values, maker))
             if not any(maker(v) is None and v not in self.inputs and v.type.nbytes >= SMALLEST for v in cone):
                 continue  # made of inputs alone: fused with its readers as it is
-            again = {v: op_cost(node) for v in cone if (node := maker(v)) is not None}
+            again = {v: self._cost_again(v, node, level) for v in cone if (node := maker(v)) is not None}
             late = cheapest_cut(cone, maker, {v: self._store_cost(v) for v in cone}, again, values)
             if any(not _is_virtual(self.made_by[v]) for v in late):
                 self._repeat([crossings[v] for v in values], late)

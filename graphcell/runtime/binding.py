@@ -338,6 +338,7 @@ class Table:
         self.state = TableState(always=int(always))
         self.address = ctypes.addressof(self.state)
         self._records: list[weakref.ref[Record]] = []
+        self._reference = weakref.ref  # records die after this module when Python ends
 
     def add(self, record: Record) -> None:
         """Puts a record first."""
@@ -362,7 +363,7 @@ class Table:
         return [r for r in found if r is not None and r is not record and not r.is_dying]
 
     def _set(self, records: Sequence[Record]) -> None:
-        self._records = list(map(weakref.ref, records))
+        self._records = [self._reference(r) for r in records]
         self.state.count = 0
         self.state.records[: len(records)] = [r.address for r in records]
         self.state.count = len(records)

@@ -6,9 +6,10 @@ A file is a protocol-buffers message (https://protobuf.dev/programming-guides/en
     Value       { string tag = 1; TensorProto tensor = 2 }
     TensorProto { repeated int64 dims = 1; string tensor_type = 2; bytes tensor_content = 3 }
 
-with one Value for each entry in order, dims not packed (none for a scalar), and the content as raw little-endian data. With a checksum,
-`crc_num` and the CRC-32 of all before it, as ten big-endian bytes, follow. Reading checks every length, so that no file, however damaged,
-leads to anything but an error; nothing is ever executed.
+with a Value for each entry in order, dims not packed (none for a scalar), and the content as raw little-endian data. The content of a large
+Tensor is cut: Values of one tag that follow each other, all with the whole dims. With a checksum, `crc_num` and the CRC-32 of all before
+it, as ten big-endian bytes, follow. Reading checks every length, so that no file, however damaged, leads to anything but an error;
+nothing is ever executed.
 """
 
 from __future__ import annotations
@@ -16,6 +17,8 @@ from __future__ import annotations
 import math
 import zlib
 from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from itertools import groupby
 from typing import Any
 
 import numpy as np
@@ -27,27 +30,41 @@ Array = np.ndarray[Any, Any]
 Entries = list[tuple[str, Array | str]]
 _TYPES = {str(d): d for d in dt.ALL}
 _CRC_MARK, _CRC_SIZE = b"crc_num", 10
+_CHUNK = 2**29
+_DIMS_LIMIT = 64  # of which MindSpore's Tensors have 8 at most
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
-def encode(entries: Iterable[tuple[str, Array | str]], checksum: bool = False) -> Iterator[bytes]:
-    """The pieces of a file that holds named arrays and strings, in order."""
+def encode(entries: Iterable[tuple[str, Array | str]], checksum: bool = False, chunk: int = _CHUNK) -> Iterator[bytes | memoryview]:
+    """The pieces of a file that holds named arrays and strings, in order. Arrays of more than `chunk` bytes are cut."""
     crc = 0
     for name, value in entries:
-        tensor = _encode_tensor(value)
-        piece = _field(1, _field(1, name.encode()) + _field(2, tensor))
-        crc = zlib.crc32(piece, crc)
-        yield piece
+        for piece in _encode_text(name, value) if isinstance(value, str) else _encode_array(name, value, chunk):
+            crc = zlib.crc32(piece, crc) if checksum else 0
+            yield piece
     if checksum:
         yield _CRC_MARK + crc.to_bytes(_CRC_SIZE, "big")
 
 
-def _encode_tensor(value: Array | str) -> bytes:
-    if isinstance(value, str):
-        return b"\x08\x00" + _field(2, b"str") + _field(3, value.encode("utf-32-le"))
+def _encode_text(name: str, value: str) -> Iterator[bytes | memoryview]:
+    return _encode_value(name, b"\x08\x00", "str", memoryview(value.encode("utf-32-le")))
+
+
+def _encode_array(name: str, value: Array, chunk: int) -> Iterator[bytes | memoryview]:
+    kind = str(dt.from_numpy(value.dtype))
     dims = b"".join(b"\x08" + _varint(d) for d in value.shape)
-    little = value.astype(value.dtype.newbyteorder("<"), copy=False)
-    return dims + _field(2, str(dt.from_numpy(value.dtype)).encode()) + _field(3, np.ascontiguousarray(little).tobytes())
+    little = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<"), copy=False))
+    content = memoryview(little.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # Python 3.11 has no type for buffers
+    for start in range(0, max(len(content), 1), chunk):
+        yield from _encode_value(name, dims, kind, content[start : start + chunk])
+
+
+def _encode_value(name: str, dims: bytes, kind: str, content: memoryview) -> Iterator[bytes | memoryview]:
+    """A Value; its content comes as it is, since it may be large."""
+    tensor = dims + _field(2, kind.encode()) + _header(3, len(content))
+    value = _field(1, name.encode()) + _header(2, len(tensor) + len(content)) + tensor
+    yield _header(1, len(value) + len(content)) + value
+    yield content
 
 
 def _varint(number: int) -> bytes:
@@ -59,35 +76,40 @@ def _varint(number: int) -> bytes:
     return bytes(out)
 
 
+def _header(number: int, size: int) -> bytes:
+    return _varint(number << 3 | _BYTES) + _varint(size)
+
+
 def _field(number: int, content: bytes) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(len(content)) + content
+    return _header(number, len(content)) + content
 
 
 class Malformed(Exception):
     """Bytes that are no checkpoint."""
 
 
-def decode(data: bytes, checksum: bool = False) -> Entries:
-    """The named arrays and strings of a file.
-
-    Args:
-        checksum: check the CRC, if the file has one.
+def decode(data: bytes) -> Entries:
+    """The named arrays and strings of a file, whose checksum is checked if it has one.
 
     Raises:
         CheckpointError: if the bytes are not a whole checkpoint.
     """
     try:
-        view = _without_checksum(data, checksum)
-        return [_decode_value(content) for number, content in _fields(view) if number == 1 and isinstance(content, memoryview)]
+        view = _without_checksum(data)
+        values = (_decode_value(content) for number, content in _fields(view) if number == 1 and isinstance(content, memoryview))
+        found = [(name, _join(list(parts))) for name, parts in groupby(values, lambda value: value.name)]
+        if len({name for name, _ in found}) < len(found):
+            raise Malformed("two entries have the same name")
+        return found
     except (Malformed, UnicodeDecodeError) as e:
         raise CheckpointError(f"the file is corrupt or no checkpoint ({e})") from e
 
 
-def _without_checksum(data: bytes, check: bool) -> memoryview:
+def _without_checksum(data: bytes) -> memoryview:
     at = len(data) - _CRC_SIZE - len(_CRC_MARK)
     if at < 0 or data[at : at + len(_CRC_MARK)] != _CRC_MARK:
         return memoryview(data)
-    if check and int.from_bytes(data[-_CRC_SIZE:], "big") != zlib.crc32(memoryview(data)[:at]):
+    if int.from_bytes(data[-_CRC_SIZE:], "big") != zlib.crc32(memoryview(data)[:at]):
         raise Malformed("its checksum is wrong")
     return memoryview(data)[:at]
 
@@ -126,45 +148,72 @@ def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
     raise Malformed("a number is too long")
 
 
-def _decode_value(view: memoryview) -> tuple[str, Array | str]:
+@dataclass(frozen=True)
+class _Value:
+    """An entry, or a part of a large one."""
+
+    name: str
+    kind: str
+    dims: tuple[int, ...]
+    content: memoryview
+
+
+def _decode_value(view: memoryview) -> _Value:
     name: str | None = None
-    tensor: Array | str | None = None
+    tensor: memoryview | None = None
     for number, content in _fields(view):
         if not isinstance(content, memoryview):
             raise Malformed("a number where text was expected")
         if number == 1:
             name = bytes(content).decode()
         elif number == 2:
-            tensor = _decode_tensor(content)
+            tensor = content
     if name is None or tensor is None:
         raise Malformed("an entry without name or content")
-    return name, tensor
+    return _decode_tensor(name, tensor)
 
 
-def _decode_tensor(view: memoryview) -> Array | str:
+def _decode_tensor(name: str, view: memoryview) -> _Value:
     dims: list[int] = []
     kind, content = "", memoryview(b"")
     for number, value in _fields(view):
-        if number == 1 and isinstance(value, int):
-            dims.append(value)
-        elif number == 1 and isinstance(value, memoryview):  # packed
-            at = 0
-            while at < len(value):
-                d, at = _read_varint(value, at)
-                dims.append(d)
+        if number == 1:
+            dims += [value] if isinstance(value, int) else _packed(value)
         elif number == 2 and isinstance(value, memoryview):
             kind = bytes(value).decode()
         elif number == 3 and isinstance(value, memoryview):
             content = value
-    if kind == "str":
-        return bytes(content).decode("utf-32-le")
-    if kind not in _TYPES:
+        if len(dims) > _DIMS_LIMIT:
+            raise Malformed(f"{name} has too many dimensions")
+    if kind != "str" and kind not in _TYPES:
         raise Malformed(f"unknown element type {kind!r}")
-    return array_of(content, _TYPES[kind], () if dims == [0] and len(content) == _TYPES[kind].itemsize else tuple(dims))
+    return _Value(name, kind, tuple(dims), content)
+
+
+def _packed(view: memoryview) -> list[int]:
+    numbers: list[int] = []
+    at = 0
+    while at < len(view) and len(numbers) <= _DIMS_LIMIT:
+        number, at = _read_varint(view, at)
+        numbers.append(number)
+    return numbers
+
+
+def _join(parts: list[_Value]) -> Array | str:
+    """The entry whose parts these are."""
+    first = parts[0]
+    if any((part.kind, part.dims) != (first.kind, first.dims) for part in parts):
+        raise Malformed(f"the parts of {first.name} do not fit each other")
+    content = first.content if len(parts) == 1 else memoryview(b"".join(part.content for part in parts))
+    if first.kind == "str":
+        return bytes(content).decode("utf-32-le")
+    dtype = _TYPES[first.kind]
+    is_scalar = first.dims == (0,) and len(content) == dtype.itemsize
+    return array_of(content, dtype, () if is_scalar else first.dims)
 
 
 def array_of(content: memoryview, dtype: dt.DType, shape: tuple[int, ...]) -> Array:
-    """Raw little-endian data as an array of its own.
+    """Raw little-endian data as an array, which may share their memory.
 
     Raises:
         Malformed: the data do not fit.
@@ -175,7 +224,7 @@ def array_of(content: memoryview, dtype: dt.DType, shape: tuple[int, ...]) -> Ar
         flat: np.ndarray = np.frombuffer(content, np.uint8) != 0
     else:
         little = dtype.np_type.newbyteorder("<") if dtype is not dt.bfloat16 else dtype.np_type
-        flat = np.frombuffer(content, little).astype(dtype.np_type)
+        flat = np.frombuffer(content, little).astype(dtype.np_type, copy=False)
     try:
         return flat.reshape(shape)
     except (ValueError, OverflowError) as e:

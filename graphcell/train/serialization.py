@@ -1,7 +1,7 @@
-"""Checkpoints: `save_checkpoint`, `load_checkpoint`, `load_param_into_net`.
+"""Checkpoints: `save_checkpoint`, `load_checkpoint`, `load_param_into_net`, and what belongs to them.
 
-Files are MindSpore's own format (checkpoint_format.py) or safetensors (safetensors_format.py). They are written beside their place and
-renamed, so that a crash at any moment leaves the old file or the new one.
+Files are MindSpore's own format (checkpoint_format.py) or safetensors (safetensors_format.py). A crash at any moment leaves the old file or
+the new one (atomic_file.py). Encryption is refused.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import buffer
+from graphcell.common.generator import Generator
 from graphcell.dtype import DType
 from graphcell.errors import (
     ArgumentTypeError,
@@ -26,30 +27,33 @@ from graphcell.nn.cell import Cell
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 from graphcell.train import checkpoint_format, safetensors_format
+from graphcell.train.atomic_file import BackgroundWriter, replace_file
 from graphcell.train.checkpoint_format import Array, Entries
 
-__all__ = ["load_checkpoint", "load_param_into_net", "save_checkpoint"]
+__all__ = ["async_ckpt_thread_status", "load_checkpoint", "load_param_into_net", "save_checkpoint"]
 
 _FORMATS = ("safetensors", "ckpt")
-_READ_ONLY = 0o400
+_background = BackgroundWriter()
 
 
 # -- saving --------------------------------------------------------------------------------------------------------------
 def save_checkpoint(
-    save_obj: Any, ckpt_file_name: str, integrated_save: bool = True, async_save: bool = False,
+    save_obj: Any, ckpt_file_name: str, integrated_save: bool = True, async_save: bool | str = False,
     append_dict: dict[str, Any] | None = None, enc_key: bytes | None = None, enc_mode: str = "AES-GCM",
     choice_func: Callable[[str], bool] | None = None, crc_check: bool = False, format: str = "ckpt",
 ) -> None:  # fmt: skip
     """Saves Parameters to a file, which is readable by its owner only, and not writable.
 
     Args:
-        save_obj: a Cell, a list of {'name': str, 'data': Tensor}, or a dict name → Parameter or Tensor.
+        save_obj: a Cell, a list of {'name': str, 'data': Tensor}, or a dict name → Parameter, Tensor or numpy array.
         ckpt_file_name: the path; the format's suffix is added where it is missing.
-        append_dict: more entries: Tensors, numbers, strings.
+        append_dict: more entries: Tensors, numbers, strings, and Generators, whose states (see `Generator.get_state`) are saved.
         choice_func: called with each name; False leaves that one out.
         crc_check: add a checksum (format 'ckpt').
         format: 'ckpt' or 'safetensors'.
-        integrated_save, async_save: accepted; files are written whole, before the call returns.
+        async_save: True, "thread" or "process" copies the values and writes them in the background, by a thread. A later call waits for it, as
+            does the end of the process.
+        integrated_save: accepted; there is one device.
 
     Raises:
         TypeError: arguments of the wrong kind. ValueError: an unknown format. OSError: the file cannot be written; an old file stays.
@@ -66,19 +70,48 @@ def save_checkpoint(
         )
     if format not in _FORMATS:
         raise ArgumentValueError(f"For 'save_checkpoint', the format must be 'safetensors' or 'ckpt', but got {format}.")
-    _refuse_encryption("save_checkpoint", enc_key)
+    if not isinstance(integrated_save, bool):
+        raise ArgumentTypeError(f"The input value must be a bool, but got {type(integrated_save).__name__}.")
+    _check_async_save(async_save)
+    _check_kind("crc_check", crc_check, bool)
+    _refuse_encryption("save_checkpoint", enc_key, enc_mode, "enc")
     path = _path_to_write(os.fspath(ckpt_file_name), format)
-    entries = [(n, v) for n, v in _entries_of(save_obj) if choice_func is None or choice_func(n)]
-    entries += _appended(append_dict)
-    if format == "ckpt":
-        _write(path, checkpoint_format.encode(entries, crc_check))
-    else:
-        _write(path, safetensors_format.encode(entries))
+    entries = {name: value for name, value in _entries_of(save_obj) if choice_func is None or choice_func(name)}
+    entries |= _appended(append_dict)
+    _background.wait()
+    if not async_save:
+        replace_file(path, _encoded(entries, format, crc_check))
+        return
+    values = {name: value if isinstance(value, str) else value.copy() for name, value in entries.items()}
+    _background.replace_file(path, _encoded(values, format, crc_check))
 
 
-def _refuse_encryption(function: str, key: Any) -> None:
+def _encoded(entries: dict[str, Array | str], format: str, checksum: bool) -> Iterable[bytes | memoryview]:
+    items = entries.items()
+    return checkpoint_format.encode(items, checksum) if format == "ckpt" else safetensors_format.encode(items)
+
+
+def _check_kind(name: str, value: Any, *kinds: type) -> None:
+    if not isinstance(value, kinds):
+        raise ArgumentValueError(f"The parameter '{name}' must be isinstance of {kinds[0] if len(kinds) == 1 else kinds}, but got {value}.")
+
+
+def _refuse_encryption(function: str, key: Any, mode: Any, which: str) -> None:
+    _check_kind(f"{which}_key", key, type(None), bytes)
+    _check_kind(f"{which}_mode", mode, str)
     if key is not None:
-        raise NotImplementedFeatureError(f"{function}: encryption is not there yet")
+        raise NotImplementedFeatureError(
+            f"{function}: encryption ('{which}_key') is not there", hint="save without a key, and encrypt the file by a tool for files"
+        )
+
+
+def _check_async_save(async_save: Any) -> None:
+    if not isinstance(async_save, (bool, str)):
+        raise ArgumentTypeError(f"For 'save_checkpoint', the parameter 'async_save' must be bool or str, but got {type(async_save)}.")
+    if isinstance(async_save, str) and async_save not in ("process", "thread"):
+        raise ArgumentValueError(
+            f"For 'save_checkpoint', the argument 'async_save' can only be 'process' or 'thread',but got {async_save}."
+        )
 
 
 def _path_to_write(name: str, format: str) -> Path:
@@ -86,7 +119,7 @@ def _path_to_write(name: str, format: str) -> Path:
         raise IsADirectoryError(
             f"For 'save_checkpoint', the parameter `ckpt_file_name`: {name} is a directory, it must be a file name."
         )
-    return Path(name if name.endswith(f".{format}") else f"{name}.{format}")
+    return Path(os.path.abspath(name if name.endswith(f".{format}") else f"{name}.{format}"))  # the thread may write when the folder is another
 
 
 def _entries_of(save_obj: Any) -> Entries:
@@ -94,7 +127,7 @@ def _entries_of(save_obj: Any) -> Entries:
         save_obj.init_parameters_data()
         return [(p.name, p.array()) for p in save_obj.get_parameters()]
     if isinstance(save_obj, dict):
-        return [(_name(n), _data(n, v)) for n, v in save_obj.items()]
+        return [(_name(n), _data(v)) for n, v in save_obj.items()]
     entries: Entries = []
     for item in save_obj:
         if isinstance(item, Parameter):
@@ -105,7 +138,7 @@ def _entries_of(save_obj: Any) -> Entries:
                 "For save_checkpoint, save_obj should be a list of dict items, and the dict should have key values 'name' "
                 f"and 'data', but got {type(item)} and {item}."
             )
-        entries.append((_name(item["name"]), _data(item["name"], item["data"])))
+        entries.append((_name(item["name"]), _data(item["data"])))
     return entries
 
 
@@ -118,9 +151,11 @@ def _name(name: Any) -> str:
     return name
 
 
-def _data(name: str, value: Any) -> Array | str:
+def _data(value: Any) -> Array | str:
     if isinstance(value, Tensor):
         return value.array()
+    if isinstance(value, np.ndarray):
+        return Tensor(value).array()
     if isinstance(value, str):
         return value
     raise ArgumentTypeError(
@@ -129,41 +164,31 @@ def _data(name: str, value: Any) -> Array | str:
     )
 
 
-def _appended(append_dict: Any) -> Entries:
+def _appended(append_dict: Any) -> dict[str, Array | str]:
     if append_dict is None:
-        return []
+        return {}
     if not isinstance(append_dict, dict):
         raise ArgumentTypeError(
             f"For 'save_checkpoint', the argument 'append_dict' must be dict, but got {type(append_dict)}."
         )
-    entries: Entries = []
+    entries: dict[str, Array | str] = {}
     for name, value in append_dict.items():
-        if not isinstance(name, str) or not isinstance(value, (Tensor, str, bool, int, float)):
+        if not isinstance(name, str) or not isinstance(value, (Tensor, Generator, str, bool, int, float)):
             raise ArgumentTypeError(
-                "For 'save_checkpoint', the type of dict 'append_info' must be key: string, value: int, float, bool, str or "
-                f"Tensor, but got key: {type(name)}, value: {type(value)}"
+                "For 'save_checkpoint', the type of dict 'append_info' must be key: string, value: int, float, bool, str, Tensor "
+                f"or Generator, but got key: {type(name)}, value: {type(value)}"
             )
-        number = isinstance(value, (bool, int, float))
-        entries.append((name, Tensor(value).array() if number else _data(name, value)))
+        if isinstance(value, Generator):
+            value = value.get_state()
+        elif isinstance(value, (bool, int, float)):
+            value = Tensor(value)
+        entries[name] = _data(value)
     return entries
 
 
-def _write(path: Path, pieces: Iterable[bytes]) -> None:
-    """Writes a file beside its place and renames it; on the way it has another name."""
-    import tempfile  # takes as long to import as a whole layer; only needed here
-
-    handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".tmp")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            for piece in pieces:
-                file.write(piece)
-            file.flush()
-            os.fsync(file.fileno())
-        os.chmod(temporary, _READ_ONLY)
-        os.replace(temporary, path)
-    except BaseException:
-        Path(temporary).unlink(missing_ok=True)
-        raise
+def async_ckpt_thread_status() -> bool:
+    """True while a checkpoint is being saved in the background."""
+    return _background.is_busy()
 
 
 # -- loading -------------------------------------------------------------------------------------------------------------
@@ -179,8 +204,8 @@ def load_checkpoint(
         net: a Cell to load the Parameters into as well.
         strict_load: dtypes must agree too.
         filter_prefix, specify_prefix: a str, or a list of them: names that begin so are left out, or are the only ones read.
-        choice_func: called with each name; False leaves that one out.
-        crc_check: check the file's checksum, if it has one.
+        choice_func: called with each name; False leaves that one out. Not called if prefixes are given.
+        crc_check: accepted; a checksum is checked if the file has one.
         format: 'ckpt' or 'safetensors'.
         remove_redundancy: accepted; there is one device.
 
@@ -195,13 +220,19 @@ def load_checkpoint(
         raise ArgumentTypeError(
             f"For 'load_checkpoint', the argument 'ckpt_file_name' must be string, but got {type(ckpt_file_name)}."
         )
-    _refuse_encryption("load_checkpoint", dec_key)
+    _check_kind("crc_check", crc_check, bool)
+    _check_kind("remove_redundancy", remove_redundancy, bool)
+    _refuse_encryption("load_checkpoint", dec_key, dec_mode, "dec")
+    _background.wait()
     path = _path_to_read(os.fspath(ckpt_file_name), format)
     left_out, wanted = _prefixes(filter_prefix), _prefixes(specify_prefix)
     result: dict[str, Any] = {}
-    for name, value in _read(path, format, crc_check):
-        chosen = (not wanted or name.startswith(wanted)) and not (left_out and name.startswith(left_out))
-        if chosen and (choice_func is None or choice_func(name)):
+    for name, value in _read(path, format):
+        if left_out or wanted:
+            chosen = (not wanted or name.startswith(wanted)) and not (left_out and name.startswith(left_out))
+        else:
+            chosen = choice_func is None or choice_func(name)
+        if chosen:
             result[name] = value if isinstance(value, str) else Parameter(Tensor.of_array(value), name=name)
     if not result:
         raise CheckpointError(
@@ -229,15 +260,17 @@ def _path_to_read(name: str, format: str) -> Path:
     return path
 
 
-def _read(path: Path, format: str, checksum: bool) -> Entries:
+def _read(path: Path, format: str) -> Entries:
     try:
         data = path.read_bytes()
-        return checkpoint_format.decode(data, checksum) if format == "ckpt" else safetensors_format.decode(data)
+        return checkpoint_format.decode(data) if format == "ckpt" else safetensors_format.decode(data)
     except CheckpointError as e:
         raise CheckpointError(
             f"Failed to read the checkpoint file {path}. The file may be corrupted, and the content cannot be parsed.",
             hint=e.message,
         ) from e
+    except OSError as e:
+        raise CheckpointError(f"Failed to read the checkpoint file {path}. May not have permission to read it ({e}).") from e
 
 
 def _prefixes(value: Any) -> tuple[str, ...]:
@@ -250,6 +283,8 @@ def _prefixes(value: Any) -> tuple[str, ...]:
             f"{owner} type of 'specify_prefix' or 'filter_prefix' must be string, list[string] or tuple[string], "
             f"but got {type(value)}."
         )
+    if not items:
+        raise ArgumentValueError(f"{owner} argument 'specify_prefix' or 'filter_prefix' can't be empty when it is a list or tuple.")
     if "" in items:
         raise ArgumentValueError(f"{owner} value of 'specify_prefix' or 'filter_prefix' can't include ''.")
     return tuple(items)
@@ -262,8 +297,9 @@ def load_param_into_net(
     """Copies the values of Parameters into those of a Cell that have the same names. Nothing is changed if any of them does not fit.
 
     Args:
-        strict_load: dtypes must agree; else floats are converted to floats, and signed integers to signed integers.
-        remove_redundancy: accepted; there is one device.
+        strict_load: names and dtypes must agree. Else floats are converted to floats, and signed integers to signed integers; and a Parameter whose
+            name is not in the dict takes an entry that has that name after some prefix and a dot.
+        remove_redundancy: must be False; there is one device.
 
     Returns:
         names in the Cell that were not loaded, and names in the dict that the Cell does not have.
@@ -278,34 +314,47 @@ def load_param_into_net(
         raise ArgumentTypeError(f"{owner} 'parameter_dict' should be a dict, but got {type(parameter_dict)}.")
     if not isinstance(strict_load, bool):
         raise ArgumentTypeError(f"{owner} 'strict_load' must be a bool, but got {type(strict_load)}.")
+    _check_kind("remove_redundancy", remove_redundancy, bool)
+    if remove_redundancy:
+        raise ArgumentTypeError(f"{owner} 'remove_redundancy' can only be True for several devices, but there is one.")
     for name, value in parameter_dict.items():
         if not isinstance(name, str) or not isinstance(value, (Parameter, str)):
             raise ArgumentTypeError(
                 "For 'parameter_dict', the element in the argument 'parameter_dict' should be a 'str' and 'Parameter' , "
                 f"but got {type(name)} and {type(value)}."
             )
-    pairs: list[tuple[Parameter, Tensor]] = []
-    missing: list[str] = []
-    for param in net.get_parameters():
-        new = parameter_dict.get(param.name)
-        if isinstance(new, Parameter):
-            pairs.append((param, _fitting(param, new, strict_load)))
-        else:
-            missing.append(param.name)
-    for param, value in pairs:
-        param.set_data(value)
-    names = {p.name for p in net.get_parameters()}
-    return missing, [n for n in parameter_dict if n not in names]
+    params = {p.name: p for p in net.get_parameters()}
+    entries = {name: value for name, value in parameter_dict.items() if isinstance(value, Parameter)}
+    chosen = {name: entries[name] for name in params if name in entries}
+    if not strict_load:
+        chosen = _prefixed(list(params), entries) | chosen
+    fitting = {name: _fitting(params[name], value, strict_load) for name, value in chosen.items()}
+    for name, value in fitting.items():
+        params[name].set_data(value)
+    return [name for name in params if name not in chosen], [name for name in parameter_dict if name not in params]
+
+
+def _prefixed(names: list[str], entries: dict[str, Parameter]) -> dict[str, Parameter]:
+    """The entries that have one of `names` after a prefix and a dot: the longest of them, and of several entries for one the first."""
+    found: dict[str, Parameter] = {}
+    known = set(names)
+    for entry, value in entries.items():
+        parts = entry.split(".")
+        suffixes = (".".join(parts[k:]) for k in range(len(parts)))
+        name = next((suffix for suffix in suffixes if suffix in known), entry)
+        if name != entry:
+            found.setdefault(name, value)
+    return found
 
 
 def _fitting(param: Parameter, new: Parameter, strict: bool) -> Tensor:
-    """The values of `new` in the shape of `param` ((1,) and () count as the same).
+    """The values of `new` in the shape of `param` (a scalar takes the one element of shape (1,)).
 
     Raises:
         CheckpointMismatchError: shape or dtype do not fit.
     """
     name = param.name
-    if param.shape != new.shape and {param.shape, new.shape} != {(), (1,)}:
+    if param.shape != new.shape and (param.shape, new.shape) != ((), (1,)):
         raise CheckpointMismatchError(
             f"For 'load_param_into_net', {name} in the argument 'net' should have the same shape as {name} in the argument "
             f"'parameter_dict'. But got its shape {param.shape} in the argument 'net' and shape {new.shape} in the argument "

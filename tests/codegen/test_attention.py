@@ -17,6 +17,7 @@ from graphcell.ir.op import Array
 from graphcell.ir.types import TensorType
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.movement import BroadcastTo, Reshape, Slice, Transpose
+from graphcell.passes.attention import LONGEST_KEPT
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.runtime.executable import compile_graph
 from graphcell.tensor import Tensor
@@ -52,9 +53,10 @@ def attention_graph(types: Sequence[TensorType], g: TensorType, op: Attention) -
     """Inputs q, k, v, [mask], g; outputs: the output and the three gradients."""
     b = Builder("attention")
     q, k, v, *mask = [b.input(t) for t in types]
-    out, peak, total = b.append(op, [q, k, v, *mask])
+    out, peak, total, *powers = b.append(op, [q, k, v, *mask])
     cotangent = b.input(g)
-    gradients = b.append(AttentionGrad(op.scale, op.fill, op.sequence_first, op.dropout), [q, k, v, out, peak, total, cotangent, *mask])
+    gradient = AttentionGrad(op.scale, op.fill, op.sequence_first, op.dropout, op.powers)
+    gradients = b.append(gradient, [q, k, v, out, peak, total, cotangent, *powers, *mask])
     return b.finish([out, *gradients])
 
 
@@ -78,9 +80,10 @@ def check(batch: tuple[int, ...], m: int, n: int, d: int, e: int, mask: Array | 
     q, k, v, g = operands(batch, m, n, d, e)
     scale = 1 / math.sqrt(d) if scale is None else scale
     masks = [] if mask is None else [mask]
-    op = Attention(scale, fill)
-    graph = attention_graph([type_of(x) for x in (q, k, v, *masks)], type_of(g), op)
-    close(call(graph, [q, k, v, *masks, g]), reference(q, k, v, g, mask, scale, fill), tolerance)
+    for powers in (False, True)[: 1 + (n <= LONGEST_KEPT)]:
+        op = Attention(scale, fill, powers=powers)
+        graph = attention_graph([type_of(x) for x in (q, k, v, *masks)], type_of(g), op)
+        close(call(graph, [q, k, v, *masks, g]), reference(q, k, v, g, mask, scale, fill), tolerance)
 
 
 SIZES = [(1, 1, 1, 1), (7, 7, 3, 5), (130, 130, 80, 80), (130, 77, 17, 33), (5, 700, 64, 64), (270, 1100, 64, 48), (1025, 33, 16, 8), (16, 2049, 8, 8)]
@@ -103,6 +106,22 @@ def test_masks(m: int, n: int) -> None:
     check((2, 3), m, n, 24, 16, np.where(causal, 0, -1e9).astype(np.float32))
 
 
+@pytest.mark.parametrize("powers", [False, True])
+def test_a_mask_whose_columns_are_apart(powers: bool) -> None:
+    """Its rows are no whole vectors."""
+    q, k, v, g = operands((2,), 21, 19, 8, 8)
+    b = Builder("attention")
+    left, right, values, turned, cotangent = (b.input(TensorType(dt.from_numpy(x.dtype), x.shape)) for x in (q, k, v, np.zeros((1, 19, 21), bool), g))
+    (mask,) = b.append(Transpose((0, 2, 1)), [turned])
+    op = Attention(0.3, -5.0, powers=powers)
+    out, peak, total, *kept = b.append(op, [left, right, values, mask])
+    gradient = AttentionGrad(op.scale, op.fill, powers=powers)
+    graph = b.finish([out, *b.append(gradient, [left, right, values, out, peak, total, cotangent, *kept, mask])])
+    on = RNG.random((1, 21, 19)) < 0.7
+    got = call(graph, [q, k, v, np.ascontiguousarray(on.transpose(0, 2, 1)), g])
+    close(got, reference(q, k, v, g, on, 0.3, -5.0), 3e-6)
+
+
 @pytest.mark.parametrize("n", [9, 1300])
 def test_a_row_without_any_score_is_nan_and_others_are_not(n: int) -> None:
     mask = np.ones((1, 1, 6, n), bool)
@@ -113,18 +132,22 @@ def test_a_row_without_any_score_is_nan_and_others_are_not(n: int) -> None:
     check((1, 1), 6, n, 8, 8, mask, fill=-1e9)  # equal weights
 
 
-@pytest.mark.parametrize(("m", "n"), [(7, 7), (130, 130), (70, 900)])
-def test_dropout(m: int, n: int) -> None:
+@pytest.mark.parametrize(("m", "n", "powers"), [(7, 7, False), (130, 130, False), (70, 900, False), (7, 7, True), (130, 130, True), (40, 500, True)])
+def test_dropout(m: int, n: int, powers: bool) -> None:
     q, k, v, g = operands((2, 2), m, n, 20, 12)
     for shape, masks in [((2, 2, m, n), []), ((1, 2, m, 1), [RNG.random((2, 1, 1, n)) < 0.8]), ((2, 2, m, n), [RNG.standard_normal((1, 1, m, n)).astype(np.float32)])]:
         keep = RNG.random(shape) < 0.7
-        graph = attention_graph([type_of(x) for x in (q, k, v, *masks, keep)], type_of(g), Attention(0.3, -1e9, dropout=1.25))
+        graph = attention_graph([type_of(x) for x in (q, k, v, *masks, keep)], type_of(g), Attention(0.3, -1e9, dropout=1.25, powers=powers))
         close(call(graph, [q, k, v, *masks, keep, g]), reference(q, k, v, g, masks[0] if masks else None, 0.3, -1e9, keep * 1.25), 3e-6)
 
 
 @pytest.mark.parametrize("n", [40, 1100])
 def test_large_and_special_scores(n: int) -> None:
     q, k, v, g = operands((2,), 20, n, 16, 16)
+    for factor in (1e4, 1e8, 1e16):  # the softmax is that of a maximum
+        huge = [q * np.float32(factor), k * np.float32(factor)]
+        graph = attention_graph([type_of(y) for y in (*huge, v)], type_of(g), Attention(0.3))
+        close(call(graph, [*huge, v, g])[:1], reference(*huge, v, g, None, 0.3, 0.0)[:1], 1e-5)
     for x, scale in ((q * 100, 1.0), (q, 300.0)):
         graph = attention_graph([type_of(y) for y in (x, k, v)], type_of(g), Attention(scale))
         got, want = call(graph, [x, k, v, g]), reference(x, k, v, g, None, scale, 0.0)
@@ -171,12 +194,13 @@ def test_strided_operands_are_read_where_they_lie() -> None:
     assert [step.title.split("[")[0] for step in program.steps] == ["attention", "attention_grad"]  # no copies
 
 
+@pytest.mark.parametrize("powers", [False, True])
 @pytest.mark.parametrize("width", list(TARGETS))
-def test_no_access_outside_of_buffers(width: int) -> None:
+def test_no_access_outside_of_buffers(width: int, powers: bool) -> None:
     for m, n, d, e in [(5, 19, 3, 7), (37, 70, 20, 33)]:
         q, k, v, g = operands((2,), m, n, d, e)
         for mask in ([RNG.random((1, 1, n)) < 0.8], [RNG.standard_normal((2, m, n)).astype(np.float32)]):
-            graph = attention_graph([type_of(x) for x in (q, k, v, *mask)], type_of(g), Attention(0.5, -1e9))
+            graph = attention_graph([type_of(x) for x in (q, k, v, *mask)], type_of(g), Attention(0.5, -1e9, powers=powers))
             for at_end in (True, False):
                 got = run_guarded(graph, [q, k, v, *mask, g], TARGETS[width], at_end)
                 close(got, reference(q, k, v, g, mask[0] if mask else None, 0.5, -1e9), 3e-6)

@@ -279,6 +279,28 @@ def test_erfinv_of_halves() -> None:
     assert np.max(ulps(got, want)) <= 0.501
 
 
+# Of these the error is absolute: 1 + erf(x) has no more digits far below zero.
+ABSOLUTE: dict[str, Reference] = {"gelu": lambda x: x * mp.ncdf(x), "gelu_slope": lambda x: mp.ncdf(x) + x * mp.npdf(x)}
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", ABSOLUTE)
+def test_absolute_errors_of_gelu_and_equal_bits_at_every_width(name: str, kind: str) -> None:
+    x = np.concatenate([np.linspace(-9, 9, 2012), [-30, 30, 1e-30, -1e-3]]).astype(NUMPY_TYPES[kind])
+    first = compiled(name, kind, LANES[0])(x)
+    want = np.array([float(ABSOLUTE[name](mp.mpf(v))) for v in x.tolist()])
+    bound = np.finfo(x.dtype).eps * (np.maximum(1, np.abs(x)) if name == "gelu" else 1.5)
+    assert np.all(np.abs(first.astype(np.float64) - want) <= bound)
+    for lanes in LANES[1:]:
+        assert same(compiled(name, kind, lanes)(x), first)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat", "float", "double"])
+def test_ends_of_gelu(kind: str) -> None:
+    assert same(*evaluated("gelu", kind, [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, NAN), (NAN, NAN)]))
+    assert same(*evaluated("gelu_slope", kind, [(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN)]))
+
+
 @pytest.mark.parametrize("name", ["tanh", "erf", "sin", "cos", "sigmoid", "softplus", "exp", "sqrt"])
 def test_values_stay_within_their_range(name: str) -> None:
     rng = np.random.default_rng(3)

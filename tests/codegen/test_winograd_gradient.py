@@ -20,7 +20,7 @@ from graphcell.codegen.llvm.winograd_gradient_schedule import choose, schedule
 from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F4, Minimal
 from tests.codegen import convolutions as reference
 from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, with_chunks
-from tests.codegen.test_winograd import SPECS, assert_close, linear_index
+from tests.codegen.test_winograd import SPECIAL, SPECS, assert_close, linear_index, same_specials
 
 Array = NDArray[Any]
 HOST = max(TARGETS)
@@ -58,6 +58,20 @@ def check(spec: ConvSpec, width: int, algorithm: Minimal, shared: bool) -> None:
 @pytest.mark.parametrize("spec", SPECS, ids=str)
 def test_gradient(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
     check(spec, HOST, algorithm, shared)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
+@pytest.mark.parametrize("algorithm", [GRADIENT_F2, GRADIENT_F4], ids=str)
+@pytest.mark.parametrize("spec", [SPECS[2], SPECS[4], SPECS[5]], ids=str)
+def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
+    inputs, clean = problem(spec)
+    runner = build(spec, HOST, algorithm, shared)
+    for value in SPECIAL:
+        x = inputs["x"].copy()
+        x[-1, 2, 3, 1] = value
+        with np.errstate(all="ignore"):
+            dw = reference.weights_gradient(spec, x, inputs["dy"])
+        same_specials(runner(inputs | {"x": x}, "dw", clean.shape, storage(spec.w_kind)), dw if spec.weights == "OIHW" else dw.transpose(2, 3, 1, 0))
 
 
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])

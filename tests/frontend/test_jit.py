@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import gc
 import threading
+import weakref
 from typing import Any
 
 import numpy as np
@@ -317,7 +319,7 @@ def test_uncompiled_on_demand(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_errors_show_the_line_and_none_of_our_frames() -> None:
-    @jit
+    @jit(fullgraph=True)
     def f(x: Any) -> Any:
         y = ops.exp(x)
         return y.asnumpy()
@@ -372,7 +374,7 @@ def test_looking_inside() -> None:
 
 
 def test_asking_for_data_of_a_condition() -> None:
-    @jit
+    @jit(fullgraph=True)
     def f(x: Any) -> Any:
         return [v for v in x if v > 0]
 
@@ -411,3 +413,22 @@ def test_a_compiled_net_is_let_go_of() -> None:
     del net
     gc.collect()
     assert seen() is None
+
+
+def test_objects_that_are_new_in_each_call_are_let_go_of() -> None:
+    class Batch:
+        def __init__(self, x: Any) -> None:
+            self.x = x
+
+    @jit
+    def f(batch: Any) -> Any:
+        return batch.x * 2.0
+
+    first = Batch(tensor(1.0))
+    alive = weakref.ref(first)
+    assert numbers(f(first)) == [2.0]
+    del first
+    for k in range(140):
+        assert numbers(f(Batch(tensor(float(k))))) == [2.0 * k]
+    gc.collect()
+    assert alive() is None

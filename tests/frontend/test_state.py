@@ -398,7 +398,7 @@ def test_data_of_tensors_from_outside_are_guarded() -> None:
 def test_a_tensor_from_outside_is_no_plain_number() -> None:
     n = Tensor(1)
 
-    @jit
+    @jit(fullgraph=True)
     def f(x: Any) -> Any:
         return x[:n]
 

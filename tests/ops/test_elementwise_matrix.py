@@ -161,6 +161,8 @@ CASES: dict[type[Op], Case] = {
     mathematics.Softplus: Case((mathematics.Softplus(),), exact(lambda x: mpmath.log1p(mpmath.exp(x)))),
     mathematics.Erf: Case((mathematics.Erf(),), exact(math.erf)),
     mathematics.Erfc: Case((mathematics.Erfc(),), exact(math.erfc)),
+    mathematics.Gelu: Case((mathematics.Gelu(),), exact(lambda x: x * mpmath.ncdf(x)), -0.9, 2.0, ulps=8.0),
+    mathematics.GeluSlope: Case((mathematics.GeluSlope(),), exact(lambda x: mpmath.ncdf(x) + x * mpmath.npdf(x)), -0.3, 2.0, ulps=8.0),
     mathematics.Erfinv: Case((mathematics.Erfinv(),), exact(mpmath.erfinv), -0.8, 0.8),
     mathematics.Sin: Case((mathematics.Sin(),), np.sin),
     mathematics.Cos: Case((mathematics.Cos(),), np.cos),

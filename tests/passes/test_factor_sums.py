@@ -29,7 +29,9 @@ def names(graph: Graph) -> list[str]:
 
 
 SUM = """graph @f(%x: f32[6, 5], %y: f32[6, 5], %a: f32[{small}]) {{
-  %b = broadcast_to[shape=(6, 5)] %a
+  %square = mul %a, %a
+  %root = rsqrt %square
+  %b = broadcast_to[shape=(6, 5)] %root
   %p = mul {product}
   %s = reduce_sum[axis={axis}, keep_dims={keep}] %p
   return %s
@@ -54,7 +56,27 @@ def test_what_varies_along_the_sum_stays_inside(small: str, axis: str) -> None:
 
 def test_a_factor_of_a_factor() -> None:
     after = done(SUM.format(small="5", product="%y, %q", axis="(0,)", keep=False).replace("  %p", "  %q = mul %x, %b\n  %p"))
-    assert names(after).index("reduce_sum") == 1 and names(after)[-1] == "mul"
+    assert [n for n in names(after) if n != "broadcast_to"][-3:] == ["mul", "reduce_sum", "mul"]
+
+
+SCALED = """graph @f(%x: f32[6, 5], %a: f32[5]) {{
+  %b = broadcast_to[shape=(6, 5)] %a
+  %p = mul %x, %b
+  %s = reduce_sum[axis=(0,), keep_dims=False] %p
+  {more}
+}}"""
+
+
+def test_a_factor_that_may_keep_the_sum_finite_stays_inside() -> None:
+    before = parse(SCALED.format(more="return %s"))
+    after = eliminate_dead(factor_sums(before))
+    (total,) = evaluate_graph(after, [np.full((6, 5), 2e38, np.float32), np.full(5, 1e-30, np.float32)])
+    np.testing.assert_allclose(total, np.full(5, 1.2e9), rtol=1e-5)
+
+
+def test_any_factor_moves_where_the_sum_without_it_is_there() -> None:
+    after = done(SCALED.format(more="%t = reduce_sum[axis=(0,), keep_dims=False] %x\n  return %s, %t"))
+    assert [n.operands[0] for n in after.nodes if n.op.name == "reduce_sum"] == [after.inputs[0]] * 2
 
 
 def test_half_precision_stays() -> None:

@@ -309,14 +309,14 @@ def error(ms: Any, expression: str) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {name: partial(_call, layer, *row) for name, row in LAYERS.items()}
+    found: dict[str, Any] = {name: partial(call_last, layer, *row) for name, row in LAYERS.items()}
     for name in ACTIVATIONS:
         shape = (2, 4) if name.startswith("GLU") else (1, 3, 2, 2) if name.startswith("PReLU(") else (2, 3)
-        found[f"activation {name}"] = partial(_call, layer, f"nn.{name}", [shape])
-    found |= {expression: partial(_call, error, expression) for expression in ERRORS}
+        found[f"activation {name}"] = partial(call_last, layer, f"nn.{name}", [shape])
+    found |= {expression: partial(call_last, error, expression) for expression in ERRORS}
     return found
 
 
-def _call(function: Any, *args: Any) -> Any:
+def call_last(function: Any, *args: Any) -> Any:
     *given, ms = args
     return function(ms, *given)

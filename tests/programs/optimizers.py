@@ -7,7 +7,9 @@ from typing import Any
 
 from tests.recording import caught, ramp
 
-STEPS = 4
+STEPS = 10
+SHOWN = (0, 3, 9)
+RATES = [0.1, 0.05, 0.01, 0.2, 0.3, 0.15, 0.25, 0.35, 0.12, 0.07]
 
 OPTIMIZERS = [
     "nn.SGD(ps)",
@@ -21,11 +23,11 @@ OPTIMIZERS = [
     "nn.Momentum(ps, 0.1, 0.9)",
     "nn.Momentum(ps, learning_rate=0.1, momentum=0.9, weight_decay=0.01)",
     "nn.Momentum(ps, learning_rate=0.1, momentum=0.9, weight_decay=0.01, loss_scale=8.0)",
-    "nn.Momentum(ps, learning_rate=[0.1, 0.05, 0.01, 0.2], momentum=0.9)",
-    "nn.Momentum(ps, learning_rate=(0.1, 0.05, 0.01, 0.2, 0.3), momentum=0.9)",
+    "nn.Momentum(ps, learning_rate=rates, momentum=0.9)",
+    "nn.Momentum(ps, learning_rate=tuple(rates), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=Tensor(0.1), momentum=0.9)",
-    "nn.Momentum(ps, learning_rate=Tensor([0.1, 0.05, 0.01, 0.2]), momentum=0.9)",
-    "nn.Momentum(ps, learning_rate=(x for x in [0.1, 0.05, 0.01, 0.2, 0.3]), momentum=0.9)",
+    "nn.Momentum(ps, learning_rate=Tensor(rates), momentum=0.9)",
+    "nn.Momentum(ps, learning_rate=(x for x in rates), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=1, momentum=0.9)",
     "nn.Momentum(ps, learning_rate=nn.ExponentialDecayLR(0.1, 0.5, 2), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=nn.ExponentialDecayLR(0.1, 0.5, 2, is_stair=True), momentum=0.9)",
@@ -34,14 +36,15 @@ OPTIMIZERS = [
     "nn.Momentum(ps, learning_rate=nn.PolynomialDecayLR(0.1, 0.01, 2, 0.5, True), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=nn.WarmUpLR(0.1, 2), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=nn.NaturalExpDecayLR(0.1, 0.9, 4, True), momentum=0.9)",
+    "nn.Momentum(ps, learning_rate=nn.NaturalExpDecayLR(0.1, 0.2, 4), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=nn.InverseDecayLR(0.1, 0.5, 4, True), momentum=0.9)",
     "nn.Momentum(ps, learning_rate=0.1, momentum=0.9, weight_decay=nn.ExponentialDecayLR(0.1, 0.5, 2))",
     "nn.Momentum([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], 0.1, 0.9)",
     "nn.Momentum([{'params': [w], 'lr': 0.01}, {'params': [b, g], 'weight_decay': 0.1}], 0.1, 0.9, weight_decay=0.2)",
     "nn.Momentum([{'params': [g], 'weight_decay': 0.1}, {'params': [w, b]}, {'order_params': [w, b, g]}], 0.1, 0.9)",
-    "nn.Momentum([{'params': [w], 'lr': [0.1, 0.2, 0.3, 0.4]}, {'params': [b, g], 'lr': [0.4, 0.3, 0.2, 0.1]}], [1.0, 1.0, 1.0, 1.0], 0.9)",
+    "nn.Momentum([{'params': [w], 'lr': rates}, {'params': [b, g], 'lr': rates[::-1]}], rates, 0.9)",
     "nn.Momentum([{'params': [w], 'lr': nn.ExponentialDecayLR(0.1, 0.5, 2)}, {'params': [b, g]}], 0.1, 0.9)",
-    "nn.Momentum([{'params': [w], 'lr': [0.1, 0.2, 0.3, 0.4]}, {'params': [b, g]}], 0.1, 0.9)",
+    "nn.Momentum([{'params': [w], 'lr': rates}, {'params': [b, g]}], 0.1, 0.9)",
     "nn.Momentum([{'params': [w], 'grad_centralization': True}, {'params': [b, g]}], 0.1, 0.9)",
     "nn.Momentum([{'params': [w, b, g]}], 0.1, 0.9)",
     "nn.Momentum([w, b], 0.1, 0.9)",
@@ -57,13 +60,13 @@ OPTIMIZERS = [
     "nn.Adam(ps, learning_rate=0.1, weight_decay=0.1)",
     "nn.Adam(ps, learning_rate=0.1, weight_decay=0.1, loss_scale=16.0)",
     "nn.Adam(ps, learning_rate=0.1, use_locking=True)",
-    "nn.Adam(ps, learning_rate=[0.1, 0.2, 0.3, 0.4])",
+    "nn.Adam(ps, learning_rate=rates)",
     "nn.Adam([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], 0.1)",
     "nn.Adam(ps, learning_rate=0.1, use_lazy=True)",
     "nn.AdamWeightDecay(ps)",
     "nn.AdamWeightDecay(ps, learning_rate=0.1, weight_decay=0.1)",
     "nn.AdamWeightDecay(ps, learning_rate=0.1, beta1=0.8, beta2=0.9, eps=1e-3)",
-    "nn.AdamWeightDecay(ps, learning_rate=[0.1, 0.2, 0.3, 0.4], weight_decay=0.1)",
+    "nn.AdamWeightDecay(ps, learning_rate=rates, weight_decay=0.1)",
     "nn.AdamWeightDecay([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], 0.1, weight_decay=0.3)",
     "nn.AdamWeightDecay([{'params': [w], 'weight_decay': 0.1}, {'params': [b, g]}], 0.1)",
     "nn.Adagrad(ps)",
@@ -75,6 +78,54 @@ OPTIMIZERS = [
     "nn.AdaMax(ps, learning_rate=0.1)",
     "nn.Rprop(ps, learning_rate=0.1)",
     "nn.ASGD(ps, learning_rate=0.1)",
+    "nn.Momentum(ps, 0.1, 0.0)",
+    "nn.Momentum([{'params': [w], 'lr': nn.CosineDecayLR(0.01, 0.1, 5), 'weight_decay': nn.ExponentialDecayLR(0.1, 0.5, 2)}, {'params': [b, g]}], 0.1, 0.9)",
+    "nn.Momentum([{'params': [w], 'weight_decay': 0.1, 'grad_centralization': True}, {'params': [b, g], 'lr': 0.3}, {'order_params': [g, w, b]}], 0.1, 0.9)",
+    "nn.Adam(ps, learning_rate=nn.CosineDecayLR(0.01, 0.1, 5), weight_decay=0.05)",
+    "nn.Adam(ps, learning_rate=0.1, weight_decay=nn.ExponentialDecayLR(0.1, 0.5, 2))",
+    "nn.Adam([{'params': [w], 'lr': 0.01}, {'params': [b, g], 'weight_decay': 0.1}, {'order_params': [b, w, g]}], 0.1, loss_scale=2.0)",
+    "nn.Adam(ps, learning_rate=0.1, use_nesterov=True, weight_decay=0.1, loss_scale=2.0)",
+    "nn.Adam(ps, learning_rate=0.1, use_offload=True)",
+    "nn.AdamWeightDecay(ps, learning_rate=nn.PolynomialDecayLR(0.1, 0.01, 6, 0.5), weight_decay=0.1)",
+    "nn.AdamWeightDecay(ps, learning_rate=0.1, weight_decay=nn.ExponentialDecayLR(0.1, 0.5, 2))",
+    "nn.AdamOffload(ps, 0.1)",
+    "nn.AdamOffload(ps, learning_rate=0.1, beta1=0.8, beta2=0.9, eps=1e-4, use_nesterov=True, weight_decay=0.1, loss_scale=2.0)",
+    "nn.LazyAdam(ps, 0.1)",
+    "nn.LazyAdam(ps, learning_rate=0.1, beta1=0.8, beta2=0.9, eps=1e-4, use_nesterov=True, weight_decay=0.1, loss_scale=2.0)",
+    "nn.LazyAdam([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], 0.1)",
+    "nn.FTRL(ps)",
+    "nn.FTRL(ps, learning_rate=0.1)",
+    "nn.FTRL(ps, initial_accum=0.3, learning_rate=0.1, lr_power=-0.3, l2=0.3)",
+    "nn.FTRL(ps, learning_rate=0.1, lr_power=0.0)",
+    "nn.FTRL(ps, learning_rate=0.1, l2=0.1, use_locking=True, weight_decay=0.1, loss_scale=2.0)",
+    "nn.FTRL([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], learning_rate=0.1)",
+    "nn.FTRL(ps, learning_rate=rates)",
+    "nn.ProximalAdagrad(ps)",
+    "nn.ProximalAdagrad(ps, accum=0.2, learning_rate=0.1, l1=0.3, l2=0.2, weight_decay=0.1, loss_scale=2.0)",
+    "nn.ProximalAdagrad(ps, learning_rate=0.1, l1=0.1)",
+    "nn.ProximalAdagrad(ps, learning_rate=rates, l2=0.3)",
+    "nn.AdaFactor(ps)",
+    "nn.AdaFactor(ps, learning_rate=0.1, relative_step=False)",
+    "nn.AdaFactor(ps, learning_rate=0.1, relative_step=False, scale_parameter=False, weight_decay=0.1)",
+    "nn.AdaFactor(ps, learning_rate=rates, relative_step=False)",
+    "nn.AdaFactor(ps, eps=(1e-3, 0.1), clip_threshold=0.2, decay_rate=0.5, beta1=0.5, loss_scale=4.0)",
+    "nn.AdaFactor(ps, warmup_init=True)",
+    "nn.AdaFactor(ps, compression=True)",
+    "nn.AdaFactor(ps, loss_scale=4.0, weight_decay=0.1)",
+    "nn.Adagrad([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], learning_rate=0.1)",
+    "nn.RMSProp(ps, learning_rate=0.05, decay=0.8, momentum=0.5, centered=True, weight_decay=0.1, loss_scale=2.0)",
+    "nn.RMSProp([{'params': [w], 'lr': 0.01, 'weight_decay': 0.1}, {'params': [b, g]}], learning_rate=0.1)",
+    "nn.RMSProp(ps, learning_rate=rates)",
+    "nn.Adadelta(ps, learning_rate=0.5, rho=0.7, epsilon=1e-3, weight_decay=0.1, loss_scale=2.0)",
+    "nn.Adadelta(ps, learning_rate=rates)",
+    "nn.AdaMax(ps, learning_rate=0.1, beta1=0.8, beta2=0.9, eps=1e-4, weight_decay=0.1, loss_scale=2.0)",
+    "nn.AdaMax(ps, learning_rate=rates)",
+    "nn.Rprop(ps, learning_rate=0.1, etas=(0.3, 1.5), step_sizes=(1e-3, 0.2), weight_decay=0.1)",
+    "nn.ASGD(ps, learning_rate=0.1, lambd=0.01, alpha=0.5, t0=3.0, weight_decay=0.1)",
+    "nn.ASGD(ps, learning_rate=rates)",
+    "nn.Rprop(ps, learning_rate=rates)",
+    "nn.SGD(ps, learning_rate=nn.ExponentialDecayLR(0.1, 0.5, 2), momentum=0.9, weight_decay=0.1)",
+    "nn.SGD([{'params': [w], 'lr': rates}, {'params': [b, g], 'weight_decay': 0.2}], rates[::-1], momentum=0.9)",
 ]
 
 ERRORS = [
@@ -149,6 +200,39 @@ ERRORS = [
     "nn.RMSProp(ps, decay=-1.0)",
     "nn.RMSProp(ps, momentum=-1.0)",
     "nn.RMSProp(ps, epsilon=0.0)",
+    "nn.FTRL(ps, initial_accum=-1.0)",
+    "nn.FTRL(ps, lr_power=1.0)",
+    "nn.FTRL(ps, l1=-1.0)",
+    "nn.FTRL(ps, l2=1)",
+    "nn.FTRL(ps, use_locking=1)",
+    "nn.ProximalAdagrad(ps, accum=-1.0)",
+    "nn.ProximalAdagrad(ps, l1=-1.0)",
+    "nn.ProximalAdagrad(ps, l2='x')",
+    "nn.LazyAdam(ps, beta1=1.0)",
+    "nn.LazyAdam(ps, eps=0.0)",
+    "nn.AdamOffload(ps, use_nesterov=1)",
+    "nn.AdaFactor(ps, learning_rate=0.1)",
+    "nn.AdaFactor(ps, warmup_init=True, relative_step=False)",
+    "nn.AdaFactor(ps, relative_step=False)",
+    "nn.AdaFactor(ps, clip_threshold=-1.0)",
+    "nn.AdaFactor(ps, decay_rate='x')",
+    "nn.AdaFactor(ps, decay_rate=2.0)",
+    "nn.AdaFactor(ps, beta1=-1.0)",
+    "nn.AdaFactor(ps, eps=1e-3)",
+    "nn.AdaFactor(ps, compression=1)",
+    "nn.LARS(nn.Momentum(ps, 0.1, 0.9), epsilon=1)",
+    "nn.LARS(nn.Momentum(ps, 0.1, 0.9), use_clip=1)",
+    "nn.AdaSumByGradWrapCell(nn.Momentum(ps, 0.1, 0.9))",
+    "nn.AdaSumByDeltaWeightWrapCell(nn.Momentum(ps, 0.1, 0.9))",
+    "nn.AdaMax(ps, beta2=1.0)",
+    "nn.Adadelta(ps, rho=2.0)",
+    "nn.Adadelta(ps, epsilon=-1.0)",
+    "nn.Rprop(ps, etas=(0.5,))",
+    "nn.Rprop(ps, etas=[0.5, 1.2])",
+    "nn.Rprop(ps, step_sizes=(1.0, 0.5))",
+    "nn.Rprop(ps, etas=(1.5, 2.0))",
+    "nn.ASGD(ps, lambd=1)",
+    "nn.ASGD(ps, alpha='x')",
     "nn.ExponentialDecayLR(-0.1, 0.5, 2)",
     "nn.ExponentialDecayLR(0.1, 0.5, 0)",
     "nn.ExponentialDecayLR(0.1, 0.5, 2.0)",
@@ -186,7 +270,7 @@ def network(ms: Any) -> Any:
 
 
 def make(ms: Any, expression: str, net: Any) -> Any:
-    scope = {"ms": ms, "nn": ms.nn, "Tensor": ms.Tensor, "ps": net.trainable_params(), "w": net.w, "b": net.b, "g": net.gamma}
+    scope = {"ms": ms, "nn": ms.nn, "Tensor": ms.Tensor, "ps": net.trainable_params(), "w": net.w, "b": net.b, "g": net.gamma, "rates": RATES}
     return eval(expression, scope)
 
 
@@ -199,7 +283,8 @@ def steps(ms: Any, expression: str) -> dict[str, Any]:
     after = []
     for k in range(STEPS):
         optimizer(tuple(ms.Tensor(ramp(p.shape, 3.0 + k)) for p in trained))
-        after.append([p.value() for p in trained])
+        if k in SHOWN:
+            after.append([p.value() for p in trained])
     names = {p.name for p in trained}
     state = {p.name: p.value() for p in optimizer.get_parameters() if p.name not in names}
     return {"printed": repr(optimizer), "trained": [p.name for p in trained], "steps": after, "state": state, "parameters": [str(p) for p in optimizer.get_parameters()]}

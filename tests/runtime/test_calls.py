@@ -229,7 +229,7 @@ def test_setting_what_is_set_already_changes_nothing() -> None:
     net.training = True
     assert StateEpoch.value == before
     net.set_train(False)
-    assert StateEpoch.value > before and not net[1].training and net[1].phase == "predict"
+    assert StateEpoch.value > before and not net[1].training and net.phase == "predict"
 
 
 def test_a_property_of_a_cell_is_called_though_the_value_is_the_same() -> None:

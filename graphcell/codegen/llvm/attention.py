@@ -20,9 +20,11 @@ from graphcell.codegen.llvm.attention_products import (
     Panels,
     Parts,
     Row,
+    ask_for_row,
     at_column,
     at_row,
     batch_offset,
+    exp_below,
     kept_weights,
     largest,
     largest_lane,
@@ -33,7 +35,7 @@ from graphcell.codegen.llvm.attention_products import (
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, tile_loop
 from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import Operand
-from graphcell.codegen.llvm.packing import load_as, store_as, zeros
+from graphcell.codegen.llvm.packing import displaced, load_as, store_as, zeros
 from graphcell.codegen.llvm.text import PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
@@ -46,7 +48,7 @@ def emit_attention(module: Module, name: str, spec: AttentionSpec, target: Contr
     """Emits the function `name` and returns its plan.
 
     Buffers: a (q), b (k), d (v), then e and f (the masks there are), c (the output), c1 (largest scores), c2 (sums of exponentials), both
-    [batch, m] of the kind that scores are computed in; scratch. No extent is 0.
+    [batch, m] of the kind that scores are computed in; c3 (powers) if the spec has them; scratch. No extent is 0.
     """
     return _Forward(Parts(module, name, spec.kind, target), spec).emit()
 
@@ -61,16 +63,19 @@ class Chunks:
     rest: int
 
 
-def choose_chunks(spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, budget: int, per_key: int, per_row: int, per_score: int) -> Chunks:
-    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score stays near `budget` elements."""
+def choose_chunks(
+    spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, budget: int, per_key: int, per_row: int, per_score: int, whole: bool = False
+) -> Chunks:
+    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score stays near `budget` elements; `whole`: one chunk."""
     lanes = target.lanes(spec.kind)
-    size, rows = min(keys, round_up(spec.n, lanes)), min(rows, spec.m)
+    size, rows = spec.n if whole else min(keys, round_up(spec.n, lanes)), min(rows, spec.m)
+    smallest = spec.n if whole else 4 * lanes
 
     def used() -> int:
         return size * per_key + rows * per_row + rows * size * per_score
 
-    while used() > budget and (size > 4 * lanes or rows > 32):
-        if size > 4 * lanes and (size * per_key > rows * per_row or rows <= 32):
+    while used() > budget and (size > smallest or rows > 32):
+        if size > smallest and (size * per_key > rows * per_row or rows <= 32):
             size = round_up(size // 2, 4 * lanes)
         else:
             rows = (rows + 1) // 2
@@ -99,7 +104,7 @@ class _Forward:
     @property
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
-        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1)
+        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
     def pitch(self) -> int:
@@ -112,6 +117,16 @@ class _Forward:
         return round_up(self.spec.e, self.lanes)
 
     @property
+    def single(self) -> bool:
+        """Whether all queries meet all keys at once. A block is then so short that its operands are asked for while the block before runs."""
+        return not self.online and self.chunks.rows == self.spec.m
+
+    @property
+    def streams(self) -> dict[str, Operand]:
+        """The operands by their buffers."""
+        return {"a": self.spec.q, "b": self.spec.k, "d": self.spec.v}
+
+    @property
     def online(self) -> bool:
         """Whether there are several chunks."""
         return self.chunks.whole + (self.chunks.rest > 0) > 1
@@ -122,7 +137,8 @@ class _Forward:
         k_panels, v_panels = (p.elements for p in self._panels(keys))
         sections = (chunks.rows * self.pitch, k_panels, v_panels, chunks.rows * self.width)
         offsets = [sum(round_up(s, 64) for s in sections[:k]) * size for k in range(5)]
-        buffers = ("a", "b", "d", *MASKS[: len(spec.masks)], "c", "c1", "c2", "scratch")
+        powers = ("c3",) if spec.powers is not None else ()
+        buffers = ("a", "b", "d", *MASKS[: len(spec.masks)], "c", "c1", "c2", *powers, "scratch")
         segments = split_evenly(spec.m, chunks.rows)
         params = KernelParams(buffers)
         b = FunctionBuilder(self.parts.module, self.parts.name, params.list, internal=False)
@@ -130,6 +146,9 @@ class _Forward:
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             batch, within = split_batch(b, loop.index, spec, grid)
             scratch = [b.gep(b.args["scratch"], offset, LType("i8")) for offset in offsets[:4]]
+            if self.single:
+                after, _ = split_batch(b, b.add(loop.index, i64(1)), spec, grid)
+                scratch += [displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for letter, x in self.streams.items()]
             for segment in segments:
                 with tile_loop(b, segment, within, b.add(within, i64(1)), "rows") as (_, row):
                     self._block(b, segment.size, batch, row, scratch)
@@ -156,6 +175,8 @@ class _Forward:
             (at_row(b, b.gep(b.args[letter], batch_offset(b, batch, operand), LType(operand.kind)), row, operand), operand)
             for letter, operand in zip(MASKS, spec.masks.values(), strict=False)
         ]
+        if spec.powers is not None:
+            state.append(at_row(b, b.gep(b.args["c3"], batch_offset(b, batch, spec.powers), LType(spec.kind)), row, spec.powers))
         if self.online:
             b.call(self._begin(rows), VOID, *state, scratch[3])
 
@@ -187,12 +208,14 @@ class _Forward:
         return name
 
     def _chunk(self, rows: int, keys: int) -> str:
-        """`void f(q, k, v[, mask][, keep], peak, total, scores, k panels, v panels, output)`, all pointers."""
+        """`void f(q, k, v[, mask][, keep], peak, total[, powers], scores, k panels, v panels, output)`, all pointers."""
         name, new = self.parts.fresh(("chunk", rows, keys), "chunk")
         if not new:
             return name
         spec, parts = self.spec, self.parts
-        names = ["q", "k", "v", *spec.masks, "peak", "total", "scores", "kp", "vp", "output"]
+        kept = () if spec.powers is None else ("powers",)
+        after = [f"next_{letter}" for letter in self.streams] if self.single else []
+        names = ["q", "k", "v", *spec.masks, "peak", "total", *kept, "scores", "kp", "vp", "output", *after]
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
         k_panels, v_panels = self._panels(keys)
         scores, output = Operand(spec.kind, self.pitch, 1), Operand(spec.kind, self.width, 1)
@@ -201,6 +224,8 @@ class _Forward:
         b.call(parts.pack(v_panels, spec.v), VOID, b.args["v"], b.args["vp"])
         b.call(parts.product(rows, k_panels, spec.q, scores, False), VOID, b.args["q"], b.args["kp"], b.args["scores"])
         with b.loop(0, rows, name="row", at_least_once=True) as loop:
+            for letter, operand in self.streams.items() if self.single else []:
+                ask_for_row(b, b.args[f"next_{letter}"], loop.index, operand, spec.e if letter == "d" else spec.d)
             self._row(b, loop.index, Row(keys, self.lanes))
         resume = [i64(1)] if self.online else []
         b.call(parts.product(rows, v_panels, scores, output, self.online), VOID, b.args["scores"], b.args["vp"], b.args["output"], *resume)
@@ -219,7 +244,8 @@ class _Forward:
         b.store(peak, peak_at)
         # A row of which everything is masked by -inf so far has exponentials 0, not exp(-inf - -inf); the division by 0 at the end says NaN.
         base = b.select(b.fcmp("oeq", peak, b.const(-INFINITY, peak)), b.const(0.0, peak), peak)
-        total = self._exponentials(b, scores, masks.get("keep"), row, base)
+        powers = None if spec.powers is None else at_row(b, b.args["powers"], index, spec.powers)
+        total = self._exponentials(b, scores, masks.get("keep"), row, base, powers)
         if before is not None:
             shrink = b.extract(exp(b, b.splat(b.sub(before, base), self.lanes)), 0)
             total = b.fma(b.load(total_at, kind), shrink, total)
@@ -251,14 +277,16 @@ class _Forward:
         peak = largest_lane(b, found)
         return b.mul(peak, b.const(spec.scale, peak)) if spec.folds_scale else peak
 
-    def _exponentials(self, b: FunctionBuilder, scores: Val, keep: Val | None, row: Row, base: Val) -> Val:
-        """Replaces scores by exp(score - base), or 0 where dropout does not keep them; the sum of all."""
+    def _exponentials(self, b: FunctionBuilder, scores: Val, keep: Val | None, row: Row, base: Val, powers: Val | None) -> Val:
+        """Replaces scores by exp(score - base), or 0 where dropout does not keep them; the sum of all. All go to `powers`, too."""
         spec, vector = self.spec, LType(self.spec.kind, self.lanes)
         scale, down = b.const(spec.scale if spec.folds_scale else 1.0, vector), b.splat(b.neg(base), self.lanes)
 
         def step(at: Val, tail: Val | None, so_far: Val) -> Val:
             place = b.gep(scores, at, LType(spec.kind))
-            power = exp(b, b.fma(b.load(place, vector), scale, down))
+            power = exp_below(b, b.fma(b.load(place, vector), scale, down))
+            if powers is not None:
+                store_as(b, power, b.gep(powers, at, LType(spec.kind)), spec.kind, tail)
             kept = power
             if keep is not None and spec.keep is not None:
                 kept = kept_weights(b, spec, power, at_column(b, keep, at, spec.keep), tail, None)

@@ -2,9 +2,9 @@
 
 Enters: a `GradientSpec`. Leaves: functions in the module and their `Plan`. A block is a range of keys of one batch entry. It goes over
 its keys in chunks and for each of them over the queries in blocks of rows: computes probabilities p and their gradient dP = g v^T in
-scratch memory, turns the latter into dS = p (dP - rowsum(g * out)), and adds p^T g to dv, dS^T q to dk and dS k to dq. Sums run over
-the queries, and for dq over the keys, in an order that depends on the shapes only. Where one batch entry is shared by several blocks,
-each has a dq of its own, and a second stage adds these in order.
+scratch memory (p from the powers that attention kept, if it did), turns the latter into dS = p (dP - rowsum(g * out)), and adds p^T g
+to dv, dS^T q to dk and dS k to dq. Sums run over the queries, and for dq over the keys, in an order that depends on the shapes only.
+Where one batch entry is shared by several blocks, each has a dq of its own, and a second stage adds these in order.
 """
 
 from __future__ import annotations
@@ -18,11 +18,13 @@ from graphcell.codegen.llvm.attention_products import (
     Panels,
     Parts,
     Row,
+    ask_for_row,
     at_column,
     at_row,
     batch_offset,
+    exp_below,
     kept_weights,
-    load_strided,
+    load_mask,
     masked_score,
     over_row,
     split_batch,
@@ -30,14 +32,14 @@ from graphcell.codegen.llvm.attention_products import (
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, split_index, tile_loop
 from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, Operand
-from graphcell.codegen.llvm.packing import copy_run, zeros
+from graphcell.codegen.llvm.packing import copy_run, displaced, load_strided, zeros
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
 _ROWS = 128
 _KEYS = 256
-MASKS = ("i", "j")
+BY_SCORE = ("i", "j", "k")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,8 +56,8 @@ class GradientSpec:
 def emit_attention_gradient(module: Module, name: str, spec: GradientSpec, target: ContractionTarget) -> Plan:
     """Emits the functions and returns their plan.
 
-    Buffers: a (q), b (k), d (v), e (the output), f (largest scores), g (sums of exponentials), h (the cotangent of the output), then i
-    and j (the masks there are), c, c1, c2 (the gradients of q, k, v), scratch, and as the plan says partial. No extent is 0.
+    Buffers: a (q), b (k), d (v), e (the output), f (largest scores), g (sums of exponentials), h (the cotangent of the output), then i,
+    j and k (the powers and masks there are), c, c1, c2 (the gradients of q, k, v), scratch, and as the plan says partial. No extent is 0.
     """
     return _Backward(Parts(module, name, spec.forward.kind, target), spec).emit()
 
@@ -68,6 +70,22 @@ class _Backward:
     @property
     def spec(self) -> AttentionSpec:
         return self.whole.forward
+
+    @property
+    def by_score(self) -> dict[str, Operand]:
+        """The operands with an element for each score, in their order."""
+        return ({} if self.spec.powers is None else {"powers": self.spec.powers}) | self.spec.masks
+
+    @property
+    def single(self) -> bool:
+        """Whether all queries meet all keys at once. A block is then so short that its operands are asked for while the block before runs."""
+        return not self.several_chunks and not self.several_rows
+
+    @property
+    def streams(self) -> list[tuple[str, str, Operand]]:
+        """The operands that lie in memory as short rows, far apart, and their buffers."""
+        spec = self.spec
+        return [("q", "a", spec.q), ("k", "b", spec.k), ("v", "d", spec.v), ("out", "e", spec.out), ("g", "h", self.whole.g)]
 
     @property
     def lanes(self) -> int:
@@ -125,7 +143,9 @@ class _Backward:
         rows, keys = chunks.rows, chunks.size
         d, e = self.width
         table = [("p", rows * self.pitch), ("ds", rows * self.pitch)]
-        table += [("ktp", self.score_panels(keys, spec.d).elements), ("vtp", self.score_panels(keys, spec.e).elements)]
+        if spec.powers is None:
+            table.append(("ktp", self.score_panels(keys, spec.d).elements))
+        table += [("vtp", self.score_panels(keys, spec.e).elements)]
         table += [("kp", self.query_panels(keys).elements)]
         table += [("qp", self.key_panels(rows, spec.d).elements), ("gp", self.key_panels(rows, spec.e).elements)]
         return table + ([("dks", keys * d), ("dvs", keys * e)] if self.held else [])
@@ -149,13 +169,17 @@ class _Backward:
         for name, elements in self.sections():
             offsets[name] = total
             total += round_up(elements, 64) * size
-        masks = MASKS[: len(spec.masks)]
+        more = BY_SCORE[: len(self.by_score)]
         target = "partial" if self.partial else "c"
-        buffers = ("a", "b", "d", "e", "f", "g", "h", *masks, target, "c1", "c2", "scratch")
+        buffers = ("a", "b", "d", "e", "f", "g", "h", *more, target, "c1", "c2", "scratch")
         b = FunctionBuilder(self.parts.module, self.parts.name, KernelParams(buffers).list, internal=False)
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             batch, within = split_batch(b, loop.index, spec, self.ranges)
-            self._block(b, batch, within, {n: b.gep(b.args["scratch"], at, LType("i8")) for n, at in offsets.items()})
+            places = {n: b.gep(b.args["scratch"], at, LType("i8")) for n, at in offsets.items()}
+            if self.single:
+                after, _ = split_batch(b, b.add(loop.index, i64(1)), spec, self.ranges)
+                places |= {f"next_{n}": displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for n, letter, x in self.streams}
+            self._block(b, batch, within, places)
         b.finish()
         blocks = spec.blocks * self.ranges
         flops = 2 * spec.m * spec.n * (3 * spec.d + 2 * spec.e + 12) // self.ranges
@@ -194,7 +218,7 @@ class _Backward:
             at["dq"] = start("c", whole.dq)
         by_key = (("k", "b", spec.k), ("v", "d", spec.v), ("dk", "c1", whole.dk), ("dv", "c2", whole.dv))
         keyed = {n: (start(letter, operand), operand) for n, letter, operand in by_key}
-        for letter, (n, operand) in zip(MASKS, spec.masks.items(), strict=False):
+        for letter, (n, operand) in zip(BY_SCORE, self.by_score.items(), strict=False):
             keyed[n] = start(letter, operand), replace(operand, row=operand.column)
 
         def chunk(key: Val, keys: int, resume: Val) -> None:
@@ -211,7 +235,8 @@ class _Backward:
                 chunk(i64(chunks.whole * chunks.size), chunks.rest, b.cast(b.icmp("sgt", high, low), I64, signed=False))
 
     def _names(self) -> list[str]:
-        return ["q", "k", "v", "out", "peak", "total", "g", *self.spec.masks, "dq", "dk", "dv", *(n for n, _ in self.sections())]
+        after = [f"next_{n}" for n, _, _ in self.streams] if self.single else []
+        return ["q", "k", "v", "out", "peak", "total", "g", *self.by_score, "dq", "dk", "dv", *(n for n, _ in self.sections()), *after]
 
     def _chunk(self, keys: int) -> str:
         """A chunk of keys against all queries. Parameters: pointers by `_names`, and whether dq holds a sum already."""
@@ -221,12 +246,13 @@ class _Backward:
         spec, whole, parts = self.spec, self.whole, self.parts
         b = FunctionBuilder(parts.module, name, [*((n, PTR) for n in self._names()), ("resume", I64)], attributes="nounwind noinline")
         args = b.args
-        b.call(parts.pack(self.score_panels(keys, spec.d), Operand(spec.k.kind, spec.k.column, spec.k.row)), VOID, args["k"], args["ktp"])
+        if spec.powers is None:
+            b.call(parts.pack(self.score_panels(keys, spec.d), Operand(spec.k.kind, spec.k.column, spec.k.row)), VOID, args["k"], args["ktp"])
         b.call(parts.pack(self.score_panels(keys, spec.e), Operand(spec.v.kind, spec.v.column, spec.v.row)), VOID, args["v"], args["vtp"])
         b.call(parts.pack(self.query_panels(keys), spec.k), VOID, args["k"], args["kp"])
         dq = Operand(spec.kind, spec.d, 1) if self.partial else whole.dq
         by_row = {"q": spec.q, "out": spec.out, "peak": Operand(spec.kind, 1, 1), "total": Operand(spec.kind, 1, 1), "g": whole.g, "dq": dq}
-        by_row |= spec.masks
+        by_row |= self.by_score
         segments = split_evenly(spec.m, self.chunks.rows)
         for segment in segments:
             with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "rows") as (tile, row):
@@ -250,9 +276,12 @@ class _Backward:
         params = [*((n, PTR) for n in self._names()), ("resume", I64), ("later", I64)]
         b = FunctionBuilder(parts.module, name, params, attributes="nounwind noinline")
         args = b.args
-        b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False), VOID, args["q"], args["ktp"], args["p"])
+        if spec.powers is None:
+            b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False), VOID, args["q"], args["ktp"], args["p"])
         b.call(parts.product(rows, self.score_panels(keys, spec.e), whole.g, self.scores, False), VOID, args["g"], args["vtp"], args["ds"])
         with b.loop(0, rows, name="row", at_least_once=True) as loop:
+            for n, _, operand in self.streams if self.single else []:
+                ask_for_row(b, args[f"next_{n}"], loop.index, operand, spec.d if n in "qk" else spec.e)
             self._row(b, loop.index, Row(keys, self.lanes))
         q_panels, g_panels = self.key_panels(rows, spec.d), self.key_panels(rows, spec.e)
         b.call(parts.pack(g_panels, whole.g), VOID, args["g"], args["gp"])
@@ -271,8 +300,8 @@ class _Backward:
         """Turns a row of products into probabilities, and their gradients into those of the products."""
         spec, kind, vector = self.spec, LType(self.spec.kind), LType(self.spec.kind, self.lanes)
         p, ds = (at_row(b, b.args[n], index, self.scores) for n in ("p", "ds"))
-        masks = {n: at_row(b, b.args[n], index, operand) for n, operand in spec.masks.items()}
-        mask, keep = masks.get("mask"), masks.get("keep")
+        by_score = {n: at_row(b, b.args[n], index, operand) for n, operand in self.by_score.items()}
+        keep = by_score.get("keep")
         peak, total = (b.load(b.gep(b.args[n], index, kind), kind) for n in ("peak", "total"))
         down = b.splat(b.neg(peak), self.lanes)
         share = b.splat(b.div(b.const(1.0, total), total), self.lanes)
@@ -281,14 +310,8 @@ class _Backward:
 
         def step(at: Val, tail: Val | None, so_far: Val) -> Val:
             place, gradient = b.gep(p, at, kind), b.gep(ds, at, kind)
-            x, kept = b.load(place, vector), None
-            if spec.folds_scale:
-                x = b.fma(x, scale, down)
-            else:
-                column = None if mask is None or spec.mask is None else at_column(b, mask, at, spec.mask)
-                x, kept = masked_score(b, spec, x, column, tail)
-                x = b.add(x, down)
-            probability = b.mul(exp(b, x), share)
+            power, kept = self._power(b, by_score, place, at, tail, down)
+            probability = b.mul(power, share)
             used, moved = probability, b.load(gradient, vector)
             if keep is not None and spec.keep is not None:
                 place_of_keep = at_column(b, keep, at, spec.keep)
@@ -299,6 +322,19 @@ class _Backward:
             return so_far
 
         over_row(b, row, [zeros(vector)], step, lambda b, x, y: x)
+
+    def _power(self, b: FunctionBuilder, by_score: dict[str, Val], place: Val, at: Val, tail: Val | None, down: Val) -> tuple[Val, Val | None]:
+        """exp(score - peak) of a vector whose products are at `place`, and where a mask keeps the scores (None: everywhere)."""
+        spec = self.spec
+        mask = None if spec.mask is None else at_column(b, by_score["mask"], at, spec.mask)
+        if spec.powers is not None:
+            power = load_strided(b, at_column(b, by_score["powers"], at, spec.powers), spec.powers.column, spec.kind, spec.kind, self.lanes, tail)
+            return power, None if mask is None or spec.mask is None or spec.mask.kind != "i1" else load_mask(b, spec.mask, mask, self.lanes, tail)
+        x = b.load(place, down.type)
+        if spec.folds_scale:
+            return exp_below(b, b.fma(x, b.const(spec.scale, x), down)), None
+        x, kept = masked_score(b, spec, x, mask, tail)
+        return exp(b, b.add(x, down)), kept
 
     def _dot(self, b: FunctionBuilder, index: Val) -> Val:
         """rowsum(g * out)."""

@@ -23,11 +23,14 @@ from graphcell.codegen.llvm.contraction import (
     split_index,
     tile_loop,
 )
+from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
-from graphcell.codegen.llvm.packing import constant_mask, emit_pack_panel, load_as
+from graphcell.codegen.llvm.packing import constant_mask, displaced, emit_pack_panel, load_strided, prefetch
+from graphcell.codegen.llvm.polynomials import at_most
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
 
+LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
 INFINITY = math.inf
 
@@ -38,7 +41,7 @@ class AttentionSpec:
 
     `out` lies in memory like q but with e columns; its column stride is 1. A mask of kind i1 keeps scores where it is on and makes the
     others `fill`; another one is added. Weights where `keep` (of kind i1) is on are multiplied by `dropout`, the others are 0. Strides are
-    in elements.
+    in elements. `powers` is where exp(score - largest) of all scores is kept, if it is; forward with unit column stride.
     """
 
     m: int
@@ -55,6 +58,7 @@ class AttentionSpec:
     fill: float = 0.0
     keep: Operand | None = None
     dropout: float = 0.0
+    powers: Operand | None = None
 
     @property
     def masks(self) -> dict[str, Operand]:
@@ -210,22 +214,17 @@ class Row:
         return constant_mask(rest, self.lanes) if rest else None
 
 
-def load_strided(b: FunctionBuilder, pointer: Val, stride: int, storage: str, kind: str, lanes: int, mask: Val | None) -> Val:
-    """`lanes` elements `stride` apart, converted to `kind`; those whose mask is off are not read."""
-    if stride == 1:
-        if storage == "i1":
-            return b.load(pointer, LType("i1", lanes)) if mask is None else b.masked_load(pointer, mask, LType("i1", lanes))
-        return load_as(b, pointer, storage, kind, lanes, mask)
-    if stride == 0:
-        one = b.load(pointer, LType("i1")) if storage == "i1" else load_as(b, pointer, storage, kind, 0)
-        return b.splat(one, lanes)
-    count = lanes if mask is None else mask.text.count("i1 1")
-    type = LType("i1", lanes) if storage == "i1" else LType(kind, lanes)
-    value = const(0, type)
-    for lane in range(count):
-        at = b.gep(pointer, lane * stride, LType(storage))
-        value = b.insert(value, b.load(at, LType("i1")) if storage == "i1" else load_as(b, at, storage, kind, 0), lane)
-    return value
+def ask_for_row(b: FunctionBuilder, pointer: Val, index: Val, operand: Operand, columns: int) -> None:
+    """Asks for the cache lines of a row of a matrix that is needed later; where columns are apart, for no more than the first."""
+    size = LType(operand.kind).bytes
+    row = displaced(b, pointer, b.mul(index, i64(operand.row)), LType(operand.kind))
+    for first in range(0, columns if operand.column == 1 else 1, max(1, LINE_BYTES // size)):
+        prefetch(b, displaced(b, row, first, LType(operand.kind)))
+
+
+def load_mask(b: FunctionBuilder, mask: Operand, at: Val, lanes: int, tail: Val | None) -> Val:
+    """Lanes of a mask of kind i1."""
+    return load_strided(b, at, mask.column, "i1", "i1", lanes, tail)
 
 
 def masked_score(b: FunctionBuilder, spec: AttentionSpec, score: Val, at: Val | None, mask: Val | None) -> tuple[Val, Val | None]:
@@ -244,6 +243,11 @@ def kept_weights(b: FunctionBuilder, spec: AttentionSpec, x: Val, at: Val, tail:
     assert spec.keep is not None
     held = load_strided(b, at, spec.keep.column, "i1", spec.kind, x.type.lanes, tail)
     return b.select(held, x if factor is None else b.mul(x, b.const(factor, x)), const(0, x.type))
+
+
+def exp_below(b: FunctionBuilder, x: Val) -> Val:
+    """e**x of a score less the largest one. The largest was rounded: where scores are huge, a difference may come out far above 0."""
+    return exp(b, at_most(b, x, 0.0))
 
 
 def at_column(b: FunctionBuilder, row: Val, column: Val, operand: Operand) -> Val:

@@ -341,17 +341,17 @@ def tile_loop(
 
 
 def split_index(b: FunctionBuilder, index: Val, extents: Sequence[int]) -> list[Val]:
-    """The coordinates of a linear index in a box; the last varies fastest. An extent of one gives the
-    constant 0.
-    """
+    """The coordinates of a linear index in a box; the last varies fastest. An extent of one gives the constant 0."""
     coordinates: list[Val] = []
-    for extent in reversed(extents[1:]):
-        if extent == 1:
+    first = next((d for d, n in enumerate(extents) if n > 1), len(extents))
+    for d in reversed(range(len(extents))):
+        if extents[d] == 1:
             coordinates.append(i64(0))
-            continue
-        coordinates.append(b.rem(index, i64(extent), signed=False))
-        index = b.div(index, i64(extent), signed=False)
-    coordinates.append(index if not extents or extents[0] != 1 else i64(0))
+        elif d == first:
+            coordinates.append(index)
+        else:
+            coordinates.append(b.rem(index, i64(extents[d]), signed=False))
+            index = b.div(index, i64(extents[d]), signed=False)
     return coordinates[::-1]
 
 

@@ -21,6 +21,7 @@ from collections.abc import Callable
 
 from graphcell.codegen.kernel import Load, LoopKernel
 from graphcell.codegen.llvm.body import compute_type
+from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.rows import RowEmitter, reduces, slots_of
 from graphcell.codegen.llvm.target import Target
@@ -147,17 +148,8 @@ class LoopEmitter(RowEmitter):
 
     def _set_outer(self, block: Val, loops: list[int]) -> None:
         """Decomposes a block number into the indices of `loops`."""
-        b = self.b
-        rest = block
-        for d in reversed(loops):
-            extent = self.kernel.extents[d]
-            if extent == 1:
-                self.index[d] = i64(0)
-            elif d == loops[0]:
-                self.index[d] = rest
-            else:
-                self.index[d] = b.rem(rest, i64(extent), signed=False)
-                rest = b.div(rest, i64(extent), signed=False)
+        for d, at in zip(loops, split_index(self.b, block, [self.kernel.extents[d] for d in loops]), strict=True):
+            self.index[d] = at
 
     # -- no outer loop: runs of elements -----------------------------------------------------------------------------
     def _run_of_elements(self) -> None:

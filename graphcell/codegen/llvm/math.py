@@ -66,7 +66,7 @@ from graphcell.codegen.llvm.philox import (
     uniform_f64,
 )
 from graphcell.codegen.llvm.power import cbrt, pow, rsqrt, sqrt
-from graphcell.codegen.llvm.special import erf, erfc, erfinv
+from graphcell.codegen.llvm.special import erf, erfc, erfinv, gelu, gelu_slope
 from graphcell.codegen.llvm.trigonometry import acos, asin, atan, atan2, cos, sin, tan
 
 __all__ = [
@@ -91,6 +91,8 @@ __all__ = [
     "floor_div",
     "floor_mod",
     "fmod",
+    "gelu",
+    "gelu_slope",
     "integer_pow",
     "isfinite",
     "isinf",

@@ -50,6 +50,7 @@ from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
 _MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
+_AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _GROUPED_ROWS = 64  # rows of a transposed A that are copied together, a few cache lines of each k
 
 
@@ -209,6 +210,7 @@ class _BlockedMatmul:
                     resumes=plan.passes > 1,
                     batch_rows=self.batch_rows,
                     paired=spec.paired,
+                    ahead=_AHEAD if plan.pack_a == "no" and spec.a_aliases else 0,
                 )
                 name = emit_micro(
                     self.module,

@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.packing import (
     displaced,
     load_as,
     opaque,
+    prefetch,
     store_as,
     store_finished,
     zeros,
@@ -75,6 +76,7 @@ class MicroKernel:
     first one's, for the epilogue. `resumes` adds the parameters `resume` (add what C holds) and `last` (apply
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
+    `ahead`: so many reduction steps before they are used, the elements of A are asked for (0: they are not).
     """
 
     kind: str
@@ -91,6 +93,7 @@ class MicroKernel:
     resumes: bool = False
     batch_rows: int = 0
     paired: bool = False
+    ahead: int = 0
 
     @property
     def rows(self) -> int:
@@ -343,6 +346,9 @@ def _step(
 ) -> None:
     """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place."""
     columns, lanes = kernel.columns, kernel.columns.lanes
+    if kernel.ahead:
+        assert isinstance(kernel.nest[-1], Level)
+        prefetch(b, displaced(b, a, a_offset + kernel.ahead * kernel.nest[-1].a_stride, LType(kernel.a_kind)))
     vectors = []
     for v in range(columns.vectors):
         at = b.gep(right, v * lanes, LType(kernel.b_kind))

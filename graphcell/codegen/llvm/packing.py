@@ -12,7 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from graphcell.codegen.llvm.contraction import Columns
-from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+
+_PACKED_AHEAD = 8  # rows of a matrix to be packed that are asked for ahead: the processor's own prefetching stops at the ends of pages
 
 
 def constant_mask(count: int, lanes: int) -> Val:
@@ -42,6 +44,12 @@ def opaque(b: FunctionBuilder, pointer: Val) -> Val:
     return b.raw(f'call ptr asm "", "=r,0"(ptr {pointer.text})', PTR)
 
 
+def prefetch(b: FunctionBuilder, pointer: Val) -> None:
+    """Asks for the cache line at `pointer`, which may lie outside of the buffer."""
+    read, nearest, data = (Val(str(flag), LType("i32")) for flag in (0, 3, 1))
+    b.intrinsic("prefetch.p0", VOID, pointer, read, nearest, data)
+
+
 def load_as(
     b: FunctionBuilder,
     pointer: Val,
@@ -59,6 +67,24 @@ def load_as(
     if storage == "bfloat":
         value = _widen_bfloat(b, value)
     return b.cast(value, LType(kind, lanes))
+
+
+def load_strided(b: FunctionBuilder, pointer: Val, stride: int, storage: str, kind: str, lanes: int, mask: Val | None) -> Val:
+    """`lanes` elements `stride` apart, converted to `kind`; those whose mask is off are not read."""
+    if stride == 1:
+        if storage == "i1":
+            return b.load(pointer, LType("i1", lanes)) if mask is None else b.masked_load(pointer, mask, LType("i1", lanes))
+        return load_as(b, pointer, storage, kind, lanes, mask)
+    if stride == 0:
+        one = b.load(pointer, LType("i1")) if storage == "i1" else load_as(b, pointer, storage, kind, 0)
+        return b.splat(one, lanes)
+    count = lanes if mask is None else mask.text.count("true")
+    type = LType("i1", lanes) if storage == "i1" else LType(kind, lanes)
+    value = const(0, type)
+    for lane in range(count):
+        at = b.gep(pointer, lane * stride, LType(storage))
+        value = b.insert(value, b.load(at, LType("i1")) if storage == "i1" else load_as(b, at, storage, kind, 0), lane)
+    return value
 
 
 def load_pairs(b: FunctionBuilder, pointer: Val, distance: int, lanes: int, mask: Val | None = None) -> Val:
@@ -230,6 +256,9 @@ def _pack_rows(b: FunctionBuilder, columns: Columns, k_stride: int, storage: str
     with b.loop(0, b.args["count"], name="k") as loop:
         row = b.gep(source, b.mul(loop.index, i64(k_stride)), LType(storage))
         to = b.gep(panel, b.mul(loop.index, i64(columns.padded)), LType(kind))
+        if k_stride >= 2 * columns.padded:
+            for v in range(columns.vectors):
+                prefetch(b, displaced(b, row, _PACKED_AHEAD * k_stride + v * columns.lanes, LType(storage)))
         for v in range(columns.vectors):
             mask = constant_mask(columns.tail, columns.lanes) if _is_tail(columns, v) else None
             at = b.gep(row, v * columns.lanes, LType(storage))

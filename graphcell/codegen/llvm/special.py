@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.coefficients import (
     EXP2_NARROW,
     LOG2_ERFC,
 )
-from graphcell.codegen.llvm.exponential import expm1_parts, log_with
+from graphcell.codegen.llvm.exponential import exp, expm1_parts, log_with
 from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -37,6 +37,9 @@ from graphcell.codegen.llvm.polynomials import (
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
 _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
+_ROOT_HALF = 0.7071067811865476
+_NORMAL_PEAK = 0.3989422804014327  # 1 / sqrt(2 pi)
+_GELU_LIMIT = 40.0  # the slope of gelu is 0 or 1 beyond, in double too
 _HALF_ROOT_PI = 0.8862269254527580
 _ERFC_LIMIT = {"wide": 10.1, "double": 27.3}  # erfc is 0 above these
 _ERFC_NEAR = 0.8  # erfc is 1 - erf below
@@ -59,6 +62,26 @@ def erf(b: FunctionBuilder, x: Val) -> Val:
     large = b.fma(b.neg(power), scaled_by_low_bits(b, shifted), one)
     small = b.fma(polynomial(b, b.mul(x, x), ERF[form.kind]), x, x)
     return with_sign_of(b, b.select(b.fcmp("olt", a, one), small, large), x)
+
+
+@widened
+def gelu(b: FunctionBuilder, x: Val) -> Val:
+    """x times the standard normal distribution function, (1 + erf(x / sqrt 2)) / 2, whose absolute error is that of erf."""
+    half = b.const(0.5, x)
+    odd = odd_function(b, x, tables.NORMAL) if uses_tables(b, x) else erf(b, b.mul(x, b.const(_ROOT_HALF, x)))
+    return b.mul(x, b.fma(odd, half, half))
+
+
+@widened
+def gelu_slope(b: FunctionBuilder, x: Val) -> Val:
+    """The derivative of gelu: normal distribution function plus x times density; 0 at -inf, 1 at inf. The error is absolute, as that of gelu."""
+    half = b.const(0.5, x)
+    if uses_tables(b, x):
+        return b.fma(odd_function(b, x, tables.GELU_SLOPE), half, half)
+    a = at_least(b, at_most(b, x, _GELU_LIMIT), -_GELU_LIMIT)
+    scaled = b.mul(a, b.const(_ROOT_HALF, x))
+    density = b.mul(exp(b, b.neg(b.mul(scaled, scaled))), b.const(_NORMAL_PEAK, x))
+    return b.fma(a, density, b.fma(erf(b, scaled), half, half))
 
 
 @through_double

@@ -5,6 +5,8 @@ call them. The image is cut in tiles of outputs; the input and the weights of ea
 product by product (a matrix product over the channels each, [tiles, channels] . [channels, columns]), and the
 products transformed back, 2.25 (F(2x2, 3x3)) or 4 (F(4x4, 3x3)) times fewer multiplications than direct summation.
 
+A tile with infinities, NaN or numbers near the largest one is summed directly, as soon as its products show them.
+
 Stages: `pack` transforms the weights, which is all it reads; `input` the image, unless each block transforms
 its own tiles; the last does the products and the way back, with the epilogue. Everything a block works on
 stays in its L2 cache. Blocks are a pure function of the shapes: any number of threads gives the same bits.
@@ -33,6 +35,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.winograd_direct import DirectTile
 from graphcell.codegen.llvm.winograd_filters import FilterPanels
 from graphcell.codegen.llvm.winograd_schedule import Schedule
 from graphcell.codegen.llvm.winograd_tiles import InputTiles, OutputTiles
@@ -135,7 +138,8 @@ class _Emitter:
         tiles = InputTiles(
             part.in_shape, plan.grid, outputs, origin, size, plan.algorithm.input_matrix, part.in_kind, part.kind, lanes
         )
-        results = OutputTiles(plan.algorithm, part.out_shape, plan.grid, part.kind, part.out_kind, lanes)
+        direct = DirectTile(part, plan.grid, outputs, lanes)
+        results = OutputTiles(plan.algorithm, part.out_shape, plan.grid, part.kind, part.out_kind, lanes, direct)
         return _Functions(
             tiles.emit(self.module, f"{self.name}.tiles", plan.input),
             self._panels.emit_functions(self.module, self.name) if plan.chunk else [],
@@ -183,7 +187,8 @@ class _Emitter:
     def _emit_work(self, functions: _Functions) -> Stage:
         plan, part = self.plan, self.part
         source = "transformed" if plan.shared_input else self.names[0]
-        buffers = (source, "w" if plan.chunk else "packed", self.names[2], "scratch")
+        weights = ("w",) if plan.chunk else ("packed", "w")
+        buffers = (*dict.fromkeys((source, self.names[0])), *weights, self.names[2], "scratch")
         params = KernelParams(buffers, tuple(self.extra))
         b = FunctionBuilder(self.module, self.name, params.list, internal=False)
         slabs = plan.slabs if plan.shared_input else 1
@@ -224,7 +229,7 @@ class _Emitter:
             right = b.gep(b.args["packed"], affine(b, [(columns[0], self._panels.panel)]), self._kind)
             self._emit_products(b, functions, block, right, products, (i64(0), i64(part.reduced)))
         extra = [b.args[n] for n, _ in self.extra]
-        b.call(functions.output, VOID, products, b.args[self.names[2]], *tiles, low, high, *extra)
+        b.call(functions.output, VOID, products, b.args[self.names[0]], b.args["w"], b.args[self.names[2]], *tiles, low, high, *extra)
 
     def _emit_products(
         self, b: FunctionBuilder, functions: _Functions, block: _Block, right: Val, products: Val, channels: tuple[Val, Val]

@@ -31,9 +31,10 @@ from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, e
 from graphcell.codegen.llvm.packing import constant_mask, store_as
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_filter_sum, emit_row_sum
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.winograd_direct import DirectWeight, all_moderate
 from graphcell.codegen.llvm.winograd_gradient_schedule import Schedule
 from graphcell.codegen.llvm.winograd_tiles import InputTiles, Operand
-from graphcell.codegen.llvm.winograd_transforms import interpolate, transform_square
+from graphcell.codegen.llvm.winograd_transforms import interpolate, transform_columns, transform_rows
 
 _TILES_PER_INPUT_BLOCK = 8
 
@@ -174,7 +175,7 @@ class _Emitter:
         spec, plan = self.spec, self.plan
         kernels, results = self._kernels(), self._emit_results()
         sources = ("transformed", "cotangents") if plan.shared else ("x", "dy")
-        params = KernelParams((*sources, "partial", "scratch"))
+        params = KernelParams((*dict.fromkeys((*sources, "x", "dy")), "partial", "scratch"))
         b = FunctionBuilder(self.module, f"{self.name}.part", params.list, internal=False)
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             part, *slab = split_index(b, loop.index, (plan.splits, *plan.slabs))
@@ -192,7 +193,7 @@ class _Emitter:
                     resume = b.cast(b.icmp("sgt", chunk.index, first), LType("i64"))
                     self._emit_products(b, kernels, block, left, right, b.sub(end, chunk.index), resume)
             to = b.gep(b.args["partial"], affine(b, [(part, 9 * spec.c * spec.k)]), self._kind)
-            b.call(results, VOID, block.products, to, *block.channels, *block.filters)
+            b.call(results, VOID, block.products, b.args["x"], b.args["dy"], to, *block.channels, *block.filters, first, stop)
         blocks = plan.splits * plan.slabs[0] * plan.slabs[1]
         flops = 2 * plan.algorithm.square * plan.tiles * spec.c * spec.k
         return Stage(b.finish(), params.buffers, (), blocks, flops // blocks)
@@ -260,12 +261,14 @@ class _Emitter:
                             )
 
     def _emit_results(self) -> str:
-        """Emits `void f(ptr products, ptr to, i64 low, i64 high, i64 left, i64 right)`: the sums for channels
-        low .. high and filters left .. right, transformed back to [tap][channel][filter] at `to`.
+        """Emits `void f(ptr products, ptr x, ptr dy, ptr to, i64 low, i64 high, i64 left, i64 right, i64 begin, i64 end)`: the sums over
+        tiles begin .. end for channels low .. high and filters left .. right, transformed back to [tap][channel][filter] at `to`.
         """
         spec, plan, algorithm = self.spec, self.plan, self.plan.algorithm
         vector, lanes = LType(spec.kind, self._lanes), self._lanes
-        params = [("products", PTR), ("to", PTR), *((n, I64) for n in ("low", "high", "left", "right"))]
+        numbers = ("low", "high", "left", "right", "begin", "end")
+        params = [*((n, PTR) for n in ("products", "x", "dy", "to")), *((n, I64) for n in numbers)]
+        direct = DirectWeight(spec, plan.grid, algorithm.taps, lanes)
         b = FunctionBuilder(self.module, f"{self.name}.results", params, attributes="nounwind noinline")
         with b.loop(b.args["low"], b.args["high"], name="channel") as channel:
             source = b.mul(b.sub(channel.index, b.args["low"]), i64(plan.products.pitch))
@@ -282,7 +285,15 @@ class _Emitter:
                 def store(i: int, j: int, value: Val) -> None:
                     store_as(b, value, b.gep(to, (3 * i + j) * spec.c * spec.k, self._kind), spec.kind, mask)
 
-                transform_square(b, algorithm.output_matrix, algorithm.size, load, interpolate, store)
+                matrix = algorithm.output_matrix
+                columns = transform_columns(b, matrix, algorithm.size, load, interpolate)
+                rare = direct.emit(self.module, f"{self.name}.direct{int(mask is not None)}", mask)
+                given = [b.args["x"], b.args["dy"], to, channel.index, filter, b.args["begin"], b.args["end"]]
+                b.if_else(
+                    all_moderate(b, [value for line in columns for value in line], mask),
+                    lambda: transform_rows(b, matrix, columns, interpolate, store),
+                    lambda: b.call(rare, VOID, *given) and None,
+                )
 
             full = spec.k // lanes * lanes
             if full:

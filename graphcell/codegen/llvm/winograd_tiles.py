@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, affine, split_index
 from graphcell.codegen.llvm.packing import clear_run, constant_mask, displaced, load_as, store_finished
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
-from graphcell.codegen.llvm.winograd_transforms import Matrix, Minimal, evaluate, interpolate, transform_square
+from graphcell.codegen.llvm.winograd_direct import DirectTile, all_moderate
+from graphcell.codegen.llvm.winograd_transforms import Matrix, Minimal, evaluate, interpolate, transform_columns, transform_rows, transform_square
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,12 +136,14 @@ class OutputTiles:
     kind: str
     out_kind: str
     lanes: int
+    direct: DirectTile
 
     def emit(self, module: Module, name: str, products: Operand, epilogue: Epilogue | None, extra: Extra) -> str:
-        """Emits `void name(ptr products, ptr y, i64 begin, i64 end, i64 low, i64 high, extra...)`: the
+        """Emits `void name(ptr products, ptr x, ptr w, ptr y, i64 begin, i64 end, i64 low, i64 high, extra...)`: the
         channels low .. high of tiles begin .. end, the first of which is at `products`. Returns the name.
         """
-        params = [("products", PTR), ("y", PTR), *((n, I64) for n in ("begin", "end", "low", "high"))]
+        params = [*((n, PTR) for n in ("products", "x", "w", "y")), *((n, I64) for n in ("begin", "end", "low", "high"))]
+        rare: dict[Val | None, str] = {}
         b = FunctionBuilder(module, name, [*params, *extra], attributes="nounwind noinline")
         (h, w, c), outputs = self.shape, self.algorithm.outputs
         whole = h % outputs == 0 and w % outputs == 0
@@ -166,9 +169,33 @@ class OutputTiles:
                     with b.if_then(b.and_(b.icmp("sgt", room[0], i64(i)), b.icmp("sgt", room[1], i64(j)))):
                         self._store(b, value, first, i * w + j, column, mask, epilogue)
 
-                transform_square(b, self.algorithm.output_matrix, self.algorithm.size, load, interpolate, store)
+                matrix = self.algorithm.output_matrix
+                columns = transform_columns(b, matrix, self.algorithm.size, load, interpolate)
+                if mask not in rare:
+                    rare[mask] = self._emit_direct(module, f"{name}.direct{len(rare)}", epilogue, extra, mask)
+                given = [b.args["x"], b.args["w"], b.args["y"], tile.index, column, *(b.args[n] for n, _ in extra)]
+                b.if_else(
+                    all_moderate(b, [value for line in columns for value in line], mask),
+                    lambda: transform_rows(b, matrix, columns, interpolate, store),
+                    lambda: b.call(rare[mask], VOID, *given) and None,
+                )
 
             _for_channels(b, c, self.lanes, piece)
+        return b.finish()
+
+    def _emit_direct(self, module: Module, name: str, epilogue: Epilogue | None, extra: Extra, mask: Val | None) -> str:
+        """Emits `void name(ptr x, ptr w, ptr y, i64 tile, i64 column, extra...)`, which sums a vector of columns of a tile directly."""
+        params = [*((n, PTR) for n in ("x", "w", "y")), ("tile", I64), ("column", I64), *extra]
+        b = FunctionBuilder(module, name, params, attributes="nounwind noinline cold")
+        (h, w, _), outputs, column = self.shape, self.algorithm.outputs, b.args["column"]
+        values = self.direct.emit(b, b.args["x"], b.args["w"], b.args["tile"], column, mask)
+        image, down, across = split_index(b, b.args["tile"], self.grid)
+        row, pixel = affine(b, [(down, outputs)]), affine(b, [(across, outputs)])
+        first = affine(b, [(image, h * w), (row, w), (pixel, 1)])
+        for k, value in enumerate(values):
+            i, j = divmod(k, outputs)
+            with b.if_then(b.and_(b.icmp("sgt", b.sub(i64(h), row), i64(i)), b.icmp("sgt", b.sub(i64(w), pixel), i64(j)))):
+                self._store(b, value, first, i * w + j, column, mask, epilogue)
         return b.finish()
 
     def _store(

@@ -10,8 +10,8 @@ Largest errors of a 3x3 convolution of normally distributed float32 numbers with
 float64, in units of the largest error of direct summation in float32: F(2x2, 3x3) 0.6, 0.4, 0.3; F(4x4, 3x3) with
 the points 5/8 and 3/2 used here 2.5, 2.0, 1.5 (as standard deviations 2.2, 1.9, 1.7), while the textbook's 1 and 2
 give 10, 6.6, 7.5; F(6x6, 3x3) with 1, 2 and 1/2 gives 18, 13, 12, which is why it is not used. Gradients in the
-weights over 64, 2304 and 16384 pixels: F(3x3, 2x2) 0.8, 0.5, 1.9, F(3x3, 4x4) 1.9, 1.2, 3.2 (2.8, 1.6, 2.3). An
-infinity or a NaN in the input makes all outputs of its tile NaN, and inputs beyond 1e37 may overflow.
+weights over 64, 2304 and 16384 pixels: F(3x3, 2x2) 0.8, 0.5, 1.9, F(3x3, 4x4) 1.9, 1.2, 3.2 (2.8, 1.6, 2.3). Tiles
+with infinities, NaN or numbers near the largest one are noticed and summed directly (winograd_direct.py).
 
 References: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980; A. Lavin, S. Gray, "Fast
 Algorithms for Convolutional Neural Networks", CVPR 2016; B. Barabasz, A. Anderson, K. Soodhalter, D. Gregg,
@@ -133,7 +133,16 @@ def transform_square(
     Elements are loaded column by column and stored row by row, next to where they are needed: more of them
     than there are registers are alive at once in any case.
     """
-    columns = [along(b, matrix, [load(i, j) for i in range(size)]) for j in range(size)]
+    transform_rows(b, matrix, transform_columns(b, matrix, size, load, along), along, store)
+
+
+def transform_columns(b: FunctionBuilder, matrix: Matrix, size: int, load: Callable[[int, int], Val], along: Transform) -> list[list[Val]]:
+    """matrix . grid, by columns."""
+    return [along(b, matrix, [load(i, j) for i in range(size)]) for j in range(size)]
+
+
+def transform_rows(b: FunctionBuilder, matrix: Matrix, columns: list[list[Val]], along: Transform, store: Callable[[int, int, Val], None]) -> None:
+    """grid . transposed matrix of the grid that `transform_columns` left."""
     for i in range(len(matrix)):
         for j, value in enumerate(along(b, matrix, [column[i] for column in columns])):
             store(i, j, value)

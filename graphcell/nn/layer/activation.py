@@ -10,19 +10,26 @@ from graphcell import ops
 from graphcell.common.initializer import initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, is_int, positive_int
+from graphcell.nn.checks import check_bool, check_choice, check_number, is_int, positive_int
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
 
-class ReLU(Cell):
+class _Fixed(Cell):
+    """An activation without settings."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+
+class ReLU(_Fixed):
     """max(x, 0)."""
 
     def construct(self, input: Any) -> Any:
         return ops.relu(input)
 
 
-class ReLU6(Cell):
+class ReLU6(_Fixed):
     """min(max(x, 0), 6)."""
 
     def construct(self, x: Any) -> Any:
@@ -85,7 +92,7 @@ class CELU(Cell):
         return ops.celu(x, self.alpha)
 
 
-class SeLU(Cell):
+class SeLU(_Fixed):
     """Scaled exponential linear unit."""
 
     def construct(self, input_x: Any) -> Any:
@@ -103,49 +110,49 @@ class GELU(Cell):
         return ops.gelu(x, approximate="tanh" if self.approximate else "none")
 
 
-class FastGelu(Cell):
+class FastGelu(_Fixed):
     """x * sigmoid(1.702 x), an approximation of GELU."""
 
     def construct(self, x: Any) -> Any:
         return ops.fast_gelu(x)
 
 
-class Sigmoid(Cell):
+class Sigmoid(_Fixed):
     """1 / (1 + e**-x)."""
 
     def construct(self, x: Any) -> Any:
         return ops.sigmoid(x)
 
 
-class LogSigmoid(Cell):
+class LogSigmoid(_Fixed):
     """log(sigmoid(x))."""
 
     def construct(self, input_x: Any) -> Any:
         return ops.logsigmoid(input_x)
 
 
-class Tanh(Cell):
+class Tanh(_Fixed):
     """Hyperbolic tangent."""
 
     def construct(self, x: Any) -> Any:
         return ops.tanh(x)
 
 
-class Tanhshrink(Cell):
+class Tanhshrink(_Fixed):
     """x - tanh(x)."""
 
     def construct(self, x: Any) -> Any:
         return ops.tanhshrink(x)
 
 
-class SiLU(Cell):
+class SiLU(_Fixed):
     """x * sigmoid(x)."""
 
     def construct(self, x: Any) -> Any:
         return ops.silu(x)
 
 
-class Mish(Cell):
+class Mish(_Fixed):
     """x * tanh(softplus(x))."""
 
     def construct(self, input_x: Any) -> Any:
@@ -163,14 +170,14 @@ class GLU(Cell):
         return ops.glu(x, self.dim)
 
 
-class HSwish(Cell):
+class HSwish(_Fixed):
     """x * relu6(x + 3) / 6."""
 
     def construct(self, input: Any) -> Any:
         return ops.hardswish(input)
 
 
-class HSigmoid(Cell):
+class HSigmoid(_Fixed):
     """relu6(x + 3) / 6."""
 
     def construct(self, input: Any) -> Any:
@@ -182,6 +189,10 @@ class Hardtanh(Cell):
 
     def __init__(self, min_val: float = -1.0, max_val: float = 1.0):
         super().__init__()
+        check_number("Hardtanh", "min_val", min_val)
+        check_number("Hardtanh", "max_val", max_val)
+        if min_val >= max_val:
+            raise ArgumentValueError(f"For Hardtanh, min_val should be less than max_val,but got {min_val} and {max_val}")
         self.min_val, self.max_val = min_val, max_val
 
     def construct(self, x: Any) -> Any:
@@ -221,14 +232,14 @@ class Threshold(Cell):
         return ops.threshold(input_x, self.threshold, self.value)
 
 
-class Softplus(Cell):
+class Softplus(_Fixed):
     """log(1 + e**x). MindSpore has it as a function only."""
 
     def construct(self, x: Any) -> Any:
         return ops.softplus(x)
 
 
-class Softsign(Cell):
+class Softsign(_Fixed):
     """x / (1 + |x|)."""
 
     def construct(self, x: Any) -> Any:
@@ -276,7 +287,7 @@ class Softmin(Cell):
         return ops.softmin(x, self.axis)
 
 
-class Softmax2d(Cell):
+class Softmax2d(_Fixed):
     """Softmax over the channels of (N, C, H, W) or (C, H, W)."""
 
     def construct(self, x: Any) -> Any:
@@ -316,6 +327,26 @@ class PReLU(Cell):
 
     def construct(self, x: Any) -> Any:
         return ops.prelu(x, self.w)
+
+
+class LRN(Cell):
+    """x / (bias + alpha * sum of x² over the channels at most `depth_radius` away) ** beta, for x (N, C, H, W).
+
+    Raises:
+        ValueError: a negative radius, or another region than 'ACROSS_CHANNELS'.
+    """
+
+    def __init__(
+        self, depth_radius: int = 5, bias: float = 1.0, alpha: float = 1.0, beta: float = 0.5, norm_region: str = "ACROSS_CHANNELS"
+    ):
+        super().__init__()
+        if not is_int(depth_radius) or depth_radius < 0:
+            raise ArgumentValueError(f"For 'LRN', the 'depth_radius' must be int and must >= 0, but got '{depth_radius}' with type 'int'.")
+        self.depth_radius, self.bias, self.alpha, self.beta = depth_radius, bias, alpha, beta
+        self.norm_region = check_choice("LRN", "norm_region", norm_region, ("ACROSS_CHANNELS",))
+
+    def construct(self, input_x: Any) -> Any:
+        return ops.lrn(input_x, self.depth_radius, self.bias, self.alpha, self.beta, self.norm_region)
 
 
 _ACTIVATIONS: dict[str, Callable[..., Cell]] = {

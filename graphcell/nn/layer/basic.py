@@ -1,4 +1,4 @@
-"""Dense layers, dropout, and Cells that pass on, reshape or pad their input."""
+"""Dense layers, dropout, and Cells that pass on, reshape, resize, pad or scale their input."""
 
 from __future__ import annotations
 
@@ -10,8 +10,10 @@ from graphcell import ops
 from graphcell.common.initializer import HeUniform, Uniform, initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_float, check_int, check_number, positive_int
+from graphcell.nn.checks import check_bool, check_choice, check_float, check_int, check_number, is_int, is_number, positive_int
 from graphcell.nn.layer.activation import get_activation
+from graphcell.ops.functional.convolution import same_padding
+from graphcell.ops.functional.pooling import pad_spatial, windows
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -156,8 +158,7 @@ class _DropoutChannels(Cell):
     def __init__(self, p: float = 0.5):
         super().__init__()
         owner = type(self).__name__
-        if not isinstance(p, int):
-            check_float(owner, "p", p)
+        check_float(owner, "p", p)
         if not 0 <= p <= 1:
             raise ArgumentValueError(f"For '{owner}', the 'p' must be a number in range [0, 1], but got {p}.")
         self.prob = float(p)
@@ -199,6 +200,10 @@ class Flatten(Cell):
         self.start_dim, self.end_dim = start_dim, end_dim
 
     def construct(self, x: Any) -> Any:
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"For 'Flatten', the input must be a Tensor, but is {type(x).__name__}.")
+        if not -x.ndim <= self.start_dim < x.ndim or not -x.ndim <= self.end_dim < x.ndim:
+            raise ArgumentValueError(f"'start_dim' or 'end_dim' out of range: {self.start_dim} and {self.end_dim} for shape {x.shape}.")
         return ops.flatten(x, start_dim=self.start_dim, end_dim=self.end_dim)
 
 
@@ -250,6 +255,8 @@ class Pad(Cell):
             raise ArgumentTypeError(f"For 'Pad', the type of 'paddings' must be tuple, but got {type(paddings)}.")
         if any(len(pair) != 2 for pair in paddings):
             raise ArgumentValueError(f"For 'Pad', each item of 'paddings' must hold two ints, but got {paddings}.")
+        if any(n < 0 for pair in paddings for n in pair):
+            raise ArgumentValueError(f"For 'Pad', all elements of 'paddings' must be >= 0, but got {paddings}.")
         if mode not in _PAD_MODES:
             raise ArgumentValueError(f"For 'Pad', the 'mode' must be in {list(_PAD_MODES)}, but got {mode}.")
         self.paddings, self.mode = paddings, mode
@@ -276,3 +283,109 @@ class Pad(Cell):
         left = [before - edge - k for k in range(before)]
         right = [extent - 2 + edge - k for k in range(after)]
         return [*left, *range(extent), *right]
+
+
+class Unfold(Cell):
+    """The windows over a picture (N, C, H, W): (N, rows * columns * C, H', W'), each with its elements row by row and the channels innermost.
+
+    Args:
+        ksizes, strides, rates: [1, rows, columns, 1]: extents of a window, how far windows are apart, and the elements in one.
+        padding: 'valid' (default), or 'same': zeros around, so that there are ceil(extent / stride) windows.
+
+    Raises:
+        TypeError, ValueError: settings that do not fit.
+    """
+
+    def __init__(self, ksizes: Any, strides: Any, rates: Any, padding: str = "valid"):
+        super().__init__()
+        self._kernel = _rows_and_columns("ksize", ksizes)
+        self._strides = _rows_and_columns("stride", strides)
+        self._rates = _rows_and_columns("rate", rates)
+        self._mode = check_choice("Unfold", "padding", padding.lower() if isinstance(padding, str) else padding, ("valid", "same"))
+
+    def construct(self, input_x: Any) -> Any:
+        if input_x.ndim != 4:
+            raise ShapeError(f"For 'Unfold', the input must have 4 dimensions, but has shape {input_x.shape}.")
+        if self._mode == "same":
+            pads = same_padding(input_x.shape[2:], self._kernel, self._strides, self._rates)
+            input_x = pad_spatial(input_x, pads, 0.0)
+        w: Any = windows(input_x, self._kernel, self._strides, self._rates)
+        n, c, rows, columns = w.shape[:4]
+        return w.transpose(0, 4, 5, 1, 2, 3).reshape((n, c * self._kernel[0] * self._kernel[1], rows, columns))
+
+
+def _rows_and_columns(name: str, sizes: Any) -> tuple[int, int]:
+    """The two sizes of [1, rows, columns, 1]."""
+    if not isinstance(sizes, (tuple, list)):
+        raise ArgumentTypeError(f"For 'Unfold', the type of '{name}s' should be one of '['tuple', 'list']', but got type '{type(sizes).__name__}'.")
+    if len(sizes) != 4 or sizes[0] != 1 or sizes[3] != 1:
+        raise ArgumentValueError(f"For 'Unfold' the format of '{name}s' must be [1, {name}_row, {name}_col, 1], but got {sizes}.")
+    if not all(is_int(d) and d > 0 for d in sizes):
+        raise ArgumentValueError(
+            f"For 'Unfold' the {name}_row and {name}_col in '{name}s' must be an positive integer number, but got {name}_row is {sizes[1]}, "
+            f"{name}_col is {sizes[2]}"
+        )
+    return sizes[1], sizes[2]
+
+
+class Upsample(Cell):
+    """Resizes the spatial dimensions; see `ops.interpolate`."""
+
+    def __init__(
+        self, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
+        recompute_scale_factor: bool | None = None,
+    ):  # fmt: skip
+        super().__init__()
+        self.size, self.scale_factor, self.mode = size, scale_factor, mode
+        self.align_corners, self.recompute_scale_factor = align_corners, recompute_scale_factor
+
+    def construct(self, x: Any) -> Any:
+        return ops.interpolate(x, self.size, self.scale_factor, self.mode, self.align_corners, self.recompute_scale_factor)
+
+
+class ClipByNorm(Cell):
+    """x, scaled so that its Euclidean norm is at most `clip_norm`.
+
+    Args:
+        axis: the dimensions of each norm; default all.
+
+    Inputs: x, float; clip_norm, a Tensor or number that broadcasts to the norms.
+
+    Raises:
+        TypeError: axis is no int, tuple or list.
+    """
+
+    def __init__(self, axis: Any = None):
+        super().__init__()
+        if axis is not None and not is_int(axis) and not isinstance(axis, (tuple, list)):
+            raise ArgumentTypeError(
+                f"For 'ClipByNorm', the type of 'axis' should be one of '['int', 'tuple', 'list']', but got type '{type(axis).__name__}'."
+            )
+        self._axis = tuple(axis) if isinstance(axis, list) else axis
+
+    def construct(self, x: Any, clip_norm: Any) -> Any:
+        squares = (x * x).sum(self._axis, keepdims=True)
+        norm = ops.sqrt(ops.select(squares > 0, squares, ops.ones_like(squares)))  # the root of 0 has no gradient
+        norm = ops.select(squares > 0, norm, squares)
+        return x * clip_norm / ops.maximum(norm, ops.cast(clip_norm, x.dtype))
+
+
+class L1Regularizer(Cell):
+    """scale * sum(|weights|).
+
+    Raises:
+        TypeError: scale is no number. ValueError: it is not above 0, or not finite.
+    """
+
+    def __init__(self, scale: float):
+        super().__init__()
+        if not is_number(scale):
+            raise ArgumentTypeError(f"For 'L1Regularizer', the type of 'scale' should be one of '['int', 'float']', but got type '{type(scale).__name__}'.")
+        if scale <= 0:
+            raise ArgumentValueError(f"For 'L1Regularizer', the 'scale' must be greater than 0, but got {scale}.")
+        if not math.isfinite(scale):
+            raise ArgumentValueError(f"For 'L1Regularizer', the 'scale' can not be INF or NAN, but got {scale}.")
+        self.scale = scale
+
+    def construct(self, weights: Any) -> Any:
+        return ops.abs(weights).sum() * self.scale

@@ -11,7 +11,23 @@ from graphcell.nn.cell import Cell
 from graphcell.tensor import StateEpoch
 
 
-class _Ordered(Cell):
+class _Container(Cell):
+    """Cells under names. The Parameters of one that comes later are named like those that are there, whoever holds this Cell by then."""
+
+    def _prefix(self) -> str:
+        """What precedes the Cells' own names in the names of the Parameters."""
+        for path, param in self.parameters_and_names():
+            return param.name.removesuffix(path) if param.name.endswith(path) else ""
+        return ""
+
+    def _hold_cell(self, name: str, cell: Cell) -> None:
+        prefix = self._prefix() if self._auto_prefix else ""
+        super()._hold_cell(name, cell)
+        if prefix:
+            cell.update_parameters_name(f"{prefix}{name}.")
+
+
+class _Ordered(_Container):
     """Cells under names in an order, with the protocol of a list."""
 
     def _checked(self, cell: object) -> Cell:
@@ -40,8 +56,11 @@ class _Ordered(Cell):
     def _renumber(self, cells: Iterable[Cell]) -> None:
         """Gives the Cells new numbers, and their Parameters the new prefix."""
         StateEpoch.value += 1
+        prefix = self._prefix() if self._auto_prefix else ""
         self._cells.clear()
         self._fill(cells)
+        if prefix:
+            self.update_parameters_name(prefix)
 
     def __len__(self) -> int:
         return len(self._cells)
@@ -58,6 +77,12 @@ class _Ordered(Cell):
         cells = list(self._cells.values())
         del cells[index if isinstance(index, slice) else self._position(index)]
         self._renumber(cells)
+
+
+def _recompute_all(self: _Container, **settings: Any) -> None:
+    """`Cell.recompute` of each Cell that is held: the container itself computes nothing."""
+    for cell in self.cells():
+        cell.recompute(**settings)
 
 
 class SequentialCell(_Ordered):
@@ -81,7 +106,7 @@ class SequentialCell(_Ordered):
             for name, cell in args[0].items():
                 self._hold_cell(name, self._checked(cell))
             return
-        if not isinstance(args[0], (list, tuple)):
+        if not isinstance(args[0], list):
             raise ArgumentTypeError(
                 f"For 'SequentialCell', the 'args[0]' must be Cell, list or orderedDict, but got {type(args[0]).__name__}"
             )
@@ -180,11 +205,13 @@ class CellList(_Ordered):
             self.append(cell)
         return self
 
+    recompute = _recompute_all
+
     def construct(self, *inputs: Any) -> Any:
         raise NotImplementedError("CellList holds Cells; it does not compute. Call its elements.")
 
 
-class CellDict(Cell):
+class CellDict(_Container):
     """A dict of Cells, whose Parameters belong to this Cell. It is not called itself.
 
     Args:
@@ -285,6 +312,8 @@ class CellDict(Cell):
                     f"CellDict update sequence element #{number} has length {len(entry)}; 2 is required"
                 )
             self[entry[0]] = entry[1]
+
+    recompute = _recompute_all
 
     def construct(self, *inputs: Any) -> Any:
         raise NotImplementedError("CellDict holds Cells; it does not compute. Call its values.")

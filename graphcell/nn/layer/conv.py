@@ -46,7 +46,7 @@ class _Conv(Cell):
                 f"group:{group}, in_channels:{in_channels}, out_channels:{out_channels}."
             )
         self.data_format = check_choice(owner, "format", data_format, self.formats)
-        self.pad_mode = check_choice(owner, "pad_mode", pad_mode, _MODES)
+        self.pad_mode = check_choice(owner, "pad_mode", pad_mode.lower() if self.rank == 3 and isinstance(pad_mode, str) else pad_mode, _MODES)
         self.padding = padding
         self._check_padding(owner)
         first, second = (in_channels, out_channels) if self.transposed else (out_channels, in_channels)
@@ -241,7 +241,7 @@ class Conv2dTranspose(_ConvTranspose):
     Settings as in Conv2d.
 
     Args:
-        output_padding: more rows and columns at the end with pad_mode 'pad'; less than the stride or the dilation.
+        output_padding: rows and columns of zeros at the end, with pad_mode 'pad'; less than the stride or the dilation.
     """
 
     def __init__(
@@ -253,10 +253,11 @@ class Conv2dTranspose(_ConvTranspose):
             in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
             bias_init, "NCHW", dtype,
         )  # fmt: skip
-        self.output_padding = _output_padding(self, output_padding)
+        self._added = _output_padding(self, output_padding)
 
     def construct(self, x: Any) -> Any:
-        return self._transpose(self._input(x, 2))
+        y = self._transpose(self._input(x, 2))
+        return ops.pad(y, (0, self._added[1], 0, self._added[0])) if any(self._added) else y
 
 
 class Conv1dTranspose(_Flat, _ConvTranspose):

@@ -45,9 +45,12 @@ class _WithStatistics(Cell):
                 f"For '{type(self).__name__}', the in_shape must have {kinds}, but got {x.ndim}: the input has shape {x.shape}."
             )
 
+    def _printed_momentum(self) -> float:
+        return self.momentum
+
     def extend_repr(self) -> str:
         return (
-            f"num_features={self.num_features}, eps={self.eps}, momentum={self.momentum}, gamma={self.gamma}, "
+            f"num_features={self.num_features}, eps={self.eps}, momentum={self._printed_momentum()}, gamma={self.gamma}, "
             f"beta={self.beta}, moving_mean={self.moving_mean}, moving_variance={self.moving_variance}"
         )
 
@@ -80,6 +83,7 @@ class _BatchNorm(_WithStatistics):
         self._start(
             num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init, dtype
         )
+        self.momentum = 1.0 - momentum  # how much of the new statistics is taken, as in MindSpore
         owner = type(self).__name__
         if use_batch_statistics is not None and not isinstance(use_batch_statistics, bool):
             raise ArgumentValueError(
@@ -95,9 +99,12 @@ class _BatchNorm(_WithStatistics):
         if last:
             x = x.transpose(0, 3, 1, 2)
         y: Any = ops.batch_norm(
-            x, self.moving_mean, self.moving_variance, self.gamma, self.beta, batch, 1.0 - self.momentum, self.eps
+            x, self.moving_mean, self.moving_variance, self.gamma, self.beta, batch, self.momentum, self.eps
         )
         return y.transpose(0, 2, 3, 1) if last else y
+
+    def _printed_momentum(self) -> float:
+        return 1.0 - self.momentum
 
 
 class BatchNorm1d(_BatchNorm):
@@ -110,6 +117,31 @@ class BatchNorm2d(_BatchNorm):
     """Batch normalisation of (N, C, H, W)."""
 
     formats = ("NCHW", "NHWC")
+
+
+class SyncBatchNorm(_BatchNorm):
+    """Batch normalisation of (N, C) or (N, C, H, W) over all processes: here there is one, so that it is that of BatchNorm.
+
+    Args:
+        process_groups: lists of processes that share statistics; must be None or hold process 0 alone.
+
+    Raises:
+        ValueError: other processes.
+    """
+
+    ranks = (2, 4)
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float = 0.9, affine: bool = True, gamma_init: Any = "ones",
+        beta_init: Any = "zeros", moving_mean_init: Any = "zeros", moving_var_init: Any = "ones", use_batch_statistics: bool | None = None,
+        process_groups: Any = None, dtype: Any = dt.float32,
+    ):  # fmt: skip
+        if process_groups is not None and process_groups != [[0]]:
+            raise ArgumentValueError(f"For 'SyncBatchNorm', the 'process_groups' must hold the one process there is, [[0]], but got {process_groups}.")
+        super().__init__(
+            num_features, eps, momentum, affine, gamma_init, beta_init, moving_mean_init, moving_var_init, use_batch_statistics, dtype=dtype
+        )
+        self.process_groups = process_groups
 
 
 class BatchNorm3d(Cell):
@@ -126,13 +158,13 @@ class BatchNorm3d(Cell):
             use_batch_statistics, "NCHW", dtype,
         )  # fmt: skip
 
-    def construct(self, input_x: Any) -> Any:
-        if input_x.ndim != 5:
+    def construct(self, x: Any) -> Any:
+        if x.ndim != 5:
             raise ShapeError(
-                f"For 'BatchNorm3d', the in_shape must have 5 dims, but got {input_x.ndim}: the input has shape {input_x.shape}."
+                f"For 'BatchNorm3d', the in_shape must have 5 dims, but got {x.ndim}: the input has shape {x.shape}."
             )
-        n, c, d, h, w = input_x.shape
-        return self.bn2d(input_x.reshape((n, c, d * h, w))).reshape((n, c, d, h, w))
+        n, c, d, h, w = x.shape
+        return self.bn2d(x.reshape((n, c, d * h, w))).reshape((n, c, d, h, w))
 
 
 class _InstanceNorm(_WithStatistics):

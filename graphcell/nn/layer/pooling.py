@@ -7,7 +7,7 @@ from typing import Any
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_choice, is_int
+from graphcell.nn.checks import check_bool, check_choice, check_int, is_int, positive_int
 from graphcell.ops.functional.convolution import choose_padding, each_dimension
 from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_places, max_pool
 
@@ -35,7 +35,7 @@ class _Pool(Cell):
         self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
         one = (1,) * self.rank
         pads = choose_padding("pad", padding, one, self._kernel, self._stride, self._dilation, f"For '{owner}'")
-        if self.pad_mode != "PAD" and (any(map(any, pads)) or self._dilation != one or ceil_mode or self._has_indices()):
+        if self.pad_mode != "PAD" and (any(map(any, pads)) or self._dilation != one or (ceil_mode and not self._rounds_up()) or self._has_indices()):
             raise ArgumentValueError(
                 f"For {owner}, the parameter 'padding', 'dilation', 'return_indices', 'ceil_mode' can not be set to "
                 f"non-default value when pad_mode is not 'pad', but got pad_mode:{pad_mode}."
@@ -46,6 +46,10 @@ class _Pool(Cell):
             )
 
     def _has_indices(self) -> bool:
+        return False
+
+    def _rounds_up(self) -> bool:
+        """Whether ceil_mode goes with all ways to pad."""
         return False
 
     def _sizes(self, name: str, value: Any) -> tuple[int, ...]:
@@ -157,15 +161,20 @@ class _AvgPool(_Pool):
     ):  # fmt: skip
         super().__init__(kernel_size, stride, pad_mode, padding, 1, ceil_mode, data_format)
         self.count_include_pad = check_bool(type(self).__name__, "count_include_pad", count_include_pad)
-        if divisor_override is not None and divisor_override <= 0:
+        if divisor_override is not None and check_int(type(self).__name__, "divisor_override", divisor_override) <= 0:
             raise ArgumentValueError(
                 f"For '{type(self).__name__}', the 'divisor_override' must be > 0, but got {divisor_override}."
             )
         self.divisor_override = divisor_override
+        self._counts_padding = self.rank == 3 or self.pad_mode == "PAD" or ceil_mode or not count_include_pad
+        """As in MindSpore: with any of these settings the zeros of 'same' are elements too, if `count_include_pad` says so."""
+
+    def _rounds_up(self) -> bool:
+        return True
 
     def _pool(self, x: Any) -> Any:
         given, pads = self._windows(x)
-        counted = given if self.pad_mode == "PAD" and self.count_include_pad else None
+        counted = given if self._counts_padding and self.count_include_pad else None
         return avg_pool(x, self._kernel, self._stride, pads, counted, self.divisor_override)
 
 
@@ -174,8 +183,9 @@ class AvgPool2d(_AvgPool):
 
     Args:
         kernel_size, stride: an int, or two (height, width). Default 1.
-        pad_mode: 'valid' (default), 'same' (its padding never counts) or 'pad'.
-        padding, ceil_mode: with 'pad'.
+        pad_mode: 'valid' (default), 'same' (its padding counts with ceil_mode only) or 'pad'.
+        padding: with 'pad': an int, or two.
+        ceil_mode: a last, partial window counts.
         count_include_pad: the zeros of 'pad' count as elements. Default True.
         divisor_override: divide by this instead of the number of elements.
         data_format: 'NCHW' or 'NHWC'.
@@ -197,7 +207,7 @@ class AvgPool1d(_AvgPool):
         count_include_pad: bool = True,
     ):  # fmt: skip
         super().__init__(kernel_size, stride, pad_mode, padding, ceil_mode, count_include_pad)
-        if self.pad_mode != "PAD":
+        if not self._counts_padding:
             self.kernel_size, self.stride = (1, *self._kernel), (1, *self._stride)  # how MindSpore prints it
 
 
@@ -220,7 +230,9 @@ class _Adaptive(Cell):
 
     def __init__(self, output_size: Any):
         super().__init__()
-        if output_size is not None and not is_int(output_size) and not isinstance(output_size, tuple):
+        if self.rank == 1:
+            output_size = positive_int(type(self).__name__, "output_size", output_size)
+        if not is_int(output_size) and not isinstance(output_size, tuple):
             raise ArgumentTypeError(
                 f"For '{type(self).__name__}', the type of 'output_size' should be one of '['int', 'tuple']', "
                 f"but got type '{type(output_size).__name__}'."
@@ -230,7 +242,18 @@ class _Adaptive(Cell):
                 f"For '{type(self).__name__}', the 'length of output_size' must be int and must = {self.rank}, "
                 f"but got '{len(output_size)}' with type 'int'."
             )
+        for n in output_size if isinstance(output_size, tuple) else (output_size,):
+            if is_int(n) and n < 0:
+                raise ArgumentValueError(f"For '{type(self).__name__}', the argument 'output_size' must >= 0, but got {output_size}.")
         self.output_size = output_size
+
+    def _check_length(self, x: Any) -> None:
+        """For one dimension: the windows are of one length."""
+        owner = type(self).__name__
+        if x.ndim != 3:
+            raise ShapeError(f"For {owner}, the input must has 3 dim, but got {x.ndim}.")
+        if x.shape[-1] % self.output_size:
+            raise ShapeError(f"For {owner}, the input's last dimension must be divisible by output size {self.output_size}, but got {x.shape[-1]}.")
 
 
 class AdaptiveAvgPool1d(_Adaptive):
@@ -239,11 +262,7 @@ class AdaptiveAvgPool1d(_Adaptive):
     rank = 1
 
     def construct(self, input: Any) -> Any:
-        if input.shape[-1] % self.output_size:
-            raise ShapeError(
-                "For AdaptiveAvgPool1d, the input's last dimension must be divisible by output size "
-                f"{self.output_size}, but got {input.shape[-1]}."
-            )
+        self._check_length(input)
         return ops.adaptive_avg_pool1d(input, self.output_size)
 
 
@@ -269,11 +288,7 @@ class AdaptiveMaxPool1d(_Adaptive):
     rank = 1
 
     def construct(self, x: Any) -> Any:
-        if x.shape[-1] % self.output_size:
-            raise ShapeError(
-                "For AdaptiveMaxPool1d, the input's last dimension must be divisible by output size "
-                f"{self.output_size}, but got {x.shape[-1]}."
-            )
+        self._check_length(x)
         return ops.adaptive_max_pool1d(x, self.output_size)
 
 
@@ -305,3 +320,96 @@ class AdaptiveMaxPool3d(Cell):
 
     def construct(self, input: Any) -> Any:
         return ops.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _LPPool(Cell):
+    """(sum of x ** norm_type) ** (1 / norm_type) over windows.
+
+    Args:
+        norm_type: int or float, not 0.
+        kernel_size: of the windows.
+        stride: how far they are apart; default: kernel_size.
+        ceil_mode: a last, partial window counts.
+    """
+
+    def __init__(self, norm_type: float, kernel_size: Any, stride: Any = None, ceil_mode: bool = False):
+        super().__init__()
+        self.norm_type, self.kernel_size, self.stride, self.ceil_mode = norm_type, kernel_size, stride, ceil_mode
+
+
+class LPPool1d(_LPPool):
+    """Power means, without the division, over windows of (N, C, L) or (C, L)."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.lp_pool1d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class LPPool2d(_LPPool):
+    """Power means, without the division, over windows of (N, C, H, W)."""
+
+    def construct(self, x: Any) -> Any:
+        return ops.lp_pool2d(x, self.norm_type, self.kernel_size, self.stride, self.ceil_mode)
+
+
+class _MaxUnpool(Cell):
+    """Puts maxima back to the places where they were, in zeros: a partial inverse of max pooling.
+
+    Args:
+        kernel_size, stride, padding: those of the pooling; stride None: kernel_size.
+
+    Inputs: x and indices, as max pooling gives them; output_size: the shape of the result, if it is not to be the smallest possible.
+    """
+
+    def __init__(self, kernel_size: Any, stride: Any = None, padding: Any = 0):
+        super().__init__()
+        self.kernel_size, self.stride, self.padding = kernel_size, stride, padding
+
+
+class MaxUnpool1d(_MaxUnpool):
+    """Unpools (N, C, L) or (C, L)."""
+
+    def construct(self, x: Any, indices: Any, output_size: Any = None) -> Any:
+        return ops.max_unpool1d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool2d(_MaxUnpool):
+    """Unpools (N, C, H, W) or (C, H, W)."""
+
+    def construct(self, x: Any, indices: Any, output_size: Any = None) -> Any:
+        return ops.max_unpool2d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class MaxUnpool3d(_MaxUnpool):
+    """Unpools (N, C, D, H, W) or (C, D, H, W)."""
+
+    def construct(self, x: Any, indices: Any, output_size: Any = None) -> Any:
+        return ops.max_unpool3d(x, indices, self.kernel_size, self.stride, self.padding, output_size)
+
+
+class _FractionalMaxPool(Cell):
+    """Maximum over windows at random places, which shrink the image by any factor; see `ops.fractional_max_pool2d`.
+
+    Args:
+        kernel_size: of the windows.
+        output_size, output_ratio: how many windows there are, or what that is of the input's extents; one of the two.
+        return_indices: also give the places of the maxima, row-major.
+    """
+
+    def __init__(self, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None):
+        super().__init__()
+        self.kernel_size, self.output_size, self.output_ratio = kernel_size, output_size, output_ratio
+        self.return_indices, self._random_samples = return_indices, _random_samples
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """Pools (N, C, H, W) or (C, H, W)."""
+
+    def construct(self, input: Any) -> Any:
+        return ops.fractional_max_pool2d(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """Pools (N, C, D, H, W) or (C, D, H, W)."""
+
+    def construct(self, input: Any) -> Any:
+        return ops.fractional_max_pool3d(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, self._random_samples)

@@ -6,12 +6,15 @@ write the Parameters in their own buffers.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
 from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
+from graphcell.composite import HyperMap, Map
 from graphcell.errors import (
     ArgumentTypeError,
     ArgumentValueError,
@@ -68,6 +71,22 @@ class _Group:
     given: dict[str, Any] = field(default_factory=dict)
 
 
+def opt_init_args_register(function: Callable[..., None]) -> Callable[..., None]:
+    """Decorates the `__init__` of an optimizer: the arguments of a call are kept as `init_params`, `init_learning_rate` and `init_args`."""
+    signature = inspect.signature(function)
+
+    @wraps(function)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        bound = signature.bind(self, *args, **kwargs)
+        bound.apply_defaults()
+        given = dict(bound.arguments)
+        function(self, *args, **kwargs)
+        kept = {"init_params": given.pop("params", None), "init_learning_rate": given.pop("learning_rate", None)}
+        self.__dict__.update(kept, init_args={name: value for name, value in given.items() if value is not self})
+
+    return init
+
+
 class Optimizer(Cell):
     """Base of optimizers. A subclass defines `construct(gradients)`.
 
@@ -84,6 +103,9 @@ class Optimizer(Cell):
         TypeError, ValueError, KeyError, RuntimeError: settings that do not fit; no Parameters; a Parameter in two groups.
     """
 
+    spares_norms = True
+    """Whether, without groups, Parameters with 'beta' or 'gamma' in their names have no weight decay."""
+
     def __init__(self, learning_rate: Any, parameters: Any, weight_decay: Any = 0.0, loss_scale: float = 1.0):
         super().__init__(auto_prefix=False)
         self._check_loss_scale(loss_scale)
@@ -92,7 +114,7 @@ class Optimizer(Cell):
         self.need_scale = self.loss_scale != 1.0
         self.global_step = Parameter(Tensor([0], dt.int32), name="global_step")
         self.global_step_increase_tensor = Tensor([1], dt.int32)
-        self.assignadd = ops.assign_add
+        self.assignadd, self.hyper_map, self.map_ = ops.assign_add, HyperMap(), Map()
         groups, order, self.is_group = _groups(parameters)
         params = order or [p for g in groups for p in g.params]
         group_of = {id(p): g for g in groups for p in g.params}
@@ -132,9 +154,8 @@ class Optimizer(Cell):
             cells = {id(r): r if isinstance(r, Cell) else _ConvertToCell(r) for r in rates}
             self.learning_rate = CellList([cells[id(r)] for r in rates], auto_prefix=False)
         else:
-            for rate in (*own.values(), common):
-                if rate is not None:
-                    self._parameters[rate.name] = rate
+            for rate in rates:
+                self._parameters[rate.name] = rate
             self.__dict__["learning_rate"] = tuple(rates)
 
     def _rate(self, rate: Any, name: str) -> Any:
@@ -208,13 +229,12 @@ class Optimizer(Cell):
             return schedules[id(value)]
 
         values = [checked(g.given.get("weight_decay", default)) for g in group_of]
-        self._decays = [
-            0.0 if not self.is_group and ("beta" in p.name or "gamma" in p.name) else value
-            for p, value in zip(self.parameters, values)
-        ]
+        spares = self.spares_norms and not self.is_group
+        self._decays = [0.0 if spares and ("beta" in p.name or "gamma" in p.name) else value for p, value in zip(self.parameters, values)]
+        self.decay_flags = tuple(isinstance(d, Cell) or d > 0 for d in self._decays)
         self.is_group_params_ordered = True
         self.dynamic_weight_decay = bool(schedules)
-        self.exec_weight_decay = any(isinstance(d, Cell) or d > 0 for d in self._decays)
+        self.exec_weight_decay = any(self.decay_flags)
         if self.is_group:
             self.__dict__["weight_decay"] = tuple(self._scaled(d) for d in self._decays)
         else:
@@ -423,7 +443,5 @@ def _check_names(params: list[Parameter]) -> None:
     names: set[str] = set()
     for p in params:
         if p.name in names:
-            raise ArgumentValueError(
-                f"For 'Optimizer', two Parameters have the name '{p.name}'.", hint="give them unique names"
-            )
+            raise ArgumentValueError(f"The value {p} , its name '{p.name}' already exists. Please set a unique name for the parameter.")
         names.add(p.name)

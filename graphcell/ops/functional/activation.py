@@ -17,7 +17,7 @@ from graphcell.ops.functional.axes import normalize_axis, tensor_of
 from graphcell.ops.functional.common import cast, full_like, select, zeros_like
 from graphcell.ops.functional.reductions import wide
 from graphcell.ops.kernels import composite, elementary
-from graphcell.ops.mathematics import Erf, Expm1, Sigmoid, Softplus, Tanh
+from graphcell.ops.mathematics import Expm1, Gelu, Sigmoid, Softplus, Tanh
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -126,7 +126,7 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
         return cast(w * 0.5 * (1.0 + apply1(Tanh(), inner)), x.dtype)
     if approximate != "none":
         raise ArgumentValueError(f"gelu: approximate must be 'none' or 'tanh', but is {approximate!r}")
-    return x * 0.5 * (1.0 + apply1(Erf(), x * math.sqrt(0.5)))
+    return apply1(Gelu(), x)
 
 
 @composite

@@ -468,6 +468,8 @@ def _written(target: Tensor, new: Tensor) -> Tensor:
 def _for_variable(target: Tensor, value: Any, function: str) -> Tensor:
     number = not isinstance(value, Tensor)
     new = as_tensor(value, "value", function)
+    if function != "assign" and {new.shape, target.shape} == {(), (1,)}:  # a step is added to a counter
+        new = new.reshape(target.shape)  # type: ignore[attr-defined]
     if new.shape != target.shape:
         raise ShapeError(f"{function}: value must have the shape of variable, {target.shape}, but has {new.shape}")
     common_dtype = dt.promote_scalar(target.dtype, value) if number and is_number(value) else dt.promote(target.dtype, new.dtype)

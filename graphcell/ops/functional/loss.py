@@ -140,7 +140,7 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
     loss = picked.sum(axis)
     if smoothing:
         every = log_p if weight is None else log_p * _along(weight, axis, log_p.ndim)
-        smooth = -(every * cast(counted, log_p.dtype)).sum(axis)
+        smooth = -select(counted, every, zero).sum(axis)  # what is ignored may be infinite
         loss = loss * (1.0 - smoothing) + smooth * (smoothing / classes)
     if reduction == "mean":
         return cast(wide(loss).sum() / wide(counts).sum(), loss.dtype)
@@ -379,7 +379,7 @@ def multi_margin_loss(
         weight: (C,), a factor for each class, or None.
 
     Raises:
-        TypeError: dtypes. ValueError: shapes that do not fit, another p.
+        TypeError: dtypes. ValueError: shapes that do not fit, another p. IndexError: a class number below 0 or from C on.
     """
     (x,) = _floats("multi_margin_loss", input=input)
     if p not in (1, 2):
@@ -388,6 +388,8 @@ def multi_margin_loss(
         raise DTypeError("multi_margin_loss: the target must be a Tensor of integers")
     if x.ndim != 2 or target.shape != x.shape[:1]:
         raise ShapeError(f"multi_margin_loss: input must be (N, C) and target (N,), but are {x.shape} and {target.shape}")
+    classes = x.shape[1]
+    check_range(select(target < 0, ones_like(target) * classes, target), classes, "multi_margin_loss: target")
     hit = apply1(Iota(x.shape, 1, dt.int32)) == cast(target.expand_dims(1), dt.int32)
     zero = zeros_like(x)
     chosen: Any = select(hit, x, zero).sum(1, keepdims=True)

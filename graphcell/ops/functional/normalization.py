@@ -72,7 +72,7 @@ def _update_running(running_mean: Any, running_var: Any, mean: Any, var: Any, co
     unbiased = var * (count / max(count - 1, 1))
     for running, batch in ((running_mean, mean), (running_var, unbiased)):
         new = running * (1.0 - momentum) + stop_gradient(batch).reshape(running.shape) * momentum
-        assign(running, stop_gradient(new))
+        assign(running, cast(stop_gradient(new), running.dtype))
 
 
 @composite

@@ -377,9 +377,8 @@ def _lp_pool(function: str, rank: int, x: Any, norm_type: Any, kernel_size: Any,
     pads: Pairs = ((0, 0),) * rank
     if ceil_mode:
         pads = ceil_extra(t.shape[-rank:], pads, kernel, step, (1,) * rank)
-    w = windows(pad_spatial(t**norm_type, pads, 0.0), kernel, step)
-    total: Any = apply1(ReduceSum(_last_axes(w, rank)), w)
-    return total ** (1.0 / norm_type)  # type: ignore[no-any-return]
+    mean: Any = avg_pool(t**norm_type, kernel, step, pads, None)  # of the elements that there are in a partial window
+    return (mean * math.prod(kernel)) ** (1.0 / norm_type)  # type: ignore[no-any-return]
 
 
 # -- windows as columns --------------------------------------------------------------------------------------------------

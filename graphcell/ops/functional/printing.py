@@ -7,17 +7,22 @@ from typing import Any
 from graphcell.errors import ArgumentTypeError
 from graphcell.ops.dispatch import apply
 from graphcell.ops.host import Print, template
-from graphcell.tensor import Tensor
+from graphcell.tensor import Tensor, state
 
 __all__ = ["print_"]
 
 
 def print_(*input_x: Any) -> None:
-    """Prints each argument, Tensors, numbers and strings or tuples and lists of them, in a line of its own.
+    """Prints each argument in a line of its own, Tensors as `repr` gives them. In a graph: Tensors, numbers, strings, None, or tuples and
+    lists of them, of which each item has its line, when the graph runs; Tensors then look as in MindSpore's graphs.
 
     Raises:
-        TypeError: an argument is something else.
+        TypeError: an argument is something else (in a graph).
     """
+    if state.trace is None:
+        for x in input_x:
+            print(repr(x) if isinstance(x, Tensor) else x, flush=True)
+        return
     pieces: list[str | tuple[Tensor, str]] = []
     for x in input_x:
         _line(x, pieces)
@@ -32,7 +37,7 @@ def _line(x: Any, pieces: list[str | tuple[Tensor, str]]) -> None:
         return
     if isinstance(x, Tensor):
         pieces += [(x, "g"), "\n"]
-    elif isinstance(x, (str, bool, int, float)):
+    elif x is None or isinstance(x, (str, bool, int, float)):
         pieces.append(f"{x}\n")
     else:
         raise ArgumentTypeError(f"print_: expected Tensors, numbers and strings, but got {type(x).__name__}")

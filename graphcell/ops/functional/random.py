@@ -7,7 +7,8 @@ Every function draws from the process's generator, or with a `seed` of its own f
 from __future__ import annotations
 
 import hashlib
-from typing import Any
+import weakref
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -16,8 +17,9 @@ from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError
 from graphcell.ir.types import Shape
 from graphcell.ops.functional.common import as_tensor, broadcast, broadcast_shapes, cast, select, zeros_like
+from graphcell.ops.kernels import composite
 from graphcell.ops.random import Generator, RandomNormal, RandomUniform, generator, random
-from graphcell.tensor import Tensor, state
+from graphcell.tensor import Tensor
 
 __all__ = [
     "bernoulli", "dropout", "dropout1d", "dropout2d", "dropout3d", "gumbel_softmax", "laplace", "multinomial", "normal", "rand",
@@ -25,40 +27,56 @@ __all__ = [
     "uniform",
 ]  # fmt: skip
 
-_SEEDED: dict[tuple[str, int], Generator] = {}
-"""Generators of ops that were given a seed of their own: one sequence for each op and seed, started anew by set_seed."""
+class _Sequences:
+    """The sequences of random numbers that belong to op-level seeds: one for each function and seed, one for each primitive with a seed."""
+
+    global_seed = 0
+    """What they start from beside their own seeds: 0 until a global seed is set, so that they are the same in each run of a program."""
+    functions: ClassVar[dict[tuple[str, int], Generator]] = {}
+    all: ClassVar[weakref.WeakKeyDictionary[Generator, tuple[str, int]]] = weakref.WeakKeyDictionary()
 
 
 def forget_op_seeds() -> None:
-    """Starts the sequences of all op-level seeds anew."""
-    for (function, seed), source in _SEEDED.items():
-        source.reset(_mix(function, seed))
+    """Starts the sequences of all op-level seeds anew, after the global seed was set."""
+    _Sequences.global_seed = int(generator.seed.array())
+    for source, key in list(_Sequences.all.items()):
+        source.reset(_mix(*key))
 
 
 def _mix(function: str, seed: int) -> int:
     """A seed for a sequence of its own, made of the function, its op-level seed, and the global one."""
-    before, state.trace = state.trace, None
-    try:
-        text = f"{function} {seed} {int(generator.seed.array())}"
-    finally:
-        state.trace = before
+    text = f"{function} {seed} {_Sequences.global_seed}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 2
 
 
-def _source(function: str, seed: Any) -> Generator:
-    if seed is None or seed == 0:
+def source_of(function: str, seed: Any) -> Generator:
+    """What a function given this seed draws from.
+
+    Raises:
+        TypeError: seed is no int. ValueError: it is negative.
+    """
+    if seed is None or (isinstance(seed, (int, np.integer)) and seed == 0):
         return generator
+    if isinstance(seed, Generator):
+        return seed
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
         raise ArgumentTypeError(f"{function}: seed must be an int, but is {type(seed).__name__}")
     if seed < 0:
         raise ArgumentValueError(f"{function}: seed must not be negative, but is {seed}")
     key = (function, int(seed))
-    if key not in _SEEDED:
-        _SEEDED[key] = Generator(_mix(*key))
-    return _SEEDED[key]
+    if key not in _Sequences.functions:
+        _Sequences.functions[key] = new_source(*key)
+    return _Sequences.functions[key]
 
 
-def _shape(function: str, size: Any) -> Shape:
+def new_source(function: str, seed: int) -> Generator:
+    """A sequence that begins anew; `set_seed` starts it once more."""
+    source = Generator(_mix(function, seed))
+    _Sequences.all[source] = (function, seed)
+    return source
+
+
+def shape_of(function: str, size: Any) -> Shape:
     """The shape given as one tuple or list, or as several ints; none gives (1,)."""
     items = size[0] if len(size) == 1 and isinstance(size[0], (tuple, list)) else size
     shape = tuple(items) if size else (1,)
@@ -89,12 +107,12 @@ def rand(*size: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     Raises:
         TypeError: a size or seed that is no int. ValueError: a negative one, or a dtype that is no float.
     """
-    return random(RandomUniform(_float_dtype("rand", dtype)), _shape("rand", size), _source("rand", seed))
+    return random(RandomUniform(_float_dtype("rand", dtype)), shape_of("rand", size), source_of("rand", seed))
 
 
 def randn(*size: Any, dtype: Any = None, seed: Any = None) -> Tensor:
     """Standard normal, of shape `size`, float32 unless `dtype` says otherwise. Errors as in `rand`."""
-    return random(RandomNormal(_float_dtype("randn", dtype)), _shape("randn", size), _source("randn", seed))
+    return random(RandomNormal(_float_dtype("randn", dtype)), shape_of("randn", size), source_of("randn", seed))
 
 
 def rand_like(input: Any, seed: Any = None, *, dtype: Any = None) -> Tensor:
@@ -125,7 +143,7 @@ def randint(low: int, high: int, size: Any, seed: Any = None, *, dtype: Any = No
     target = dt.int64 if dtype is None else dt.as_dtype(dtype)
     if not target.is_integer:
         raise ArgumentValueError(f"For 'randint', the 'dtype' must be an int type, but got {target}.")
-    u: Any = random(RandomUniform(dt.float64), _shape("randint", (size,)), _source("randint", seed))
+    u: Any = random(RandomUniform(dt.float64), shape_of("randint", (size,)), source_of("randint", seed))
     return cast(cast((u * float(high - low)).floor(), dt.int64) + low, target)
 
 
@@ -143,9 +161,9 @@ def uniform(shape: Any, minval: Any, maxval: Any, seed: Any = None, dtype: Any =
     """
     target = dt.as_dtype(dtype)
     low, high = as_tensor(minval, "minval", "uniform"), as_tensor(maxval, "maxval", "uniform")
-    full = broadcast_shapes("uniform", _shape("uniform", (shape,)), low.shape, high.shape)
+    full = broadcast_shapes("uniform", shape_of("uniform", (shape,)), low.shape, high.shape)
     kind = dt.float64 if target.is_integer else target
-    u: Any = random(RandomUniform(kind), full, _source("uniform", seed))
+    u: Any = random(RandomUniform(kind), full, source_of("uniform", seed))
     spread: Any = cast(high, kind) - cast(low, kind)
     y = u * spread + cast(low, kind)
     return cast(y.floor(), target) if target.is_integer else y
@@ -158,26 +176,26 @@ def normal(shape: Any, mean: Any, stddev: Any, seed: Any = None) -> Tensor:
         TypeError: a mean, deviation or shape that holds no numbers. ValueError: shapes that do not broadcast.
     """
     m, s = as_tensor(mean, "mean", "normal"), as_tensor(stddev, "stddev", "normal")
-    full = broadcast_shapes("normal", _shape("normal", (shape,)), m.shape, s.shape)
-    z: Any = random(RandomNormal(dt.float32), full, _source("normal", seed))
+    full = broadcast_shapes("normal", shape_of("normal", (shape,)), m.shape, s.shape)
+    z: Any = random(RandomNormal(dt.float32), full, source_of("normal", seed))
     return z * cast(s, dt.float32) + cast(m, dt.float32)  # type: ignore[no-any-return]
 
 
 def standard_normal(shape: Any, seed: Any = None) -> Tensor:
     """Standard normal of `shape`, float32."""
-    return random(RandomNormal(dt.float32), _shape("standard_normal", (shape,)), _source("standard_normal", seed))
+    return random(RandomNormal(dt.float32), shape_of("standard_normal", (shape,)), source_of("standard_normal", seed))
 
 
 def standard_laplace(shape: Any, seed: Any = None) -> Tensor:
     """Laplace numbers of mean 0 and scale 1 of `shape`, float32."""
-    return _laplace(_shape("standard_laplace", (shape,)), _source("standard_laplace", seed))  # type: ignore[no-any-return]
+    return _laplace(shape_of("standard_laplace", (shape,)), source_of("standard_laplace", seed))  # type: ignore[no-any-return]
 
 
 def laplace(shape: Any, mean: Any, lambda_param: Any, seed: Any = None) -> Tensor:
     """Laplace numbers of `mean` and scale `lambda_param`, numbers or Tensors that broadcast with `shape`; float32."""
     m, s = as_tensor(mean, "mean", "laplace"), as_tensor(lambda_param, "lambda_param", "laplace")
-    full = broadcast_shapes("laplace", _shape("laplace", (shape,)), m.shape, s.shape)
-    scaled: Tensor = _laplace(full, _source("laplace", seed)) * cast(s, dt.float32) + cast(m, dt.float32)
+    full = broadcast_shapes("laplace", shape_of("laplace", (shape,)), m.shape, s.shape)
+    scaled: Tensor = _laplace(full, source_of("laplace", seed)) * cast(s, dt.float32) + cast(m, dt.float32)
     return scaled
 
 
@@ -198,22 +216,29 @@ def bernoulli(input: Any, p: Any = 0.5, seed: Any = None) -> Tensor:
         raise ArgumentTypeError(f"bernoulli: p must be a number or a Tensor, but is {type(p).__name__}")
     if not isinstance(p, Tensor) and not 0 <= p <= 1:
         raise ArgumentValueError(f"For bernoulli, p should be in [0, 1], but got {p}.")
-    u: Any = random(RandomUniform(dt.float32), x.shape, _source("bernoulli", seed))
+    u: Any = random(RandomUniform(dt.float32), x.shape, source_of("bernoulli", seed))
     chance = cast(p, dt.float32) if isinstance(p, Tensor) else p
     return cast(u < chance, x.dtype)
 
 
-def randperm(n: int, seed: int = 0, offset: int = 0, dtype: Any = dt.int64) -> Tensor:
+def randperm(n: int, seed: int | Generator = 0, offset: int = 0, dtype: Any = dt.int64) -> Tensor:
     """A random order of 0 … n - 1.
 
+    Args:
+        seed, offset: together the seed of a sequence; 0 and -1 without an offset are none.
+
     Raises:
-        TypeError: n is no int. ValueError: it is not positive.
+        TypeError: n, seed or offset is no int. ValueError: n is not positive, or a seed less than -1.
     """
     if not isinstance(n, (int, np.integer)) or isinstance(n, bool):
         raise ArgumentTypeError(f"randperm: n must be an int, but is {type(n).__name__}")
     if n < 1:
         raise ArgumentValueError(f"randperm: n must be greater than 0, but is {n}")
-    return cast(_order(int(n), _source("randperm", seed or None)), dtype)
+    if not isinstance(seed, (int, Generator)) or not isinstance(offset, int):
+        raise ArgumentTypeError(f"randperm: seed and offset must be ints, but are {type(seed).__name__} and {type(offset).__name__}")
+    if isinstance(seed, int):
+        seed = (0 if seed == -1 else seed) * 2**32 + offset
+    return cast(_order(int(n), source_of("randperm", seed)), dtype)
 
 
 def _order(n: int, source: Generator) -> Tensor:
@@ -227,7 +252,7 @@ def shuffle(x: Any, seed: Any = None) -> Tensor:
     t = _tensor("shuffle", x)
     if not t.ndim:
         return t  # type: ignore[no-any-return]
-    return t.gather(_order(t.shape[0], _source("shuffle", seed)), 0)  # type: ignore[no-any-return]
+    return t.gather(_order(t.shape[0], source_of("shuffle", seed)), 0)  # type: ignore[no-any-return]
 
 
 def multinomial(input: Any, num_samples: int, replacement: bool = True, seed: Any = None) -> Tensor:
@@ -250,15 +275,20 @@ def multinomial(input: Any, num_samples: int, replacement: bool = True, seed: An
     classes = p.shape[-1]
     if not replacement and num_samples > classes:
         raise ArgumentValueError(f"multinomial: cannot draw {num_samples} of {classes} classes without replacement")
-    source = _source("multinomial", seed)
+    source = source_of("multinomial", seed)
     if not replacement:  # the largest of log(p) + Gumbel noise
         keys: Any = cast(p, dt.float64).log() + _gumbel(p.shape, dt.float64, source)
         return cast(topk(keys, num_samples)[1], dt.int32)
-    cumulative: Any = cast(p, dt.float64).cumsum(-1)
-    u: Any = random(RandomUniform(dt.float64), (*p.shape[:-1], num_samples), source)
+    return cast(drawn_classes(p, num_samples, source), dt.int32)
+
+
+def drawn_classes(weights: Any, count: int, source: Generator) -> Tensor:
+    """`count` class numbers in proportion to the last dimension of `weights`; int64."""
+    cumulative: Any = cast(weights, dt.float64).cumsum(-1)
+    u: Any = random(RandomUniform(dt.float64), (*weights.shape[:-1], count), source)
     target = u * cumulative[..., -1:]
     passed: Any = cast(target.expand_dims(-1) >= cumulative.expand_dims(-2), dt.int64)
-    return cast(passed.sum(-1).clip(0, classes - 1), dt.int32)
+    return passed.sum(-1).clip(0, weights.shape[-1] - 1)  # type: ignore[no-any-return]
 
 
 def _gumbel(shape: Shape, dtype: DType, source: Generator) -> Any:
@@ -279,7 +309,7 @@ def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, dim: int =
     from graphcell.ops.functional.masking import one_hot
     from graphcell.ops.functional.softmax import softmax
 
-    x = _floats("gumbel_softmax", logits, "logits")
+    x = tensor_of_floats("gumbel_softmax", logits, "logits")
     if not isinstance(tau, float) or tau <= 0:
         raise ArgumentValueError(f"For 'gumbel_softmax', the 'tau' must be float and must > 0, but got {tau!r}.")
     if not isinstance(dim, int) or not -x.ndim <= dim < x.ndim:
@@ -294,7 +324,7 @@ def gumbel_softmax(logits: Any, tau: float = 1.0, hard: bool = False, dim: int =
 
 
 # -- dropout -------------------------------------------------------------------------------------------------------------
-def _floats(function: str, x: Any, what: str = "the input") -> Any:
+def tensor_of_floats(function: str, x: Any, what: str = "the input") -> Any:
     """`x`, which must be a Tensor of floats; raises TypeError."""
     if not _tensor(function, x).dtype.is_float:
         raise DTypeError(f"{function}: {what} must be a Tensor of floats, but is {x.dtype}")
@@ -315,22 +345,26 @@ def dropout(input: Any, p: float = 0.5, training: bool = True, seed: Any = None)
         TypeError: no Tensor of floats, or p is no number. ValueError: p is outside of [0, 1].
     """
     _check_probability("dropout", p)
-    x = _floats("dropout", input)
-    return _drop(x, x.shape, p, _source("dropout", seed)) if training and p > 0 else x
+    x = tensor_of_floats("dropout", input)
+    return _drop(x, x.shape, p, source_of("dropout", seed)) if training and p > 0 else x
 
 
 def _drop(x: Any, shape: Shape, p: float, source: Generator = generator) -> Tensor:
     """Drops whole blocks of x: one random number for each element of `shape`, which broadcasts to x."""
     if p >= 1.0:
         return zeros_like(x)
-    u: Any = random(RandomUniform(dt.float32), shape, source)
-    keep = broadcast(u >= p, x.shape)
-    return select(keep, x * (1.0 / (1.0 - p)), zeros_like(x))
+    return _keep(x, random(RandomUniform(dt.float32), shape, source), p)
+
+
+@composite
+def _keep(x: Any, u: Any, p: float) -> Tensor:
+    """x / (1 - p) where u is at least p, else 0."""
+    return select(broadcast(u >= p, x.shape), x * (1.0 / (1.0 - p)), zeros_like(x))
 
 
 def _drop_channels(function: str, input: Any, p: float, training: bool, ranks: tuple[int, ...]) -> Tensor:
     _check_probability(function, p)
-    x = _floats(function, input)
+    x = tensor_of_floats(function, input)
     if x.ndim not in ranks:
         raise ArgumentValueError(
             f"{function}: the input must have {' or '.join(map(str, ranks))} dimensions, but has shape {x.shape}"

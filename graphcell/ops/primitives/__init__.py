@@ -8,6 +8,7 @@ from graphcell.ops.primitives import indexing as _indexing
 from graphcell.ops.primitives import losses as _losses
 from graphcell.ops.primitives import mathematics as _mathematics
 from graphcell.ops.primitives import network as _network
+from graphcell.ops.primitives import random as _random
 from graphcell.ops.primitives import reductions as _reductions
 from graphcell.ops.primitives import shapes as _shapes
 from graphcell.ops.primitives import training as _training
@@ -15,6 +16,7 @@ from graphcell.ops.primitives.indexing import *  # noqa: F403
 from graphcell.ops.primitives.losses import *  # noqa: F403
 from graphcell.ops.primitives.mathematics import *  # noqa: F403
 from graphcell.ops.primitives.network import *  # noqa: F403
+from graphcell.ops.primitives.random import *  # noqa: F403
 from graphcell.ops.primitives.reductions import *  # noqa: F403
 from graphcell.ops.primitives.shapes import *  # noqa: F403
 from graphcell.ops.primitives.training import *  # noqa: F403
@@ -25,6 +27,7 @@ __all__ = [
     *_losses.__all__,
     *_mathematics.__all__,
     *_network.__all__,
+    *_random.__all__,
     *_reductions.__all__,
     *_shapes.__all__,
     *_training.__all__,

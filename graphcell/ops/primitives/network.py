@@ -1,4 +1,4 @@
-"""Primitive classes of neural networks: activations, convolutions, pooling, normalisation, dropout, random numbers."""
+"""Primitive classes of neural networks: activations, convolutions, pooling, normalisation, dropout."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from graphcell.ops.primitive import Configured, Plain
 
 __all__ = [
     "AdaptiveAvgPool2D", "AvgPool", "AvgPool3D", "BatchNorm", "BiasAdd", "Conv2D", "Conv2DTranspose", "Conv3D",
-    "Dropout", "Dropout2D", "Elu", "FastGeLU", "GeLU", "HSigmoid", "HSwish", "LayerNorm", "LogSoftmax",
+    "Dropout", "Dropout2D", "Dropout3D", "Elu", "FastGeLU", "GeLU", "HSigmoid", "HSwish", "LayerNorm", "LogSoftmax",
     "MaxPool", "MaxPool3D", "Mish", "PReLU", "ReLU", "ReLU6", "SeLU", "Sigmoid", "Softmax", "Softplus",
-    "Softsign", "StandardNormal", "Tanh", "UniformReal",
+    "Softsign", "Tanh",
 ]  # fmt: skip
 
 
@@ -397,35 +397,23 @@ class Dropout(Configured):
 class Dropout2D(Configured):
     """Drops whole channels of (N, C, H, W) with probability 1 - keep_prob, all else times 1 / keep_prob. Returns (y, mask), the mask Bool."""
 
+    rank = 4
+
     def __init__(self, keep_prob: float = 0.5):
         if not 0.0 <= keep_prob <= 1.0:
-            raise ArgumentValueError(f"For 'Dropout2D', the 'keep_prob' must be in range [0.0, 1.0], but got {keep_prob}.")
+            raise ArgumentValueError(f"For '{type(self).__name__}', the 'keep_prob' must be in range [0.0, 1.0], but got {keep_prob}.")
         super().__init__(keep_prob=float(keep_prob))
 
     def __call__(self, x: Any) -> tuple[Any, Any]:
-        if x.ndim != 4:
-            raise ShapeError(f"Dropout2D: the input must have 4 dimensions, but has shape {x.shape}")
-        drawn = F.rand(*x.shape[:2], 1, 1, dtype=dt.float32)
+        if x.ndim != self.rank:
+            raise ShapeError(f"{type(self).__name__}: the input must have {self.rank} dimensions, but has shape {x.shape}")
+        drawn = F.rand(*x.shape[:2], *(1,) * (self.rank - 2), dtype=dt.float32)
         mask = F.broadcast_to(drawn < self.keep_prob, x.shape)
         scale = 1.0 / self.keep_prob if self.keep_prob else 0.0
         return F.select(mask, x * scale, F.zeros_like(x)), mask
 
 
-class StandardNormal(Configured):
-    """Standard normal numbers of a shape; the seeds make a sequence of its own."""
+class Dropout3D(Dropout2D):
+    """`Dropout2D` of (N, C, D, H, W)."""
 
-    def __init__(self, seed: int = 0, seed2: int = 0):
-        super().__init__(seed=seed, seed2=seed2)
-
-    def __call__(self, shape: Any) -> Any:
-        return F.standard_normal(shape, self.seed + self.seed2 or None)
-
-
-class UniformReal(Configured):
-    """Numbers uniform on [0, 1) of a shape; the seeds make a sequence of its own."""
-
-    def __init__(self, seed: int = 0, seed2: int = 0):
-        super().__init__(seed=seed, seed2=seed2)
-
-    def __call__(self, shape: Any) -> Any:
-        return F.rand(*shape, seed=self.seed + self.seed2 or None)
+    rank = 5

@@ -1,0 +1,5 @@
+"""Callbacks of `Dataset.map`."""
+
+from graphcell.dataset.callback.ds_callback import DSCallback
+
+__all__ = ["DSCallback"]

@@ -1,0 +1,1 @@
+"""Datasets, the steps of a pipeline, samplers and iterators."""

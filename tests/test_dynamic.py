@@ -1,0 +1,264 @@
+"""Cells whose inputs have any number of rows: results against those of the same Cell compiled for each shape, and how often it is compiled."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as gc
+from graphcell import Parameter, Tensor, nn, ops
+from graphcell.dynamic import SIZES, plan
+
+SIZES_OF_CALLS = (5, 1, 3, 37, 100, 300)
+rng = np.random.default_rng(7)
+
+
+@pytest.fixture(autouse=True)
+def graph_mode() -> Iterator[None]:
+    gc.set_context(mode=gc.GRAPH_MODE)
+    yield
+    gc.set_context(mode=gc.PYNATIVE_MODE)
+
+
+class Classifier(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.SequentialCell(nn.Dense(12, 16), nn.ReLU(), nn.LayerNorm((16,)), nn.Dense(16, 5))
+        self.norm = nn.BatchNorm1d(5)
+
+    def construct(self, x: Tensor) -> Any:
+        y = ops.softmax(self.norm(self.layers(x)), -1)
+        return y, {"best": y.argmax(1), "sum": y.sum(-1), "classes": 5}
+
+
+class Recurrent(nn.Cell):
+    """The number of rows makes the first state; steps are a loop of the graph."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.w, self.u = nn.Dense(8, 6), nn.Dense(6, 6)
+
+    def construct(self, x: Tensor) -> Any:
+        h = ops.zeros((x.shape[0], 6), gc.float32)
+        states = []
+        for t in range(x.shape[1]):
+            h = ops.tanh(self.w(x[:, t]) + self.u(h))
+            states.append(h)
+        return ops.stack(states), h
+
+
+class Attention(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.table, self.qkv, self.out = nn.Embedding(50, 16), nn.Dense(16, 48), nn.Dense(16, 16)
+
+    def construct(self, ids: Tensor) -> Any:
+        x = self.table(ids) + ops.arange(ids.shape[1]).astype(gc.float32).expand_dims(1)
+        n, t, d = x.shape
+        q, k, v = self.qkv(x).reshape(n, t, 3, 2, d // 2).transpose(2, 0, 3, 1, 4)
+        weights = ops.softmax(ops.matmul(q, k.swapaxes(-1, -2)) / 3.0, -1)
+        return self.out(ops.matmul(weights, v).swapaxes(1, 2).reshape(n, t, d))
+
+
+class Pictures(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm, self.up = nn.Conv2d(3, 4, 3, 2, "pad", 1), nn.BatchNorm2d(4), nn.Conv2dTranspose(4, 3, 2, 2, "valid")
+
+    def construct(self, x: Tensor) -> Any:
+        y = ops.relu(self.norm(self.conv(x)))
+        return ops.cat((x, self.up(y)), 1), ops.max_pool2d(y, 2).mean((2, 3)).flatten(start_dim=0)
+
+
+class Folded(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        if x.shape == x.astype(gc.int32).shape:
+            x = (x.reshape(-1, 4) @ ops.ones((4, 3), gc.float32)).reshape(x.shape[0], -1)
+        return x.cumsum(1), ops.sort(x, 1)[0], ops.ones((2, x.shape[0]), gc.float32), ops.ones((2,), gc.float32)
+
+
+ROW_WISE: dict[str, tuple[type[nn.Cell], tuple[int, ...], Any]] = {
+    "classifier": (Classifier, (12,), np.float32), "recurrent": (Recurrent, (4, 8), np.float32), "long recurrent": (Recurrent, (40, 8), np.float32),
+    "attention": (Attention, (7,), np.int32), "pictures": (Pictures, (3, 8, 8), np.float32), "folded": (Folded, (8,), np.float32),
+}  # fmt: skip
+
+
+def make(rows: int, shape: tuple[int, ...], dtype: Any) -> Tensor:
+    values = rng.integers(0, 50, (rows, *shape)) if dtype is np.int32 else rng.standard_normal((rows, *shape))
+    return Tensor(values.astype(dtype))
+
+
+def assert_close(got: Any, wanted: Any) -> None:
+    assert type(got) is type(wanted)
+    if isinstance(wanted, dict):
+        assert list(got) == list(wanted)
+        assert_close(tuple(got.values()), tuple(wanted.values()))
+    elif isinstance(wanted, tuple):
+        for a, b in zip(got, wanted, strict=True):
+            assert_close(a, b)
+    elif isinstance(wanted, Tensor):
+        assert got.dtype == wanted.dtype and got.shape == wanted.shape
+        np.testing.assert_allclose(got.asnumpy(), wanted.asnumpy(), rtol=2e-5, atol=2e-5)
+    else:
+        assert got == wanted
+
+
+@pytest.mark.parametrize("name", ROW_WISE)
+def test_any_number_of_rows(name: str) -> None:
+    kind, shape, dtype = ROW_WISE[name]
+    net = kind().set_train(False)
+    reference = gc.jit(net._run)
+    net.set_inputs(Tensor(shape=[None, *shape], dtype=gc.float32 if dtype is np.float32 else gc.int32))
+    for rows in SIZES_OF_CALLS:
+        x = make(rows, shape, dtype)
+        assert_close(net(x), reference(x))
+    assert "blocks of rows" in net._compiled.explain()  # type: ignore[attr-defined]
+
+
+def test_many_numbers_of_rows_need_few_graphs() -> None:
+    net = Classifier().set_train(False)
+    net.set_inputs(Tensor(shape=[None, 12], dtype=gc.float32))
+    for rows in range(1, 400):
+        assert net(make(rows, (12,), np.float32))[0].shape == (rows, 5)
+    assert len(list(net._compiled._all_entries())) <= len(SIZES)  # type: ignore[attr-defined]
+
+
+class Centred(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x - x.mean(0)
+
+
+class Divided(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x / x.shape[0]
+
+
+class Many(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x * 2 if x.shape[0] > 10 else x
+
+
+class Clipped(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x * min(x.shape[0], 7)
+
+
+class Numbered(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x + ops.arange(x.shape[0]).astype(gc.float32).expand_dims(1)
+
+
+class Reversed(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x[::-1]
+
+
+class Related(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return ops.matmul(x, x.T)
+
+
+class Counted(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return ops.ones((x.shape[0],), gc.float32).sum() + x
+
+
+class Unrolled(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        total = x[0] * 0
+        for row in x:
+            total = total + row
+        return total
+
+
+class LookedUp(nn.Cell):
+    def construct(self, x: Tensor) -> Any:
+        return x * {5: 1.0}.get(x.shape[0], 2.0)
+
+
+@pytest.mark.parametrize("kind", [Centred, Divided, Many, Clipped, Numbered, Reversed, Related, Counted, Unrolled, LookedUp], ids=lambda k: k.__name__)
+def test_what_mixes_rows_is_compiled_for_each_shape(kind: type[nn.Cell]) -> None:
+    net = kind()
+    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32))
+    for rows in (5, 3, 40):
+        x = make(rows, (3,), np.float32)
+        gc.set_context(mode=gc.PYNATIVE_MODE)
+        wanted = net(x)
+        gc.set_context(mode=gc.GRAPH_MODE)
+        assert_close(net(x), wanted)
+    assert "compiled for each number of rows: " in net._compiled.explain()  # type: ignore[attr-defined]
+
+
+def test_random_numbers_and_updates_are_not_done_in_blocks() -> None:
+    net = nn.SequentialCell(nn.Dropout(p=0.5), nn.BatchNorm1d(3)).set_train()
+    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32))
+    x = make(37, (3,), np.float32)
+    y = net(x).asnumpy()
+    assert abs(y.mean()) < 1e-5  # normalised over all 37 rows
+    assert "each number of rows" in net._compiled.explain()  # type: ignore[attr-defined]
+
+
+def test_changes_of_the_cell_are_noticed() -> None:
+    class Switched(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.mixes, self.w = False, Parameter(Tensor(np.ones(3, np.float32)), name="w")
+
+        def construct(self, x: Tensor) -> Any:
+            return (x - x.mean(0) if self.mixes else x) * self.w
+
+    net = Switched()
+    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32))
+    x = make(21, (3,), np.float32)
+    np.testing.assert_allclose(net(x).asnumpy(), x.asnumpy(), rtol=1e-6)
+    net.w.set_data(Tensor(np.full(3, 2, np.float32)))
+    np.testing.assert_allclose(net(x).asnumpy(), 2 * x.asnumpy(), rtol=1e-6)
+    net.mixes = True
+    np.testing.assert_allclose(net(x).asnumpy(), 2 * (x.asnumpy() - x.asnumpy().mean(0)), atol=1e-5)
+    net.mixes = False
+    np.testing.assert_allclose(net(x).asnumpy(), 2 * x.asnumpy(), rtol=1e-6)
+
+
+def test_two_arguments() -> None:
+    class Both(nn.Cell):
+        def construct(self, x: Tensor, y: Tensor, scale: float) -> Any:
+            return (x * scale + y,)
+
+    net = Both()
+    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32), Tensor(shape=[None, 3], dtype=gc.float32), 2.0)
+    for rows in (21, 1, 300):
+        x, y = make(rows, (3,), np.float32), make(rows, (3,), np.float32)
+        np.testing.assert_allclose(net(x, y, 2.0)[0].asnumpy(), 2 * x.asnumpy() + y.asnumpy(), rtol=1e-5, atol=1e-6)
+    with pytest.raises(ValueError, match=r"shape|broadcast"):
+        net(make(4, (3,), np.float32), make(3, (3,), np.float32), 2.0)
+
+
+def test_a_batch_without_rows() -> None:
+    net = Classifier().set_train(False)
+    net.set_inputs(Tensor(shape=[None, 12], dtype=gc.float32))
+    assert net(Tensor(np.zeros((0, 12), np.float32)))[0].shape == (0, 5)
+
+
+def test_gradients_through_a_call() -> None:
+    net = Classifier().set_train(False)
+    net.set_inputs(Tensor(shape=[None, 12], dtype=gc.float32))
+    x = make(9, (12,), np.float32)
+    got = gc.grad(lambda t: net(t)[1]["sum"].sum() + net(t)[0][:, 0].sum())(x)
+    other = Classifier().set_train(False)
+    gc.load_param_into_net(other, {p.name: p for p in net.get_parameters()})
+    np.testing.assert_allclose(got.asnumpy(), gc.grad(lambda t: other(t)[1]["sum"].sum() + other(t)[0][:, 0].sum())(x).asnumpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize("compiled", [frozenset(), frozenset({1}), frozenset({1, 4, 32}), frozenset({64, 3})], ids=str)
+def test_plans_cover_all_rows(compiled: frozenset[int]) -> None:
+    for rows in (*range(1, 70), 255, 256, 257, 1000):
+        blocks = plan(rows, compiled)
+        covered = set()
+        for start, size in blocks:
+            assert size in SIZES and start >= 0 and (start + size <= rows or len(blocks) == 1)
+            covered |= set(range(start, start + size))
+        assert set(range(rows)) <= covered
+        assert sum(size for _, size in blocks) <= max(1.5 * rows, rows + 2)
