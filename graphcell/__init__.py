@@ -81,11 +81,12 @@ from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.recompute import recompute
 from graphcell.tensor import Tensor
 from graphcell.train import *  # noqa: F403  (MindSpore has all of it here too)
-from graphcell.train.checkpoint_tools import ckpt_to_safetensors, load_checkpoint_async, safetensors_to_ckpt
 from graphcell.train.amp import build_train_network
+from graphcell.train.checkpoint_tools import ckpt_to_safetensors, load_checkpoint_async, safetensors_to_ckpt
 from graphcell.train.loss_scale_manager import DynamicLossScaleManager, FixedLossScaleManager, LossScaleManager
 from graphcell.train.serialization import async_ckpt_thread_status, load_checkpoint, load_param_into_net, save_checkpoint
 from graphcell.version import __version__
+from graphcell.vmap import vmap
 
 from_numpy = Tensor.from_numpy
 bool, int, float = bool_, int32, float32
@@ -93,19 +94,18 @@ globals()["dtype"] = _dtype  # in place of the inner module graphcell.dtype, all
 for _metric in train.metrics.__all__:
     setattr(nn, _metric, getattr(train, _metric))  # MindSpore has the metrics in `nn` too
 
-__all__ = [
-    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "DynamicLossScaleManager", "FixedLossScaleManager", "Generator", "Initializer", "JitConfig",
-    "LossScaleManager", "Parameter", "ParameterTuple", "Tensor", "Type", "__version__", "amp", "async_ckpt_thread_status", "bfloat16", "bool_",
-    "build_train_network", "byte", "ckpt_to_safetensors", "common", "constexpr", "context", "dataset", "default_generator", "double", "dtype",
+__all__ = [  # noqa: RUF022
+    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "DynamicLossScaleManager", "FixedLossScaleManager", "Generator", "Initializer",
+    "JitConfig", "LossScaleManager", "Parameter", "ParameterTuple", "Tensor", "Type", "__version__", "amp", "async_ckpt_thread_status", "bfloat16",
+    "bool_", "build_train_network", "byte", "ckpt_to_safetensors", "common", "constexpr", "context", "default_generator", "double",
     "dtype_to_nptype", "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad",
-    "get_rng_state", "get_seed", "grad", "half", "initial_seed", "int16", "int32", "int64", "int8", "int_", "intc", "intp", "is_tensor", "jacfwd", "jacrev",
-    "jit", "jit_class", "jvp", "load_checkpoint", "load_checkpoint_async", "load_param_into_net", "long", "manual_seed", "mutable", "nn", "ops",
-    "pytype_to_dtype", "recompute", "safetensors_to_ckpt", "save_checkpoint",
-    "saved_tensors_hooks", "seed", "set_context", "set_deterministic", "set_device", "set_recursion_limit",
-    "set_rng_state", "set_seed", "short", "single", "tensor", "train", "ubyte", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ushort",
-    "value_and_grad", "vjp",
+    "get_rng_state", "get_seed", "grad", "half", "initial_seed", "int16", "int32", "int64", "int8", "int_", "intc", "intp", "is_tensor", "jacfwd",
+    "jacrev", "jit", "jit_class", "jvp", "load_checkpoint", "load_checkpoint_async", "load_param_into_net", "long", "manual_seed", "mutable", "nn",
+    "ops", "pytype_to_dtype", "recompute", "safetensors_to_ckpt", "save_checkpoint", "saved_tensors_hooks", "seed", "set_context", "set_deterministic",
+    "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "tensor", "train", "ubyte", "uint", "uint16", "uint32",
+    "uint64", "uint8", "uintc", "uintp", "ushort", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
-__all__ += train.__all__
+__all__ += ["dataset", "dtype", *train.__all__]  # the first two come by other ways than import
 
 
 def __getattr__(name: str) -> _Any:

@@ -55,7 +55,8 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "Hooks",
         "of all kinds work in graphs as they do eagerly. A hook may remove itself and others, or register others, while hooks run; MindSpore raises RuntimeError. A"
-        " backward hook that changes lists or attributes makes the call run as Python. `Tensor.register_hook` inside a graph sees the uses that follow it.",
+        " backward hook that changes lists or attributes makes the call run as Python. `Tensor.register_hook` inside a graph sees the uses that follow it; the"
+        " hooks of an argument belong to gradients that are taken outside of a compiled function.",
     ),
     (
         "`load_state_dict` is whole or nothing:",
@@ -169,6 +170,16 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "of Cells lowers the peak memory in both modes; random numbers, dropout masks and moving statistics are those of one run, and a recomputed Cell"
         " may hold others. Eagerly the numbers are the same to the bit; in graphs but for rounding, since other kernels add in another order.",
     ),
+    (
+        "`vmap`",
+        "is a loop whose body is the function, once for each place: operations need no rules of their own, and random numbers differ from place to place.",
+    ),
+    (
+        "Inputs of any size",
+        "declared by `set_inputs`: where the first dimension alone is open and rows do not meet, a few compiled blocks of rows serve all sizes; "
+        "else each shape is compiled when it is first met.",
+    ),
+    ("Singular matrices", "raise ValueError in `ops.inverse`; MindSpore gives zeros or infinities."),
     ("Only the CPU", "and no complex, sparse or quantised Tensors, no distributed training."),
 )
 

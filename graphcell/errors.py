@@ -183,6 +183,12 @@ class ArityError(GraphcellError, TypeError):
     code = "GC208"
 
 
+class MappedAxisError(GraphcellError, RuntimeError):
+    """GC210: the axes given to `vmap` do not fit its arguments or results."""
+
+    code = "GC210"
+
+
 class NoGradientError(GraphcellError, RuntimeError):
     """GC301: an op on the way from the outputs to a differentiated input has no gradient rule."""
 

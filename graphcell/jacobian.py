@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import dtype as dt
-from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, UnsupportedSyntaxError
 from graphcell.grad import (
     Request,
     Weights,
@@ -37,7 +37,7 @@ from graphcell.tensor import Tensor, state
 
 __all__ = ["jacfwd", "jacrev", "jvp", "vjp"]
 
-Rows = Callable[[Tensor], Sequence[Tensor]]
+Rows = Callable[..., Sequence[Tensor]]
 
 
 def vjp(fn: Function, *inputs: Any, weights: Weights = None, has_aux: bool = False) -> tuple[Any, ...]:
@@ -203,28 +203,32 @@ def basis(type: TensorType) -> Tensor:
     return apply1(Constant(Literal(data), type.dtype))
 
 
-def map_rows(function: Rows, rows: Tensor) -> list[Tensor]:
-    """`function` applied to each slice of `rows` along its first dimension; the results stacked. In a graph this is one loop."""
+def map_rows(function: Rows, *rows: Tensor) -> list[Tensor]:
+    """`function` applied to the slices of `rows` along their first dimension; the results stacked. In a graph this is one loop.
+
+    Raises:
+        UnsupportedSyntaxError: in a graph, if the function assigns to Parameters or to Tensors from outside.
+    """
     if state.trace is not None:
         return _map_rows_in_graph(state.trace, function, rows)
     results = []
-    for k in range(rows.shape[0]):
-        cut = Slice((k, *(0,) * (rows.ndim - 1)), (1, *rows.shape[1:]), (1,) * rows.ndim)
-        results.append(
-            [_reshape(t, (1, *t.shape)) for t in function(_reshape(apply1(cut, rows), rows.shape[1:]))]
-        )
+    for k in range(rows[0].shape[0]):
+        slices = [_reshape(apply1(Slice((k, *(0,) * (r.ndim - 1)), (1, *r.shape[1:]), (1,) * r.ndim), r), r.shape[1:]) for r in rows]
+        results.append([_reshape(t, (1, *t.shape)) for t in function(*slices)])
     return [apply1(Concat(0), *parts) for parts in zip(*results, strict=True)]
 
 
-def _map_rows_in_graph(outer: Trace, function: Rows, rows: Tensor) -> list[Tensor]:
+def _map_rows_in_graph(outer: Trace, function: Rows, rows: Sequence[Tensor]) -> list[Tensor]:
     body = Trace("row", outer)
     body.input(TensorType(dt.int64, ()), "index")
-    row = body.input(rows.ir_type.with_shape(rows.shape[1:]), "row")
+    slices = [Tensor.of_value(body.input(r.ir_type.with_shape(r.shape[1:]), "row")) for r in rows]
     with body.active():
-        values = [body.read(t) for t in function(Tensor.of_value(row))]
+        values = [body.read(t) for t in function(*slices)]
+    if body.writes():
+        raise UnsupportedSyntaxError("a function that is applied along a dimension assigns to a Parameter, or to a Tensor from outside.")
     graph = body.finish(values)
-    operands = [outer.read(rows), *(outer.lift(v) for v in body.lifted)]
-    return [Tensor.of_value(v) for v in outer.append_values(For(graph, rows.shape[0], 0, 1), operands)]
+    operands = [*map(outer.read, rows), *(outer.lift(v) for v in body.lifted)]
+    return [Tensor.of_value(v) for v in outer.append_values(For(graph, rows[0].shape[0], 0, len(rows)), operands)]
 
 
 def _reshape(x: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("runtime",),
     ("frontend",),
-    ("jit", "dynamic", "pullback", "bprop", "recompute", "jacobian", "grad", "composite", "gradient_primitives"),
+    ("jit", "dynamic", "pullback", "bprop", "recompute", "jacobian", "vmap", "grad", "composite", "loops", "gradient_primitives"),
     ("nn",),
     ("dataset",),
     ("train", "amp"),

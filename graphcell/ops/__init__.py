@@ -49,8 +49,9 @@ functional.einsum = einsum  # type: ignore[assignment]  # noqa: F405
 
 _ABOVE = {
     "GradOperation": "graphcell.grad", "get_grad": "graphcell.grad", "grad": "graphcell.grad", "value_and_grad": "graphcell.grad",
-    "jacfwd": "graphcell.jacobian", "jacrev": "graphcell.jacobian", "jvp": "graphcell.jacobian", "vjp": "graphcell.jacobian",
+    "jacfwd": "graphcell.jacobian", "jacrev": "graphcell.jacobian", "jvp": "graphcell.jacobian", "vjp": "graphcell.jacobian", "vmap": "graphcell.vmap",
     "HyperMap": "graphcell.composite", "Map": "graphcell.composite", "MultitypeFuncGraph": "graphcell.composite",
+    "ForiLoop": "graphcell.loops", "Scan": "graphcell.loops", "WhileLoop": "graphcell.loops",
     "HookBackward": "graphcell.gradient_primitives", "InsertGradientOf": "graphcell.gradient_primitives",
     "Partial": "graphcell.composite", "partial": "graphcell.composite", "constexpr": "graphcell.common.marks",
     "composite": "graphcell.ops.composite", "operations": "graphcell.ops.operations",
