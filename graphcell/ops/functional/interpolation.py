@@ -56,7 +56,7 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
     for axis, (extent, factor) in enumerate(zip(extents, factors), start=2):
         taps = _taps(mode, x.shape[axis], extent, factor, bool(align_corners))
         if taps is not None:
-            x = _resized(x, axis, taps)
+            x = resized(x, axis, taps)
     return x
 
 
@@ -118,22 +118,22 @@ def _taps(mode: str, extent: int, out: int, factor: float | None, align_corners:
     one = np.ones(out, np.float32)
     if mode in ("nearest", "nearest-exact"):
         places = np.floor(at * scale if mode == "nearest" else (at + np.float32(0.5)) * scale)
-        return [(_inside(places, extent), one)]
+        return [(inside(places, extent), one)]
     source = at * np.float32((extent - 1) / max(out - 1, 1)) if align_corners else (at + np.float32(0.5)) * scale - np.float32(0.5)
     if mode != "bicubic":
         source = np.clip(source, 0, extent - 1)
     low = np.floor(source)
     t = (source - low).astype(np.float32)
     if mode != "bicubic":
-        return [(_inside(low, extent), 1 - t), (_inside(low + 1, extent), t)]
+        return [(inside(low, extent), 1 - t), (inside(low + 1, extent), t)]
     weights = [_cubic(t - k, _CUBIC_ALIGNED if align_corners else _CUBIC) for k in (-1, 0, 1, 2)]
     if not align_corners:  # what lies outside counts for nothing
         weights = [np.where((low + k >= 0) & (low + k < extent), w, 0) for k, w in zip((-1, 0, 1, 2), weights)]
         weights = [w / sum(weights) for w in weights]
-    return [(_inside(low + k, extent), w.astype(np.float32)) for k, w in zip((-1, 0, 1, 2), weights)]
+    return [(inside(low + k, extent), w.astype(np.float32)) for k, w in zip((-1, 0, 1, 2), weights)]
 
 
-def _inside(places: np.ndarray[Any, Any], extent: int) -> np.ndarray[Any, Any]:
+def inside(places: np.ndarray[Any, Any], extent: int) -> np.ndarray[Any, Any]:
     inside: np.ndarray[Any, Any] = np.clip(places, 0, extent - 1).astype(np.int64)
     return inside
 
@@ -147,7 +147,7 @@ def _cubic(t: np.ndarray[Any, Any], a: float) -> np.ndarray[Any, Any]:
     return weights
 
 
-def _resized(x: Tensor, axis: int, taps: Taps) -> Tensor:
+def resized(x: Tensor, axis: int, taps: Taps) -> Tensor:
     if len(taps) == 1:
         return gather(x, constant(taps[0][0]), axis)
     shape = tuple(-1 if k == axis else 1 for k in range(x.ndim))

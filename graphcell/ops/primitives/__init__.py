@@ -4,6 +4,7 @@ A primitive is made with its settings and called with Tensors. Each is a thin wr
 enters, leaves and is refused is theirs.
 """
 
+from graphcell.ops.primitives import images as _images
 from graphcell.ops.primitives import indexing as _indexing
 from graphcell.ops.primitives import losses as _losses
 from graphcell.ops.primitives import mathematics as _mathematics
@@ -12,6 +13,7 @@ from graphcell.ops.primitives import random as _random
 from graphcell.ops.primitives import reductions as _reductions
 from graphcell.ops.primitives import shapes as _shapes
 from graphcell.ops.primitives import training as _training
+from graphcell.ops.primitives.images import *  # noqa: F403
 from graphcell.ops.primitives.indexing import *  # noqa: F403
 from graphcell.ops.primitives.losses import *  # noqa: F403
 from graphcell.ops.primitives.mathematics import *  # noqa: F403
@@ -23,6 +25,7 @@ from graphcell.ops.primitives.training import *  # noqa: F403
 
 # the names of the files are those of rooms of ops, which must stay
 __all__ = [
+    *_images.__all__,
     *_indexing.__all__,
     *_losses.__all__,
     *_mathematics.__all__,
