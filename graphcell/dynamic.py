@@ -1,14 +1,16 @@
 """Calls of one compiled function for any number of rows, without compiling it for each number.
 
-Enters: a compiled function, and which of its arguments have any number of rows (their first dimension). Leaves: the same results. If the function
-treats rows apart (passes/row_wise.py), it is compiled for blocks of a few sizes, each when it is first of use, and a call runs blocks that
-cover its rows. Otherwise it is compiled for each shape, as any function is; `DynamicRows.reason` says why.
+Enters: a compiled function, and which of its arguments have any number of rows (their first dimension). Leaves: the same results. The function
+is interpreted for the rows at hand and for blocks of a few sizes; where all graphs are the same but for extents, and treat rows apart
+(passes/row_wise.py), it is compiled for the blocks alone, each when it is first of use, and a call runs blocks that cover its rows. Otherwise
+it is compiled for each shape, as any function is; `DynamicRows.reason` says why.
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+import random
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,15 +18,18 @@ import numpy as np
 
 from graphcell import buffer
 from graphcell.frontend import trace_function
-from graphcell.frontend.row_counts import ROWS, RowCounting
+from graphcell.frontend.guards import Guards
 from graphcell.frontend.signature import key_of
-from graphcell.frontend.tracing import Traced
+from graphcell.frontend.tracing import Output, Structure, Traced
+from graphcell.frontend.trees import Tree
 from graphcell.jit import JitFunction
 from graphcell.passes.row_wise import NotRowWise, row_axes
 from graphcell.tensor import Tensor, state
 
 SIZES = frozenset({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256})
 """Rows of a block. A larger one would be no faster."""
+REFERENCE = 4099
+"""The number of rows of the graph with which all others are compared. A prime, so that what can be divided by it depends on it."""
 _START = 3
 """What starting a block costs, in rows: its weights are read once more."""
 _GOOD_ENOUGH = 1.15
@@ -33,6 +38,7 @@ _GOOD_ENOUGH = 1.15
 
 Array = np.ndarray[Any, Any]
 Blocks = tuple[tuple[int, int], ...]
+Trace = Callable[[int], Traced]
 
 
 @dataclass(frozen=True)
@@ -43,16 +49,23 @@ class _Along:
 
 
 @dataclass(frozen=True)
-class _Known:
-    """What was found out about the function: `structure`, its result with an `_Along` for each Tensor, or the `reason` why there is none."""
+class _Held:
+    """What a trace read from outside."""
 
-    key: Any
-    traced: Traced | None
-    structure: Any = None
-    reason: str = ""
+    guards: Guards
+    captured: list[Tensor]
 
-    def holds(self, key: Any) -> bool:
-        return self.key == key and (self.traced is None or not self.traced.guards.failure(self.traced.captured))
+    def holds(self) -> bool:
+        return not self.guards.failure(self.captured)
+
+
+@dataclass(frozen=True)
+class _Plan:
+    """How to do so many rows: in `blocks`, or, for the `reason` given, all at once. True as long as what was `read` stays the same."""
+
+    blocks: Blocks
+    reason: str
+    read: tuple[_Held, ...]
 
 
 class DynamicRows:
@@ -65,22 +78,16 @@ class DynamicRows:
     def __init__(self, function: JitFunction, arguments: frozenset[int]):
         self.function, self.arguments = function, arguments
         self._known: _Known | None = None
-        self._compiled: frozenset[int] = frozenset()
         self.reason = ""
 
     def __call__(self, *args: Any) -> Any:
         rows = self._rows(args)
         if not rows or state.trace is not None or state.tapes:
             return self.function(*args)
-        known = self._find_out(args)
-        self.reason = known.reason
-        if known.reason:
-            self.function.remark = f"compiled for each number of rows: {known.reason}"
-            return self.function(*args)
-        self.function.remark = "compiled for blocks of rows"
-        blocks = plan(rows, self._compiled)
-        self._compiled |= {size for _, size in blocks}
-        if blocks == ((0, rows),):
+        known, found = self._find_out(args, rows)
+        self.reason, blocks = found.reason, found.blocks
+        self.function.remark = f"compiled for each number of rows: {found.reason}" if found.reason else "compiled for blocks of rows"
+        if found.reason or blocks == ((0, rows),):
             return self.function(*args)
         arrays = {k: np.ascontiguousarray(args[k].array()) for k in self.arguments}
         parts = [
@@ -96,13 +103,19 @@ class DynamicRows:
         extents = {t.shape[0] if isinstance(t, Tensor) and t.ndim else None for t in tensors}
         return extents.pop() if len(extents) == 1 else None
 
-    def _find_out(self, args: Sequence[Any]) -> _Known:
+    def _find_out(self, args: Sequence[Any], rows: int) -> tuple[_Known, _Plan]:
         """Whether the function treats rows apart; looked at anew when something that it reads has changed."""
-        key = [(x.dtype, x.shape[1:]) if k in self.arguments else key_of(x, [], []) for k, x in enumerate(args)]
-        if self._known is None or not self._known.holds(key):
-            self._compiled = frozenset()
-            self._known = self._analysed(key, args)
-        return self._known
+        objects: list[Any] = []
+        key = [(x.dtype, x.shape[1:]) if k in self.arguments else key_of(x, [], objects) for k, x in enumerate(args)]
+        known = self._known
+        if known is not None and known.key == key:
+            found = known.plans.get(rows)
+            if found is not None and all(held.holds() for held in found.read):
+                return known, found
+        if known is None or known.key != key or not known.holds() or rows in known.plans:
+            inputs = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
+            known = self._known = _Known(key, objects, inputs)
+        return known, known.planned(rows, lambda n: _traced(self.function.__traced__, self._with_rows(args, n)))
 
     def _with_rows(self, args: Sequence[Any], rows: int) -> list[Any]:
         """The arguments with so many rows, of no particular values and in no memory."""
@@ -111,21 +124,112 @@ class DynamicRows:
             for k, x in enumerate(args)
         ]
 
-    def _analysed(self, key: Any, args: Sequence[Any]) -> _Known:
-        function = self.function.__traced__
+
+class _Known:
+    """What was found out about a function for arguments of one kind.
+
+    Attributes:
+        key: of the arguments; `objects` are those whose identity is in it.
+        plans: for each number of rows that there was.
+        structure: the function's result with an `_Along` for each Tensor.
+    """
+
+    def __init__(self, key: Any, objects: list[Any], inputs: list[int | None]):
+        self.key, self.objects, self.inputs = key, objects, inputs
+        self.plans: dict[int, _Plan] = {}
+        self.structure: Any = None
+        self._reference: Traced | None = None
+        self._read: dict[int, _Held] = {}
+        self._usable, self._compiled = SIZES, frozenset[int]()
+
+    def holds(self) -> bool:
+        """Whether all that was read is still the same."""
+        return all(held.holds() for held in self._read.values())
+
+    def planned(self, rows: int, trace: Trace) -> _Plan:
+        """How to do so many rows. `trace(n)` is the function's trace for n rows."""
         try:
-            small, large = (trace_function(function, self._with_rows(args, n), make=functools.partial(RowCounting, n)) for n in ROWS)
-            axes = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
-            if small.leaves != len(axes):
-                raise NotRowWise("Tensors are inside of other arguments")
-            if small.updates or small.effects or any(getattr(leaf, "is_number", False) for leaf in small.result.leaves):
-                raise NotRowWise("the function returns numbers, or changes something outside")
-            found = row_axes(small.graph, large.graph, [*axes, *[None] * len(small.captured)])
+            self._compare(rows, trace)
+            blocks = self._blocks(rows, trace)
+            self._compiled |= {size for _, size in blocks}
+            reason = ""
         except NotRowWise as e:
-            return _Known(key, None, reason=str(e))
+            blocks, reason = (), str(e)
         except Exception as e:  # whatever the function does with unusual extents; if the error is its own, it comes again
-            return _Known(key, None, reason=f"{type(e).__name__} for {ROWS[0]} rows: {e}")
-        return _Known(key, small, structure=small.result.build([_Along(a) for a in found]))  # type: ignore[misc]
+            blocks, reason = (), f"{type(e).__name__}: {e}"
+        sizes = {REFERENCE, rows, *(size for _, size in blocks)}
+        found = self.plans[rows] = _Plan(blocks, reason, tuple(self._read[n] for n in sizes if n in self._read))
+        return found
+
+    def _blocks(self, rows: int, trace: Trace) -> Blocks:
+        """Blocks of sizes for which the function does the same as for all rows."""
+        while self._usable:
+            blocks = plan(rows, self._compiled, self._usable)
+            unusable = {size for _, size in blocks if not self._is_usable(size, trace)}
+            if not unusable:
+                return blocks
+            self._usable -= unusable
+        raise NotRowWise("what is computed depends on the number of rows")
+
+    def _is_usable(self, size: int, trace: Trace) -> bool:
+        try:
+            self._compare(size, trace)
+        except Exception:  # its own error or NotRowWise: a block of another size may do
+            return False
+        return True
+
+    def _compare(self, rows: int, trace: Trace) -> None:
+        """Looks whether the function does the same for so many rows as for REFERENCE rows, row by row.
+
+        Raises:
+            NotRowWise: it does not.
+        """
+        if self._reference is None:
+            self._reference = trace(REFERENCE)
+            self._read[REFERENCE] = _Held(self._reference.guards, self._reference.captured)
+        if rows in self._read:
+            return
+        reference, traced = self._reference, trace(rows)
+        _check_alone(traced, len(self.inputs))
+        if list(map(id, traced.captured)) != list(map(id, reference.captured)) or _fixed(traced.result) != _fixed(reference.result):
+            raise NotRowWise("what is read or returned depends on the number of rows")
+        axes = row_axes(reference.graph, traced.graph, [*self.inputs, *[None] * len(reference.captured)], (REFERENCE, rows))
+        if self.structure is None:
+            self.structure = reference.result.build([_Along(a) for a in axes])  # type: ignore[misc]
+        self._read[rows] = _Held(traced.guards, traced.captured)
+
+
+def _traced(function: Any, args: Sequence[Any]) -> Traced:
+    """The function's trace; numbers that it draws from Python's libraries while it is traced are not used up."""
+    drawn = random.getstate(), np.random.get_state()
+    try:
+        return trace_function(function, args)
+    finally:
+        random.setstate(drawn[0])
+        np.random.set_state(drawn[1])
+
+
+def _check_alone(traced: Traced, inputs: int) -> None:
+    """Refuses what results of blocks cannot be put together for.
+
+    Raises:
+        NotRowWise: always with the reason.
+    """
+    if traced.leaves != inputs:
+        raise NotRowWise("Tensors are inside of other arguments")
+    if traced.updates or traced.effects or any(getattr(leaf, "is_number", False) for leaf in traced.result.leaves):
+        raise NotRowWise("the function returns numbers, or changes something outside")
+
+
+def _fixed(result: Structure) -> list[Hashable]:
+    """All of a result but the Tensors: equal for results that differ in these alone."""
+    return [*_parts(result.tree), *(leaf if isinstance(leaf, Output) else key_of(leaf, [], []) for leaf in result.leaves)]
+
+
+def _parts(tree: Tree) -> Iterator[Hashable]:
+    yield tree.kind, len(tree.children), key_of(tree.keys, [], []), key_of(tree.constant, [], [])
+    for child in tree.children:
+        yield from _parts(child)
 
 
 def _block(array: Array, start: int, size: int) -> Tensor:
@@ -160,13 +264,14 @@ def _joined(parts: Sequence[Tensor], axis: int, blocks: Blocks, rows: int) -> Te
 
 # -- blocks ------------------------------------------------------------------------------------------------------------------------------
 @functools.lru_cache(maxsize=4096)
-def plan(rows: int, compiled: frozenset[int] = frozenset()) -> Blocks:
+def plan(rows: int, compiled: frozenset[int] = frozenset(), usable: frozenset[int] = SIZES) -> Blocks:
     """(first row, rows) of blocks that cover so many rows. The last may overlap the one before; a single one may be longer than the rows.
 
     Args:
         compiled: the sizes that are there already.
+        usable: the sizes that may be taken.
     """
-    cost, sizes = _cheapest(rows, SIZES)
+    cost, sizes = _cheapest(rows, usable)
     if compiled:
         known_cost, known = _cheapest(rows, compiled)
         sizes = known if known_cost <= _GOOD_ENOUGH * cost else sizes

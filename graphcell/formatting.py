@@ -1,7 +1,8 @@
 """The printed forms of Tensors, which are MindSpore's.
 
 `str` is numpy's form. `repr` names shape and dtype and shows the values in a fixed width: rows of more than 6 entries, and vectors of
-more than 1000, are cut to the first and last 3. A symbolic Tensor has no values to show.
+more than 1000, are cut to the first and last 3; arrays that were given to `from_numpy` it shows in numpy's form, too. A symbolic Tensor
+has no values to show.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ def tensor_repr(tensor: Tensor) -> str:
         return f"{head}\n<uninitialized>)" if len(tensor.shape) > 1 else f"{head}<uninitialized>)"
     data = tensor.array()
     gap = " " if data.ndim < 2 else "\n"
+    if data is tensor.given_array and data.dtype != dt.bfloat16.np_type:
+        return f"{head}{gap}{np.array2string(data, separator=', ')})"
     return f"{head}{gap}{_values(data)})"
 
 

@@ -195,7 +195,7 @@ class _Forward:
         watched = {id(t) for t, _ in self.values}
         return (
             fits(tree, self.tree)
-            and all(map(same_constant, leaves, self.leaves))
+            and all(map(_same_data, leaves, self.leaves))
             and all(id(t) in watched for t in wrt)
             and self.is_fresh()
         )
@@ -203,6 +203,11 @@ class _Forward:
     def is_fresh(self) -> bool:
         """True while the differentiated values are what they were."""
         return all(t._data is data for t, data in self.values)
+
+
+def _same_data(x: Any, y: Any) -> bool:
+    """True for equal constants, one Tensor, or two of one buffer (`separate` in grad.py makes such)."""
+    return same_constant(x, y) or (isinstance(x, Tensor) and isinstance(y, Tensor) and x._data is not None and x._data is y._data)
 
 
 def keep_forward(cell: Any, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:

@@ -143,6 +143,7 @@ class Tensor:
     is_updated = False  # True once an executable updates it in place
     gradient_hooks: Mapping[int, Callable[[Any], Any]] = _NO_HOOKS  # what `register_hook` was given
     _exposed = False  # True once its address was given away
+    given_array: Array | None = None  # what `from_numpy` was given; as long as it is the buffer, `repr` shows it as numpy does
 
     if TYPE_CHECKING:  # what graphcell/ops/methods.py and methods_movement.py attach
 
@@ -434,7 +435,9 @@ class Tensor:
         if not isinstance(array, np.ndarray):
             raise ArgumentTypeError(f"from_numpy: expected a numpy array, but got {type(array).__name__}")
         dt.from_numpy(array.dtype)
-        return Tensor.of_array(np.ascontiguousarray(array) if array.ndim else array)
+        tensor = Tensor.of_array(np.ascontiguousarray(array) if array.ndim else array)
+        tensor.given_array = tensor._data
+        return tensor
 
     def init_data(self, slice_index: Any = None, shape: Any = None, opt_shard_group: Any = None) -> Tensor:
         """Fills a Tensor that was made with `init`, once. The arguments are accepted for MindSpore's sake.

@@ -12,6 +12,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 
+from graphcell.codegen.control import ControlFlow
 from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
@@ -20,9 +21,8 @@ from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I1, I8, I32, I64, PTR, FunctionBuilder, Val, const, i64
+from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val, const
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
-from graphcell.codegen.movement import Movement
 from graphcell.codegen.native import Site, epilogue_columns, native_kernels
 from graphcell.codegen.order import Step, order
 from graphcell.codegen.pieces import Piece, find_pieces
@@ -30,7 +30,6 @@ from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparatio
 from graphcell.codegen.program import Calls, HostCall, Lowering, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements
@@ -60,7 +59,7 @@ class _Unit:
         return list(self.node.results)
 
 
-class _Frame(Movement):
+class _Frame(ControlFlow):
     """Lowers one graph (the whole, or a region) inside the entry function."""
 
     def __init__(self, lowering: Lowering, graph: Graph):
@@ -307,11 +306,11 @@ class _Frame(Movement):
             region = b.gep(own, sum(f.arena_bytes for f in self.inner[node]), I8)
             self.spots[node].emit(b, self.lowering, region, lambda root: self.place[root], call)
         if isinstance(op, If):
-            self._emit_if(b, node, own, call)
+            self.emit_if(b, node, own, call)
         elif isinstance(op, While):
-            self._emit_while(b, node, own, call)
+            self.emit_while(b, node, own, call)
         elif isinstance(op, For):
-            self._emit_for(b, node, own, call)
+            self.emit_for(b, node, own, call)
         elif isinstance(op, Concat):
             self.emit_concat(b, node, op, call)
         elif isinstance(op, Pad):
@@ -380,80 +379,6 @@ class _Frame(Movement):
         note = f"{plan}\n  epilogue {self.epilogues[node].kernel}" if node in self.epilogues else str(plan)
         with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages)):
             run_stages(b, call, stages, table, plan.scratch_bytes)
-
-    # -- control flow ------------------------------------------------------------------------------------------------
-    def _bind(self, frame: _Frame, places: Sequence[Val]) -> None:
-        frame.place.update(zip(frame.graph.inputs, places, strict=True))
-
-    def _emit_if(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
-        condition = b.load(self.place_of(node.operands[0]), I1)
-        inputs = [self.place_of(v) for v in node.operands[1:]]
-        results = [self.place[v] for v in node.results]
-
-        def branch(frame: _Frame) -> None:
-            self._bind(frame, inputs)
-            frame.place.update(zip(frame.outputs, results, strict=True))
-            frame.emit(b, own, call)
-
-        then, otherwise = self.inner[node]
-        b.if_else(condition, lambda: branch(then), lambda: branch(otherwise))
-
-    def _start_carried(self, b: FunctionBuilder, node: Node, count: int) -> list[Val]:
-        """Copies the initial carried values into the op's results, which hold the state of the loop."""
-        state = [self.place[v] for v in node.results[:count]]
-        for v, place in zip(node.operands[:count], state, strict=True):
-            if self.place_of(v).text != place.text:
-                self.copy(b, place, self.place_of(v), v.type)
-        return state
-
-    def _finish_carried(self, b: FunctionBuilder, body: _Frame, state: Sequence[Val]) -> None:
-        """Copies the new carried values over the old ones, where they were not written there."""
-        for v, place in zip(body.outputs[: len(state)], state, strict=True):
-            if v not in body.in_place:
-                self.copy(b, place, body.place[v], v.type)
-
-    def _emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
-        op = node.op
-        assert isinstance(op, While)
-        state = self._start_carried(b, node, op.carried)
-        invariant = [self.place_of(v) for v in node.operands[op.carried :]]
-        test, body = self.inner[node]
-        second = b.gep(own, test.arena_bytes, I8)
-
-        def condition() -> Val:
-            self._bind(test, [*state, *invariant])
-            test.emit(b, own, call)
-            return b.load(test.place_of(test.graph.outputs[0]), I1)
-
-        def iterate() -> None:
-            self._bind(body, [*state, *invariant])
-            body.emit(b, second, call)
-            self._finish_carried(b, body, state)
-
-        b.while_loop(condition, iterate)
-
-    def _emit_for(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
-        op = node.op
-        assert isinstance(op, For)
-        state = self._start_carried(b, node, op.carried)
-        scanned = node.operands[op.carried : op.carried + op.scanned]
-        invariant = [self.place_of(v) for v in node.operands[op.carried + op.scanned :]]
-        (body,) = self.inner[node]
-        index = b.alloca(I64)
-        with b.loop(0, op.trip_count, name="for") as loop:
-            at = b.sub(i64(op.trip_count - 1), loop.index) if op.reverse else loop.index
-            b.store(at, index)
-
-            def row(place: Val, type: TensorType) -> Val:
-                return b.gep(place, b.mul(at, i64(type.nbytes // max(1, type.shape[0]))), I8)
-
-            rows = [row(self.place_of(v), v.type) for v in scanned]
-            self._bind(body, [index, *state, *rows, *invariant])
-            stacked = node.results[op.carried :]
-            for v, result in zip(body.outputs[op.carried :], stacked, strict=True):
-                body.place[v] = row(self.place[result], result.type)
-            body.emit(b, own, call)
-            self._finish_carried(b, body, state)
 
 
 def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Iterable[int] = ()) -> Program:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -61,14 +61,10 @@ def active() -> Interpreter | None:
 
 
 @contextmanager
-def interpreting(
-    trace: Trace,
-    varying: frozenset[tuple[int, str]] = frozenset(),
-    make: Callable[[frozenset[tuple[int, str]]], Interpreter] = Interpreter,
-) -> Iterator[Interpreter]:
+def interpreting(trace: Trace, varying: frozenset[tuple[int, str]] = frozenset()) -> Iterator[Interpreter]:
     """An interpreter that builds `trace` (the outermost graph). `varying`: see `Guards`."""
     before = _active.interpreter
-    interpreter = _active.interpreter = make(varying)
+    interpreter = _active.interpreter = Interpreter(varying)
     trace.span, trace.before_change = interpreter.span, interpreter.note_contents
     _limit.raise_it()
     try:

@@ -124,7 +124,6 @@ def trace_function(
     kwargs: dict[str, Any] | None = None,
     aliased: bool = False,
     varying: frozenset[tuple[int, str]] = frozenset(),
-    make: Callable[[frozenset[tuple[int, str]]], Interpreter] = Interpreter,
 ) -> Traced:
     """Traces `fn(*args, **kwargs)`.
 
@@ -132,7 +131,6 @@ def trace_function(
         aliased: arguments that are one and the same Tensor are so in every call, so that a write to one is
             seen in the other.
         varying: numbers read from outside that change from call to call, see `Guards`.
-        make: makes the interpreter.
 
     Raises:
         SourceNotFoundError: a function of the user's without source. UnsupportedSyntaxError: code that a graph cannot hold.
@@ -140,7 +138,7 @@ def trace_function(
     """
     trace = Trace(name_of(fn))
     drawn = random.getstate(), np.random.get_state()  # what fails leaves no trace in the generators of Python's libraries
-    with interpreting(trace, varying, make) as interpreter:
+    with interpreting(trace, varying) as interpreter:
         arguments = _Arguments(interpreter, trace, aliased)
         symbolic = [arguments.symbolic(x, name) for x, name in zip(args, _names(fn, args), strict=True)]
         keywords = {k: arguments.symbolic(x, k) for k, x in (kwargs or {}).items()}
@@ -209,6 +207,8 @@ class _Arguments:
         return value
 
     def _leaf(self, tensor: Tensor, name: str) -> Tensor:
+        if not tensor.is_symbolic:
+            tensor.array()  # for the error of a Tensor that only describes an input
         symbol = Tensor.of_value(self.trace.input(tensor.ir_type, name))
         self.leaves.append(symbol)
         return self._seen.setdefault(id(tensor), symbol) if self.aliased else symbol

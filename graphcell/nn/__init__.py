@@ -54,6 +54,7 @@ from graphcell.nn.layer.basic import (
     Identity,
     L1Regularizer,
     Linear,
+    MatrixSetDiag,
     Pad,
     Unflatten,
     Unfold,
@@ -66,7 +67,7 @@ from graphcell.nn.layer.conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTrans
 from graphcell.nn.layer.dense import BiDense
 from graphcell.nn.layer.embedding import Embedding, EmbeddingLookup
 from graphcell.nn.layer.image import MSSSIM, PSNR, SSIM, CentralCrop, ImageGradients, PixelShuffle, PixelUnshuffle
-from graphcell.nn.layer.math import DiGamma, LBeta, LGamma, MatMul, ReduceLogSumExp
+from graphcell.nn.layer.math import DiGamma, LBeta, LGamma, MatDet, MatInverse, MatMul, ReduceLogSumExp
 from graphcell.nn.layer.normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -215,16 +216,16 @@ __all__ = [
     "FractionalMaxPool2d", "FractionalMaxPool3d", "GRUCell", "GaussianNLLLoss", "GetNextSingleOp", "GradAccumulationCell", "GroupNorm", "HShrink",
     "HSigmoid", "HSwish", "Hardtanh", "HingeEmbeddingLoss", "HuberLoss", "Identity", "ImageGradients", "InstanceNorm1d", "InstanceNorm2d",
     "InstanceNorm3d", "InverseDecayLR", "KLDivLoss", "L1Loss", "L1Regularizer", "LBeta", "LGamma", "LPPool1d", "LPPool2d", "LSTMCell", "Lamb",
-    "LayerNorm", "LazyAdam", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "LossBase", "MAELoss", "MSELoss", "MarginRankingLoss", "MatMul",
-    "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d", "MicroBatchInterleaved", "Mish", "Momentum",
-    "MultiClassDiceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention", "MultilabelMarginLoss", "NLLLoss", "NaturalExpDecayLR",
-    "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PipelineCell", "PipelineGradReducer", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss",
-    "PolynomialDecayLR", "ProximalAdagrad", "RMSELoss", "RMSProp", "RNNCell", "RReLU", "ReLU", "ReLU6", "ReduceLogSumExp", "ReflectionPad1d",
-    "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "Rprop", "SampledSoftmaxLoss", "SeLU",
-    "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss", "SoftMarginLoss", "SoftShrink", "Softmax", "Softmax2d", "SoftmaxCrossEntropyWithLogits",
-    "Softmin", "Softplus", "Softsign", "SyncBatchNorm", "Tanh", "Tanhshrink", "Threshold", "TimeDistributed", "TrainOneStepCell",
-    "TrainOneStepWithLossScaleCell", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
-    "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample", "VirtualDatasetCellTriple", "WarmUpLR", "WithEvalCell",
-    "WithGradCell", "WithLossCell", "ZeroPad2d", "cosine_decay_lr", "exponential_decay_lr", "get_activation", "inverse_decay_lr",
-    "natural_exp_decay_lr", "piecewise_constant_lr", "polynomial_decay_lr", "thor", "warmup_lr",
+    "LayerNorm", "LazyAdam", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "LossBase", "MAELoss", "MSELoss", "MarginRankingLoss", "MatDet",
+    "MatInverse", "MatMul", "MatrixSetDiag", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
+    "MicroBatchInterleaved", "Mish", "Momentum", "MultiClassDiceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention",
+    "MultilabelMarginLoss", "NLLLoss", "NaturalExpDecayLR", "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PipelineCell", "PipelineGradReducer",
+    "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "PolynomialDecayLR", "ProximalAdagrad", "RMSELoss", "RMSProp", "RNNCell", "RReLU", "ReLU",
+    "ReLU6", "ReduceLogSumExp", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
+    "Rprop", "SampledSoftmaxLoss", "SeLU", "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss", "SoftMarginLoss", "SoftShrink", "Softmax",
+    "Softmax2d", "SoftmaxCrossEntropyWithLogits", "Softmin", "Softplus", "Softsign", "SyncBatchNorm", "Tanh", "Tanhshrink", "Threshold",
+    "TimeDistributed", "TrainOneStepCell", "TrainOneStepWithLossScaleCell", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
+    "TransformerEncoder", "TransformerEncoderLayer", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample",
+    "VirtualDatasetCellTriple", "WarmUpLR", "WithEvalCell", "WithGradCell", "WithLossCell", "ZeroPad2d", "cosine_decay_lr", "exponential_decay_lr",
+    "get_activation", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr", "polynomial_decay_lr", "thor", "warmup_lr",
 ]  # fmt: skip

@@ -12,7 +12,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from graphcell.bprop import call_with_bprop
 from graphcell.context import GRAPH_MODE, config
@@ -32,10 +32,35 @@ C = TypeVar("C", bound="Cell")
 _PREFIX = re.compile(r"^\w*[0-9a-zA-Z\_\.\-]*$", re.ASCII)
 
 
-class _Running(threading.local):
-    """The Cells with a `to_float` dtype whose `construct` runs in this thread."""
+class _Run:
+    """A run of the `construct` of a Cell with a `to_float` dtype, and the Parameters that it has read in that dtype."""
 
-    cells: tuple[Cell, ...] = ()
+    def __init__(self, cell: Cell, around: _Run | None):
+        self.cell, self.around = cell, around
+        self.narrow: dict[int, tuple[Any, Any, Tensor]] = {}  # id(parameter) -> trace, value, the same in that dtype
+
+    def of(self, cell: Cell) -> _Run | None:
+        """The innermost run of `cell`."""
+        run: _Run | None = self
+        while run is not None and run.cell is not cell:
+            run = run.around
+        return run
+
+    def read(self, param: Parameter, dtype: DType) -> Tensor:
+        """`param` in `dtype`: cast once, as long as it is not written to."""
+        trace = state.trace
+        value: Any = param.array() if trace is None else trace.newest(param)
+        known = self.narrow.get(id(param))
+        if known is None or known[0] is not trace or known[1] is not value:
+            known = self.narrow[id(param)] = (trace, value, cast(param, dtype))
+            known[2].__dict__.update(name=param.name, written_through=param)
+        return known[2]
+
+
+class _Running(threading.local):
+    """The innermost such run in this thread."""
+
+    innermost: _Run | None = None
 
 
 _running = _Running()
@@ -51,6 +76,9 @@ class Cell(Hooks, StateDict, Settings):
         auto_prefix: give the Parameters of sub-Cells the attribute's name as a prefix. Default True.
         flags: custom attributes, see `add_flags`.
     """
+
+    _in_full_precision: ClassVar[frozenset[str]] = frozenset()
+    """The Parameters that `to_float` leaves as they are."""
 
     def __init__(self, auto_prefix: bool = True, flags: dict[str, Any] | None = None):
         tables: dict[str, Any] = self.__dict__
@@ -141,23 +169,20 @@ class Cell(Hooks, StateDict, Settings):
         tables = self.__dict__
         if name in tables.get("_parameters", ()):
             param = tables["_parameters"][name]
-            shown = param if tables["_to_float"] is None else self._as_computed(param)
+            shown = param if tables["_to_float"] is None else self._as_computed(name, param)
             return shown if state.trace is None or name not in tables["_parameter_hooks"] else self._hooked(name, param, shown)
         for table in ("_cells", "_buffers", "_flags"):
             if name in tables.get(table, ()):
                 return tables[table][name]
         raise MissingAttributeError(f"The '{type(self).__name__}' object has no attribute '{name}'.")
 
-    def _as_computed(self, param: Parameter | None) -> Tensor | None:
-        """While `construct` runs: a trained Parameter in the dtype of `to_float`. What is assigned to it goes to the Parameter."""
+    def _as_computed(self, name: str, param: Parameter | None) -> Tensor | None:
+        """While `construct` runs: a Parameter in the dtype of `to_float`. What is assigned to it goes to the Parameter."""
         dtype = self._to_float
-        if param is None or dtype is None or not param.requires_grad or not param.dtype.is_float or param.dtype is dtype:
+        if param is None or dtype is None or not param.dtype.is_float or param.dtype is dtype or name in self._in_full_precision:
             return param
-        if self not in _running.cells:
-            return param
-        narrow = cast(param, dtype)
-        narrow.__dict__.update(name=param.name, written_through=param)
-        return narrow
+        run = _running.innermost.of(self) if _running.innermost is not None else None
+        return param if run is None else run.read(param, dtype)
 
     def _hooked(self, name: str, param: Parameter, shown: Any) -> Any:
         """In a graph: what the forward hook of a Parameter makes of it. What is written into that goes to the Parameter."""
@@ -241,12 +266,12 @@ class Cell(Hooks, StateDict, Settings):
         """`construct`, in the dtype of `to_float`."""
         if self._to_float is None:
             return self._call_construct(args, kwargs)
-        before = _running.cells
-        _running.cells = (*before, self)
+        before = _running.innermost
+        _running.innermost = _Run(self, before)
         try:
             return self._call_construct(args, kwargs)
         finally:
-            _running.cells = before
+            _running.innermost = before
 
     def _call_construct(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         bprop = getattr(type(self), "bprop", None)

@@ -13,6 +13,7 @@ from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError
 from graphcell.nn.declared_inputs import DeclaredInputs
 from graphcell.nn.devices import DeviceSettings
+from graphcell.pullback import tensors_in
 from graphcell.recompute import recomputation
 from graphcell.tensor import StateEpoch, Tensor
 
@@ -252,8 +253,12 @@ class Settings(DeviceSettings):
 
     # -- compiling ---------------------------------------------------------------------------------------------------
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles this Cell for arguments like these, without running it."""
+        """Compiles this Cell for arguments like these, without running it. For a Tensor that describes an input of unknown size there is
+        nothing to compile yet: its sizes are compiled for when they come.
+        """
         self._check_inputs(args, kwargs)
+        if any(d < 0 for t in tensors_in((args, kwargs)) for d in t.shape):
+            return
         self._compiled.compile(*args, **kwargs)  # type: ignore[attr-defined]
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:

@@ -25,6 +25,8 @@ _EXTRA = "_extra_state"
 class _IncompatibleKeys(namedtuple("_IncompatibleKeys", ["missing_keys", "unexpected_keys"])):
     """What `load_state_dict` found missing and unexpected."""
 
+    __module__ = "graphcell.nn.cell"  # what its class prints
+
     def __repr__(self) -> str:
         if not self.missing_keys and not self.unexpected_keys:
             return "<All keys matched successfully>"

@@ -169,9 +169,9 @@ class AttentionGrad(_Scores):
         return self.placed(0, q), self.placed(1, k), self.placed(2, v)
 
     def eval(  # type: ignore[override]
-        self, q: Array, k: Array, v: Array, out: Array, peak: Array, total: Array, g: Array, *rest: Array
+        self, q: Array, k: Array, v: Array, out: Array, peak: Array, total: Array, g: Array, *more: Array
     ) -> tuple[Array, ...]:
-        powers, rest = self.given_powers(rest)
+        powers, rest = self.given_powers(more)
         mask, keep = self.masks(rest)
         wide, dtype = peak.dtype, q.dtype
         q, k, v, out, g = (x.astype(wide) for x in (q, k, v, self.turned(3, out), self.turned(3, g)))

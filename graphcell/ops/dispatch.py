@@ -462,13 +462,13 @@ class Tape:
 def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Runs an op that holds graphs under the tapes. The innermost tape that follows an operand has the op leave its residuals; the tapes
     around it see that forward op, and later the backward op, as ops of their own."""
-    from graphcell.passes.rules import region_rule
+    from graphcell.passes.rules import is_active, region_rule
 
     before = state.tapes
     tape, state.tapes = before[-1], before[:-1]
     try:
         needed = tuple(tape.number(t) is not None for t in operands)
-        if not any(needed) or not any(op.active_results(needed)):  # type: ignore[attr-defined]
+        if not any(needed) or not is_active(op, needed):  # type: ignore[arg-type]
             return apply(op, *operands)
         forward, rule = region_rule(op, needed)  # type: ignore[arg-type]
         results = apply(forward, *operands)

@@ -21,9 +21,10 @@ from graphcell.tensor import Tensor, state
 SWITCH_VARIABLE = "GRAPHCELL_EAGER_KERNELS"
 _CHOICE = os.environ.get(SWITCH_VARIABLE, "").strip()
 LEAST_CALLS = 1 if _CHOICE == "now" else 3
-"""A computation is not compiled before so many calls."""
+"""A computation is not compiled before so many calls, unless it is very long."""
 WORTH_NANOSECONDS = 0 if _CHOICE == "now" else 25_000_000
 """About what it takes to compile a small graph."""
+LONG_NANOSECONDS = 20 * WORTH_NANOSECONDS
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -58,7 +59,8 @@ class Work:
             return False
         self.calls += 1
         self.nanoseconds += time.perf_counter_ns() - start
-        if self.calls < LEAST_CALLS or self.nanoseconds < WORTH_NANOSECONDS or not Native.enabled:
+        is_too_early = self.calls < LEAST_CALLS and self.nanoseconds < LONG_NANOSECONDS
+        if is_too_early or self.nanoseconds < WORTH_NANOSECONDS or not Native.enabled:
             return False
         self.calls = -1
         return True

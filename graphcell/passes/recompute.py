@@ -87,11 +87,9 @@ class _Recomputation:
                 self.level.update(dict.fromkeys(node.results, 0))
                 self.kept.update(node.results)
         self.kept.update(map(self.root, graph.outputs))
-        self.users: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for v in dict.fromkeys(node.operands):
-                self.users.setdefault(v, []).append(node)
-        self.kept.update(v for node in graph.nodes if not (_is_loop(node) or _is_virtual(node)) for v in node.results if self._meets_slow(v))
+        before_slow = self._before_slow()
+        self.kept.update(v for node in graph.nodes if not (_is_loop(node) or _is_virtual(node)) for v in node.results if v in before_slow)
+        self.late = self._late_levels()
         self.copies: dict[tuple[Value, int], Value] = {}
         self.new: dict[Value, Node] = {}
         """What makes the copies."""
@@ -104,23 +102,30 @@ class _Recomputation:
             node = self.made_by.get(v)
         return v
 
-    def _meets_slow(self, v: Value) -> bool:
-        """Whether a slow function follows on v, the result of an op with a kernel of its own: then that kernel has no epilogue, and v is in memory."""
-        users = [user for user in self.users.get(v, ()) if self.runs[user] == self.level[v] and isinstance(user.op, (Elementwise, View))]
-        return any((isinstance(user.op, Elementwise) and not user.op.fast) or self._meets_slow(user.results[0]) for user in users)
+    def _before_slow(self) -> set[Value]:
+        """What a slow function follows on at the same level, through cheap ops: the kernel that makes it has no epilogue."""
+        found: set[Value] = set()
+        for node in reversed(self.graph.nodes):
+            op = node.op
+            if (isinstance(op, Elementwise) and not op.fast) or (isinstance(op, (Elementwise, View)) and node.results[0] in found):
+                found.update(v for v in node.operands if self.level[v] == self.runs[node])
+        return found
 
-    def _late_levels(self, v: Value, level: int) -> set[int] | None:
-        """The levels in which v is read, directly or by what becomes of it in its own; None if its own level needs it anyway."""
-        found: set[int] = set()
-        for user in self.users.get(v, ()):
-            if self.runs[user] > level:
-                found.add(self.runs[user])
-                continue
-            further = self._late_levels(user.results[0], level) if self._repeatable(user.results[0], level) is user else None
-            if further is None:
-                return None
-            found |= further
-        return None if v in self.kept else found
+    def _late_levels(self) -> dict[Value, set[int]]:
+        """For values that nothing of their own level needs in the end: the levels in which they are read, or what becomes of them."""
+        late: dict[Value, set[int]] = {v: set() for v in self.level if v not in self.kept}
+        for node in reversed(self.graph.nodes):
+            again = _is_virtual(node) or (isinstance(node.op, Elementwise) and not node.op.has_effect)
+            for v in dict.fromkeys(node.operands):
+                if v not in late:
+                    continue
+                if self.runs[node] > self.level[v] and _is_loop(node):
+                    late[v].add(self.runs[node])
+                elif again and node.results[0] in late:
+                    late[v] |= late[node.results[0]]
+                else:
+                    del late[v]
+        return late
 
     def run(self) -> Graph:
         by_level: dict[int, dict[Value, _Crossing]] = {}
@@ -169,10 +174,9 @@ class _Recomputation:
             return math.inf  # rather what it looks at
         return v.type.nbytes * (_READ if v in self.kept else _READ + _WRITE)
 
-    def _cost_again(self, v: Value, node: Node, level: int) -> float:
+    def _cost_again(self, v: Value, node: Node) -> float:
         """What it costs to compute v late: nothing more where it is then computed late only, and once."""
-        late = self._late_levels(v, level)
-        return 0.0 if late is not None and len(late) == 1 else op_cost(node)
+        return 0.0 if len(self.late.get(v, ())) == 1 else op_cost(node)
 
     def _choose(self, crossings: dict[Value, _Crossing], level: int) -> None:
         def maker(v: Value) -> Node | None:
@@ -183,7 +187,7 @@ class _Recomputation:
             cone = list(cone_of(values, maker))
             if not any(maker(v) is None and v not in self.inputs and v.type.nbytes >= SMALLEST for v in cone):
                 continue  # made of inputs alone: fused with its readers as it is
-            again = {v: self._cost_again(v, node, level) for v in cone if (node := maker(v)) is not None}
+            again = {v: self._cost_again(v, node) for v in cone if (node := maker(v)) is not None}
             late = cheapest_cut(cone, maker, {v: self._store_cost(v) for v in cone}, again, values)
             if any(not _is_virtual(self.made_by[v]) for v in late):
                 self._repeat([crossings[v] for v in values], late)

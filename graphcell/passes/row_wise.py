@@ -4,16 +4,16 @@ Enters: the graphs of one function for two numbers of rows. Leaves: for each out
 not depend on them. Refuses (`NotRowWise`, with the reason): graphs that mix rows, that read how many there are, or hold an op
 of which nothing is known here.
 
-Each dimension of a value either counts rows (or rows × something, the row varying slowest), or all elements along it are equal, or neither.
-A dimension that differs between the two graphs must be one of the first two kinds, and nothing may be summed or cut along it.
+Each dimension of a value either counts rows (or something × rows × something), or all elements along it are equal, or neither. One that
+differs between the two graphs must be of the first two kinds and as many times longer as there are more rows, and nothing may be summed or cut along it.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 from graphcell.ir.graph import Graph, Node, Value
@@ -45,50 +45,65 @@ class NotRowWise(Exception):
 
 @dataclass(frozen=True)
 class _Rows:
-    """Of a value: the dimension that counts rows, and those along which all elements are equal."""
+    """Of a value: the dimension that counts rows, those along which all elements are equal, and how often all rows pass along `axis`."""
 
     axis: int | None
     uniform: frozenset[int] = frozenset()
+    times: int = 1
+
+    def moved(self, step: int) -> _Rows:
+        """With all dimensions so many places on."""
+        return _Rows(None if self.axis is None else self.axis + step, frozenset(k + step for k in self.uniform), self.times)
+
+    def varying(self, axes: Iterable[int]) -> _Rows:
+        """Elements differ along `axes` too."""
+        return replace(self, uniform=self.uniform - set(axes))
+
+    def repeated(self, axes: Iterable[int]) -> _Rows:
+        """Elements are equal along `axes` too."""
+        return replace(self, uniform=self.uniform | set(axes))
 
 
-def row_axes(small: Graph, large: Graph, inputs: Sequence[int | None]) -> list[int | None]:
+def row_axes(graph: Graph, other: Graph, inputs: Sequence[int | None], counts: tuple[int, int]) -> list[int | None]:
     """The dimension of each output that counts rows.
 
     Args:
-        small, large: the function's graphs for two numbers of rows.
+        graph, other: the function's graphs for two numbers of rows. The first number is a prime that no other extent is a multiple of.
         inputs: the dimension of each input that counts rows.
+        counts: the two numbers.
 
     Raises:
         NotRowWise: rows may not be treated apart.
     """
-    small, large = inline(small), inline(large)
-    analysis = _Analysis([_Rows(a) for a in inputs], small, large)
-    return [analysis.axis_of_output(v) for v in small.outputs]
+    graph, other = inline(graph), inline(other)
+    analysis = _Analysis([_Rows(a) for a in inputs], graph, other, counts)
+    return [analysis.axis_of_output(v) for v in graph.outputs]
 
 
 class _Analysis:
     """Walks both graphs in step."""
 
-    def __init__(self, inputs: Sequence[_Rows], small: Graph, large: Graph):
-        if len(small.nodes) != len(large.nodes) or len(small.inputs) != len(large.inputs):
+    def __init__(self, inputs: Sequence[_Rows], graph: Graph, other: Graph, counts: tuple[int, int]):
+        if len(graph.nodes) != len(other.nodes) or len(graph.inputs) != len(other.inputs):
             raise NotRowWise("what is computed depends on the number of rows")
+        self.counts = counts
         self.rows: dict[Value, _Rows] = {}
         self.twin: dict[Value, Value] = {}
-        for v, w, rows in zip(small.inputs, large.inputs, inputs, strict=True):
+        for v, w, rows in zip(graph.inputs, other.inputs, inputs, strict=True):
             self._set(v, w, rows, "an input")
-        for node, other in zip(small.nodes, large.nodes, strict=True):
-            self._visit(node, other)
-        if [self.twin[v] for v in small.outputs] != list(large.outputs):
+        for node, twin in zip(graph.nodes, other.nodes, strict=True):
+            self._visit(node, twin)
+        if [self.twin[v] for v in graph.outputs] != list(other.outputs):
             raise NotRowWise("what is returned depends on the number of rows")
 
     def axis_of_output(self, v: Value) -> int | None:
         """The dimension that counts rows; one of equal elements whose extent is the number of rows counts too."""
         scaled = self.scaled(v)
-        if self.rows[v].axis is None and scaled:
-            if len(scaled) > 1:
-                raise NotRowWise("an output has several dimensions that depend on the number of rows")
-            return scaled[0]
-        return self.rows[v].axis
+        if len(scaled) > 1:
+            raise NotRowWise("an output has several dimensions that depend on the number of rows")
+        if self.rows[v].times > 1:
+            raise NotRowWise("the rows of an output do not lie together")
+        return scaled[0] if scaled else None
 
     def scaled(self, v: Value) -> list[int]:
         """The dimensions whose extents depend on the number of rows."""
@@ -99,7 +114,8 @@ class _Analysis:
             raise NotRowWise(f"{what} is of another type for another number of rows")
         self.twin[v], self.rows[v] = w, rows
         for k in self.scaled(v):
-            if k != rows.axis and k not in rows.uniform:
+            is_multiple = v.type.shape[k] * self.counts[1] == w.type.shape[k] * self.counts[0]
+            if not is_multiple or (k != rows.axis and k not in rows.uniform):
                 raise NotRowWise(f"{what} depends on the number of rows")
         if rows.axis is not None and rows.axis not in self.scaled(v):
             raise NotRowWise(f"{what} loses its rows")
@@ -121,7 +137,7 @@ class _Analysis:
         if rule is None or isinstance(op, (RandomNormal, RandomUniform)):
             raise NotRowWise(f"{op.name} may not be done for some rows at a time")
         shapes = [v.type.shape for v in node.operands]
-        found = rule(_Site(op, operands, shapes, [self.scaled(v) for v in node.operands], [v.type.shape for v in node.results]))
+        found = rule(_Site(op, self.counts[0], operands, shapes, [self.scaled(v) for v in node.operands], [v.type.shape for v in node.results]))
         return [found] * len(node.results)
 
     def _for(self, node: Node, other: Node, operands: list[_Rows]) -> list[_Rows]:
@@ -132,11 +148,11 @@ class _Analysis:
         scanned = [_slice_of(rows, "a loop steps over rows") for rows in operands[first:last]]
         carried = list(operands[:first])
         for _ in range(_ATTEMPTS):
-            body = _Analysis([_Rows(None), *carried, *scanned, *operands[last:]], op.body, twin.body)
+            body = _Analysis([_Rows(None), *carried, *scanned, *operands[last:]], op.body, twin.body, self.counts)
             ends = [body.rows[v] for v in op.body.outputs]
             met = [_met(a, b) for a, b in zip(carried, ends[:first], strict=True)]
             if met == carried:
-                return [*carried, *(_Rows(None if r.axis is None else r.axis + 1, frozenset(k + 1 for k in r.uniform)) for r in ends[first:])]
+                return [*carried, *(rows.moved(1) for rows in ends[first:])]
             carried = met
         raise NotRowWise("a loop mixes rows")
 
@@ -144,17 +160,16 @@ class _Analysis:
 def _slice_of(rows: _Rows, reason: str) -> _Rows:
     if rows.axis == 0:
         raise NotRowWise(reason)
-    return _Rows(None if rows.axis is None else rows.axis - 1, frozenset(k - 1 for k in rows.uniform if k))
+    return rows.varying({0}).moved(-1)
 
 
 def _met(a: _Rows, b: _Rows) -> _Rows:
     """What holds of a value that is one of two. One of equal elements along a dimension may become one that counts rows there."""
-    if a.axis == b.axis:
-        return _Rows(a.axis, a.uniform & b.uniform)
+    uniform = a.uniform & b.uniform
+    if (a.axis, a.times) == (b.axis, b.times) or (b.axis is None and a.axis in b.uniform):
+        return replace(a, uniform=uniform)
     if a.axis is None and b.axis in a.uniform:
-        return _Rows(b.axis, a.uniform & b.uniform)
-    if b.axis is None and a.axis in b.uniform:
-        return _Rows(a.axis, a.uniform & b.uniform)
+        return replace(b, uniform=uniform)
     raise NotRowWise("a loop mixes rows")
 
 
@@ -171,9 +186,10 @@ def _compare_fields(a: Op, b: Op) -> None:
 # -- rules -------------------------------------------------------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class _Site:
-    """An op and what is known of its operands."""
+    """An op and what is known of its operands. `count`: of rows."""
 
     op: Any
+    count: int
     operands: list[_Rows]
     shapes: list[Shape]
     scaled: list[list[int]]
@@ -187,14 +203,14 @@ class _Site:
 
 def _merged(operands: Sequence[_Rows], name: str) -> _Rows:
     """Of elements computed from elements at the same place."""
-    axes = {rows.axis for rows in operands} - {None}
-    if len(axes) > 1:
+    places = {(rows.axis, rows.times) for rows in operands if rows.axis is not None}
+    if len(places) > 1:
         raise NotRowWise(f"{name} brings different rows together")
-    axis = axes.pop() if axes else None
+    axis, times = places.pop() if places else (None, 1)
     if axis is not None and any(rows.axis is None and axis not in rows.uniform for rows in operands):
         raise NotRowWise(f"{name} treats rows differently by their number")
     uniform = frozenset.intersection(*(rows.uniform | ({axis} if rows.axis is None and axis is not None else set()) for rows in operands))
-    return _Rows(axis, uniform - {axis})
+    return _Rows(axis, uniform - {axis}, times)
 
 
 def _elementwise(site: _Site) -> _Rows:
@@ -210,29 +226,23 @@ def _created(site: _Site) -> _Rows:
 
 def _mapped(rows: _Rows, places: dict[int, int]) -> _Rows:
     """With each dimension at its new place; those without one are gone."""
-    return _Rows(None if rows.axis is None else places[rows.axis], frozenset(places[k] for k in rows.uniform if k in places))
+    return _Rows(None if rows.axis is None else places[rows.axis], frozenset(places[k] for k in rows.uniform if k in places), rows.times)
 
 
 def _reshape(site: _Site) -> _Rows:
     rows, before, after = site.operands[0], site.shapes[0], site.results[0]
-    places = {}
-    for k in range(len(before)):
-        outside = math.prod(before[:k])
-        for j in range(len(after)):
-            whole = math.prod(after[:j]) == outside and after[j] != 1
-            if whole and (after[j] == before[k] or (k == rows.axis and after[j] % before[k] == 0) or _splits(rows, k, site, after[j])):
-                places[k] = j
-    if rows.axis is not None and rows.axis not in places:
-        raise NotRowWise("reshape takes rows apart")
     if rows.axis is None and rows.uniform == frozenset(range(len(before))):
         return _Rows(None, frozenset(range(len(after))))
-    uniform = frozenset(places[k] for k in rows.uniform if k in places and after[places[k]] == before[k])
-    return _Rows(None if rows.axis is None else places[rows.axis], uniform)
-
-
-def _splits(rows: _Rows, k: int, site: _Site, extent: int) -> bool:
-    """Whether rows × something are taken apart into rows and something; the caller sees that what is left still counts rows."""
-    return k == rows.axis and extent > 1 and site.shapes[0][k] % extent == 0
+    starts = [math.prod(after[:j]) for j in range(len(after))]
+    kept = {(math.prod(before[:k]), before[k]) for k in rows.uniform if before[k] != 1}
+    uniform = frozenset(j for j, place in enumerate(zip(starts, after, strict=True)) if place in kept)
+    if rows.axis is None:
+        return _Rows(None, uniform)
+    passed = math.prod(before[: rows.axis]) * rows.times  # how often all rows pass in the whole value
+    for j, start in enumerate(starts):
+        if passed % site.count and passed % start == 0 and after[j] % (passed // start * site.count) == 0:
+            return _Rows(j, uniform, passed // start)
+    raise NotRowWise("reshape takes rows apart")
 
 
 def _transpose(site: _Site) -> _Rows:
@@ -243,8 +253,7 @@ def _broadcast(site: _Site) -> _Rows:
     before, after = site.shapes[0], site.results[0]
     added = len(after) - len(before)
     repeated = {k for k, d in enumerate(after) if k < added or (before[k - added] == 1 and d != 1)}
-    rows = _mapped(site.operands[0], {k: k + added for k in range(len(before))})
-    return _Rows(rows.axis, rows.uniform | repeated)
+    return site.operands[0].moved(added).repeated(repeated)
 
 
 def _slice(site: _Site) -> _Rows:
@@ -257,20 +266,18 @@ def _pad(site: _Site) -> _Rows:
     op = site.op
     padded = [k for k in range(len(op.low)) if op.low[k] or op.high[k] or op.interior[k]]
     site.keep(padded)
-    return _Rows(site.operands[0].axis, site.operands[0].uniform - set(padded))
+    return site.operands[0].varying(padded)
 
 
 def _concat(site: _Site) -> _Rows:
     for k in range(len(site.operands)):
         site.keep([site.op.axis], k)
-    rows = _merged(site.operands, "concat")
-    return _Rows(rows.axis, rows.uniform - {site.op.axis})
+    return _merged(site.operands, "concat").varying({site.op.axis})
 
 
 def _windows(site: _Site) -> _Rows:
     site.keep(site.op.axes)
-    rows = site.operands[0]
-    return _Rows(rows.axis, rows.uniform - set(site.op.axes))
+    return site.operands[0].varying(site.op.axes)
 
 
 def _reduce(site: _Site) -> _Rows:
@@ -286,7 +293,7 @@ def _reduce(site: _Site) -> _Rows:
 def _along(site: _Site) -> _Rows:
     """Ops along one dimension that keep all others."""
     site.keep([site.op.axis])
-    return _Rows(site.operands[0].axis, site.operands[0].uniform - {site.op.axis})
+    return site.operands[0].varying({site.op.axis})
 
 
 def _matmul(site: _Site) -> _Rows:
@@ -298,9 +305,7 @@ def _matmul(site: _Site) -> _Rows:
     site.keep([k2], 1)
     left = _only(x, {**{d: d for d in range(rank - 2)}, m: rank - 2})
     right = _only(y, {**{d: d for d in range(rank - 2)}, n: rank - 1})
-    left = _Rows(left.axis, left.uniform | {rank - 1})  # x does not vary along n, nor y along m
-    right = _Rows(right.axis, right.uniform | {rank - 2})
-    return _merged([left, right], "matmul")
+    return _merged([left.repeated({rank - 1}), right.repeated({rank - 2})], "matmul")  # x does not vary along n, nor y along m
 
 
 def _only(rows: _Rows, places: dict[int, int]) -> _Rows:
@@ -316,7 +321,7 @@ def _conv(site: _Site) -> _Rows:
         raise NotRowWise(f"{site.op.name} works across rows")
     for k in (0, 1):
         site.keep([a for a in range(len(site.shapes[k])) if (k, a) != (images, 0)], k)
-    return _Rows(rows.axis, rows.uniform & {0})
+    return replace(rows, uniform=rows.uniform & {0})
 
 
 def _gather(site: _Site) -> _Rows:
@@ -329,9 +334,7 @@ def _gather(site: _Site) -> _Rows:
     taken = frozenset(range(axes[0], axes[0] + rank))
     others = frozenset(range(len(site.results[0]))) - taken
     source = _mapped(table, places)
-    parts = [_Rows(source.axis, source.uniform | taken)]
-    parts += [_Rows(r.axis if r.axis is None else r.axis + axes[0], frozenset(k + axes[0] for k in r.uniform) | others) for r in site.operands[1:]]
-    return _merged(parts, "gather")
+    return _merged([source.repeated(taken), *(rows.moved(axes[0]).repeated(others) for rows in site.operands[1:])], "gather")
 
 
 def _gather_elements(site: _Site) -> _Rows:
@@ -340,7 +343,7 @@ def _gather_elements(site: _Site) -> _Rows:
     rows = _merged(site.operands, "gather_elements")
     if rows.axis is not None and site.shapes[0][rows.axis] != site.shapes[1][rows.axis]:
         raise NotRowWise("gather_elements takes some rows only")
-    return _Rows(rows.axis, rows.uniform - {site.op.axis})
+    return rows.varying({site.op.axis})
 
 
 def _nothing(site: _Site) -> _Rows:

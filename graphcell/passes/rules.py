@@ -83,6 +83,12 @@ def rule_of(op: Op, types: tuple[TensorType, ...], needed: tuple[bool, ...]) -> 
 
 
 @lru_cache(maxsize=1024)
+def is_active(op: RegionOp, needed: tuple[bool, ...]) -> bool:
+    """Whether a result depends differentiably on the operands flagged `needed`."""
+    return any(op.active_results(needed))
+
+
+@lru_cache(maxsize=1024)
 def linearized(
     op: RegionOp, needed: tuple[bool, ...]
 ) -> tuple[Linearized, tuple[int, ...]] | NoGradientError:

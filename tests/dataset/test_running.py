@@ -296,6 +296,31 @@ def test_transforms_of_many_rows_are_those_of_each_row() -> None:
     assert sorted(len(b[0]) for b in again.batch(3)) == [2, 3, 3]
 
 
+def test_sizes_of_what_is_repeated_without_end() -> None:
+    endless = numbers(4).repeat()
+    assert endless.get_dataset_size() == 4
+    for data in (endless.take(10), endless.batch(3).take(5), endless.skip(1).rename("x", "y").take(6), dataset.zip((endless, numbers(7).rename("x", "y")))):
+        assert len(data) == sum(1 for _ in data)
+    with pytest.raises(RuntimeError, match="without end"):
+        len(endless.filter(lambda x: x > 1))
+
+
+def test_columns_that_a_map_replaces() -> None:
+    data = NumpySlicesDataset({"a": [1, 2], "b": [3, 4], "c": [5, 6]}, shuffle=False)
+    for made, names, rows in (
+        (data.map(lambda a: a * 10, "a", "b"), ["b", "c"], [[10, 5], [20, 6]]),
+        (data.map(lambda a, c: (c, a), ["a", "c"], ["c", "a"]), ["c", "b", "a"], [[5, 3, 1], [6, 4, 2]]),
+        (data.map(lambda b: (b, -b), "b", ["c", "d"]), ["c", "d", "a"], [[3, -3, 1], [4, -4, 2]]),
+        (data.map(lambda c, b: c + b, ["c", "b"], ["a"]), ["a"], [[8], [10]]),
+        (data.map(transforms.TypeCast(ms.float32), "a", "c"), ["c", "b"], [[1.0, 3], [2.0, 4]]),
+        (data.map([lambda c: c * 10, transforms.TypeCast(ms.float32)], "c", "a"), ["b", "a"], [[3, 50.0], [4, 60.0]]),
+        (data.map([lambda c: c * 10, transforms.TypeCast(ms.float32)], "c", "z"), ["a", "b", "z"], [[1, 3, 50.0], [2, 4, 60.0]]),
+    ):
+        assert made.get_col_names() == names
+        assert [[x.item() for x in row] for row in made] == rows
+        assert [x.tolist() for x in next(iter(made.batch(2)))] == [list(column) for column in zip(*rows)]
+
+
 # -- random numbers --------------------------------------------------------------------------------------------------------
 def test_seeds_repeat_shuffles() -> None:
     def orders() -> list[list[int]]:
@@ -353,6 +378,13 @@ def test_random_split() -> None:
         assert [sorted(np.ravel(part).tolist()) for part in first[0]] == [sorted(np.ravel(part).tolist()) for part in first[1]]
         assert sorted(np.ravel(first[0][0]).tolist() + np.ravel(first[0][1]).tolist()) == list(range(10))
         assert np.ravel(first[0][0]).tolist() + np.ravel(first[0][1]).tolist() != list(range(10))
+
+
+# -- names ---------------------------------------------------------------------------------------------------------------
+def test_every_public_name_is_there() -> None:
+    for module in (dataset, transforms, vision):
+        for name in module.__all__:
+            assert getattr(module, name) is not None, f"{module.__name__}.{name}"
 
 
 # -- settings --------------------------------------------------------------------------------------------------------------

@@ -170,3 +170,17 @@ def test_rows_of_an_embedding_are_clipped(mode: int) -> None:
     table = Tensor([[3.0, 4.0], [0.3, 0.4]])
     got = nn.EmbeddingLookup(2, 2, table, max_norm=1.0)(Tensor([0, 1, 0]))
     np.testing.assert_allclose(got.asnumpy(), [[0.6, 0.8], [0.3, 0.4], [0.6, 0.8]], rtol=1e-6)
+
+
+def test_matrices(mode: int) -> None:
+    x = ramp((2, 3, 3))
+    np.testing.assert_allclose(nn.MatDet()(Tensor(x)).asnumpy(), np.linalg.det(x.astype(np.float64)), rtol=1e-4)
+    np.testing.assert_allclose(nn.MatInverse()(Tensor(x)).asnumpy(), np.linalg.inv(x.astype(np.float64)), rtol=1e-3, atol=1e-4)
+    for shape in ((2, 3, 3), (2, 2, 4), (4, 2)):
+        want, diagonal = ramp(shape), ramp((*shape[:-2], min(shape[-2:])), 9.0)
+        got = nn.MatrixSetDiag()(Tensor(want), Tensor(diagonal)).asnumpy()
+        k = np.arange(min(shape[-2:]))
+        want[..., k, k] = diagonal
+        np.testing.assert_array_equal(got, want)
+    with pytest.raises(ValueError, match="does not fit"):
+        nn.MatrixSetDiag()(Tensor(ramp((2, 3))), Tensor(ramp((3,))))

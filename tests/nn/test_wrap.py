@@ -67,6 +67,25 @@ def test_it_runs_once(mode: int) -> None:
     assert len(set(losses)) == 3
 
 
+@pytest.mark.parametrize("mode", MODES)
+def test_it_runs_once_for_one_tensor_given_twice(mode: int) -> None:
+    ms.set_context(mode=mode)
+
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.dropout, self.scale = nn.Dropout(p=0.5), ms.Parameter(ms.Tensor([1.0]), name="scale")
+
+        def construct(self, x: Any, y: Any) -> Any:
+            return (self.dropout(x) * self.scale * y).sum()
+
+    net = Net()
+    net.set_train()
+    x = ms.Tensor(np.ones(100), ms.float32)
+    loss, grads = own_step()(net, nn.SGD([net.scale], 0.0))(x, x)
+    np.testing.assert_allclose(grads[0].asnumpy(), [loss.asnumpy()], rtol=1e-6)
+
+
 def test_prints_appear_once(capfd: pytest.CaptureFixture[str]) -> None:
     ms.set_context(mode=GRAPH_MODE)
 

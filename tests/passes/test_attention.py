@@ -291,3 +291,13 @@ def test_a_dropout_mask_of_other_batch_dimensions_is_left_alone() -> None:
         return ops.matmul(ops.select(kept.broadcast_to((2, 4, 8, 8)), w * 2.0, ops.zeros_like(w)), v.reshape(2, 4, 8, 4))
 
     np.testing.assert_allclose(gc.jit(f)(q, k, v, kept).asnumpy(), f(q, k, v, kept).asnumpy(), rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("sequence", "kept"), [(12, True), (200, False), (600, False)])
+def test_exponentials_are_kept_where_they_take_little_memory_and_are_needed(sequence: int, kept: bool) -> None:
+    type = TensorType(dt.float32, (B, H, sequence, D))
+    graph = trace(lambda q, k, v: ops.matmul(ops.softmax(ops.matmul(q, ops.swapaxes(k, -1, -2)) * 0.5, -1), v), type, type, type)
+    forward = [n.op for n in run_pipeline(graph)[0].nodes if isinstance(n.op, Attention)]
+    both = [n.op for n in run_pipeline(vjp(graph, (0,)))[0].nodes if isinstance(n.op, (Attention, AttentionGrad))]
+    assert [op.powers for op in forward] == [False]
+    assert [op.powers for op in both] == [kept, kept]

@@ -285,6 +285,15 @@ def test_item_042_assign_refuses_another_shape(mode: int) -> None:
     assert net.b.asnumpy().tolist() == [1.0, 2.0, 3.0]
 
 
+@pytest.mark.parametrize(("start", "step"), [([1], 1), ([1], Tensor(1)), (1, Tensor([1])), ([1.0], 1.0)], ids=["int", "0-d", "1-d", "float"])
+def test_item_042_a_counter_of_one_element_takes_a_number(mode: int, start: Any, step: Any) -> None:
+    counter = Parameter(Tensor(start), name="counter")
+    ops.assign_add(counter, step)
+    ops.assign_add(counter, step)
+    ops.assign_sub(counter, step)
+    assert counter.asnumpy().tolist() == ([2] if isinstance(start, list) else 2)
+
+
 def _three() -> ParameterTuple:
     x = Parameter(default_input=Tensor(np.arange(2 * 3).reshape((2, 3))), name="x")
     y = Parameter(default_input=initializer("ones", [1, 2, 3], ms.float32), name="y")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -14,6 +14,7 @@ import pytest
 import graphcell as ms
 from graphcell import Parameter, Tensor, nn, ops
 from graphcell.context import GRAPH_MODE
+from tests.protobuf import decode
 from tests.recording import fill, ramp
 
 
@@ -41,36 +42,6 @@ def test_item_144_145_146_compile(mode: int) -> None:
         net.compile(x, x)
     with pytest.raises(TypeError, match="missing 1 required"):
         net.compile_and_run()
-
-
-def decode(data: bytes) -> Iterator[tuple[int, Any]]:
-    """(field number, value) of a protocol-buffers message; numbers, or the bytes of what has a length."""
-    at = 0
-
-    def varint() -> int:
-        nonlocal at
-        number = shift = 0
-        while True:
-            byte = data[at]
-            at += 1
-            number |= (byte & 0x7F) << shift
-            shift += 7
-            if byte < 0x80:
-                return number
-
-    while at < len(data):
-        tag = varint()
-        if tag & 7 == 0:
-            yield tag >> 3, varint()
-        elif tag & 7 == 1:
-            at += 8
-            yield tag >> 3, data[at - 8 : at]
-        else:
-            assert tag & 7 == 2
-            size = varint()
-            at += size
-            assert at <= len(data)
-            yield tag >> 3, data[at - size : at]
 
 
 def test_item_153_get_func_graph_proto(mode: int) -> None:
@@ -183,6 +154,15 @@ def test_item_192_dynamic_shapes_run_any_size(mode: int) -> None:
     any_rank = Add()
     any_rank.set_inputs(x=Tensor(shape=None, dtype=ms.float32))
     assert any_rank(zeros(2, 3), 2).shape == (2, 3) and any_rank(x=zeros(4)).shape == (4,)
+
+
+def test_item_144_192_compiling_for_what_is_described(mode: int) -> None:
+    net = nn.Dense(3, 2, weight_init="ones", bias_init="zeros")
+    net.set_inputs(like(None, 3))
+    net.compile(*net.get_inputs())
+    assert net(Tensor(np.ones((2, 3), np.float32))).asnumpy().tolist() == [[3.0, 3.0]] * 2
+    with pytest.raises(RuntimeError, match="has a shape and a dtype but no data"):
+        net(like(None, 3))
 
 
 # -- item 193: JitConfig ---------------------------------------------------------------------------------------------------

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import copy
+import linecache
+import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -309,3 +312,14 @@ def test_all_finite(mode: int) -> None:
     assert amp.all_finite((good, [good])) and not amp.all_finite([good, (bad,)]) and amp.all_finite((good,)).dtype is ms.bool_
     check: Any = ms.jit(lambda *tensors: amp.all_finite(tensors))
     assert check(good, good) and not check(good, bad)
+
+
+def test_the_page_runs(capsys: pytest.CaptureFixture[str]) -> None:
+    """The programs of docs/precision_and_memory.md, one after another."""
+    page = (Path(__file__).parent.parent.parent / "docs" / "precision_and_memory.md").read_text()
+    source = "\n".join(re.findall(r"```python\n(.*?)```", page, re.DOTALL))
+    name = "precision_and_memory.py"
+    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)  # the frontend reads it there
+    exec(compile(source, name, "exec"), {"__name__": "page"})
+    shown = capsys.readouterr().out
+    assert "bf16[8, 256]" in shown and np.isfinite(float(shown.splitlines()[-1]))

@@ -24,7 +24,6 @@ from graphcell.codegen.llvm.attention_products import (
     at_column,
     at_row,
     batch_offset,
-    exp_below,
     kept_weights,
     largest,
     largest_lane,
@@ -284,7 +283,8 @@ class _Forward:
 
         def step(at: Val, tail: Val | None, so_far: Val) -> Val:
             place = b.gep(scores, at, LType(spec.kind))
-            power = exp_below(b, b.fma(b.load(place, vector), scale, down))
+            # no fused multiply-add: the difference is exactly 0 at the largest score, which was rounded, however large it is
+            power = exp(b, b.add(b.mul(b.load(place, vector), scale), down))
             if powers is not None:
                 store_as(b, power, b.gep(powers, at, LType(spec.kind)), spec.kind, tail)
             kept = power

@@ -22,7 +22,6 @@ from graphcell.codegen.llvm.attention_products import (
     at_column,
     at_row,
     batch_offset,
-    exp_below,
     kept_weights,
     load_mask,
     masked_score,
@@ -332,7 +331,7 @@ class _Backward:
             return power, None if mask is None or spec.mask is None or spec.mask.kind != "i1" else load_mask(b, spec.mask, mask, self.lanes, tail)
         x = b.load(place, down.type)
         if spec.folds_scale:
-            return exp_below(b, b.fma(x, b.const(spec.scale, x), down)), None
+            return exp(b, b.add(b.mul(x, b.const(spec.scale, x)), down)), None
         x, kept = masked_score(b, spec, x, mask, tail)
         return exp(b, b.add(x, down)), kept
 

@@ -23,12 +23,10 @@ from graphcell.codegen.llvm.contraction import (
     split_index,
     tile_loop,
 )
-from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
-from graphcell.codegen.llvm.packing import constant_mask, displaced, emit_pack_panel, load_strided, prefetch
-from graphcell.codegen.llvm.polynomials import at_most
-from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 
 LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
@@ -81,7 +79,7 @@ class AttentionSpec:
 
     @property
     def folds_scale(self) -> bool:
-        """Whether the largest score is known before scaling, so that scale goes into the argument of the exponential."""
+        """Whether the largest score is known before scaling, so that scores are scaled in the argument of the exponential."""
         return self.mask is None and 0 < self.scale < INFINITY
 
 
@@ -243,11 +241,6 @@ def kept_weights(b: FunctionBuilder, spec: AttentionSpec, x: Val, at: Val, tail:
     assert spec.keep is not None
     held = load_strided(b, at, spec.keep.column, "i1", spec.kind, x.type.lanes, tail)
     return b.select(held, x if factor is None else b.mul(x, b.const(factor, x)), const(0, x.type))
-
-
-def exp_below(b: FunctionBuilder, x: Val) -> Val:
-    """e**x of a score less the largest one. The largest was rounded: where scores are huge, a difference may come out far above 0."""
-    return exp(b, at_most(b, x, 0.0))
 
 
 def at_column(b: FunctionBuilder, row: Val, column: Val, operand: Operand) -> Val:

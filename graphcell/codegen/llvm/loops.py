@@ -25,7 +25,7 @@ from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.rows import RowEmitter, reduces, slots_of
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import Module, Val, i64
+from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 
 RUN = 4096
 """Elements of a block of a kernel that has no outer loop."""
@@ -174,7 +174,7 @@ class LoopEmitter(RowEmitter):
             whole = rest
         if n % self.lanes:
             with b.if_then(b.icmp("slt", whole, stop)):
-                body(whole, 1, self._tail_mask(n % self.lanes))
+                body(whole, 1, constant_mask(n % self.lanes, self.lanes))
 
     # -- tiles without reductions ------------------------------------------------------------------------------------
     def _tile_block(self, block: Val, others: list[int]) -> None:
@@ -207,7 +207,7 @@ class LoopEmitter(RowEmitter):
                 self._tile_points(start, points, lambda: self._inner_points(self.index[k.vector], 1, None, stores, [], []), stores, [])
         if whole < n:
             self.index[k.vector] = i64(whole)
-            mask = self._tail_mask(n - whole)
+            mask = constant_mask(n - whole, self.lanes)
             self.mask = mask
             self._tile_points(start, points, lambda: self._inner_points(i64(whole), 1, mask, stores, [], []), stores, [])
             self.mask = None
@@ -254,7 +254,7 @@ class LoopEmitter(RowEmitter):
         for s in range(-(-left // self.lanes)):
             self.slots = 1
             here = min(self.lanes, left - s * self.lanes)
-            self.mask = self._tail_mask(here) if here < self.lanes else None
+            self.mask = constant_mask(here, self.lanes) if here < self.lanes else None
             self._whole_group(self.b.add(start, i64(s * self.lanes)))
         self.slots, self.mask = slots, None
 
@@ -266,7 +266,8 @@ class LoopEmitter(RowEmitter):
         self._set_outer(block, others)
         self.slots, self.spilled = 1, {}
         reductions = [n for n, s in enumerate(k.body) if s.is_reduction]
-        stores = [n for n, s in enumerate(k.stores) if k.body[s.local].stage == 0]
+        early = [k.body[s.local].stage == 0 and any(s.access.strides[k.outer :]) for s in k.stores]
+        stores = [n for n, flag in enumerate(early) if flag]
         width = -(-k.extents[k.vector] // self.lanes) * self.lanes
         sums = [b.alloca(compute_type(k.body[n].dtype), width) for n in reductions]
 
@@ -287,7 +288,7 @@ class LoopEmitter(RowEmitter):
 
         def finish() -> None:
             scope = Scope({n: b.load(place(j), compute_type(k.body[n].dtype, self.lanes)) for j, n in enumerate(reductions)}, self.uniform)
-            results = [(s, self._value(s.local, scope)) for s in k.stores if k.body[s.local].stage]
+            results = [(s, self._value(s.local, scope)) for s, flag in zip(k.stores, early, strict=True) if not flag]
             for store, value in results:
                 self._store_vector(store, value)
 
@@ -312,7 +313,7 @@ class LoopEmitter(RowEmitter):
             self.index[k.vector] = loop.index
             body()
         if whole < extent:
-            self.index[k.vector], self.mask = i64(whole), self._tail_mask(extent - whole)
+            self.index[k.vector], self.mask = i64(whole), constant_mask(extent - whole, self.lanes)
             body()
             self.mask = None
 

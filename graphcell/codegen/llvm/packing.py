@@ -12,14 +12,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from graphcell.codegen.llvm.contraction import Columns
-from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 
 _PACKED_AHEAD = 8  # rows of a matrix to be packed that are asked for ahead: the processor's own prefetching stops at the ends of pages
-
-
-def constant_mask(count: int, lanes: int) -> Val:
-    """The first `count` of `lanes` lanes on."""
-    return Val(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(lanes))}>", LType("i1", lanes))
 
 
 def zeros(type: LType) -> Val:

@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal, identity
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction
 
 ROW_SCRATCH_BYTES = 1 << 18
@@ -76,10 +76,6 @@ class RowEmitter(PointEmitter):
         self.spilled = {}
         self.point_scopes, self.row_tiles = {}, {}
         self.row_scopes = [Scope({}, self.uniform) for _ in range(self.slots if self.vertical else 1)]
-
-    def _tail_mask(self, count: int) -> Val:
-        bits = ", ".join(f"i1 {'true' if k < count else 'false'}" for k in range(self.lanes))
-        return Val(f"<{bits}>", LType("i1", self.lanes))
 
     # -- stages ------------------------------------------------------------------------------------------------------
     def _row(self) -> None:
@@ -256,7 +252,7 @@ class RowEmitter(PointEmitter):
             acc = self._inner_points(i64(at), 1, None, stores, reductions, acc, spills)
             at += self.lanes
         if at < n:
-            acc = self._inner_points(i64(at), 1, self._tail_mask(n - at), stores, reductions, acc, spills)
+            acc = self._inner_points(i64(at), 1, constant_mask(n - at, self.lanes), stores, reductions, acc, spills)
         return acc
 
     def _inner_points(self, at: Val | None, slots: int, mask: Val | None, stores: Sequence[int], reductions: Sequence[int],

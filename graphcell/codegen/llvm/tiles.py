@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
-from graphcell.codegen.llvm.text import LType, Val
+from graphcell.codegen.llvm.text import Val, constant_mask
 from graphcell.dtype import DType
 
 _BLOCK = 4
@@ -17,11 +17,7 @@ _BLOCK = 4
 
 def first_lanes(count: int, lanes: int) -> Val | None:
     """The mask of the first `count` lanes; None for all."""
-    return None if count == lanes else _mask([k < count for k in range(lanes)])
-
-
-def _mask(bits: Sequence[bool]) -> Val:
-    return Val(f"<{', '.join(f'i1 {str(bit).lower()}' for bit in bits)}>", LType("i1", len(bits)))
+    return None if count == lanes else constant_mask(count, lanes)
 
 
 def transpose_square(b: BodyBuilder, rows: Sequence[Val]) -> list[Val]:

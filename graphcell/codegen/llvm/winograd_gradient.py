@@ -28,9 +28,9 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.correlation import ConvSpec
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
-from graphcell.codegen.llvm.packing import constant_mask, store_as
+from graphcell.codegen.llvm.packing import store_as
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_filter_sum, emit_row_sum
-from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.codegen.llvm.winograd_direct import DirectWeight, all_moderate
 from graphcell.codegen.llvm.winograd_gradient_schedule import Schedule
 from graphcell.codegen.llvm.winograd_tiles import InputTiles, Operand

@@ -332,6 +332,10 @@ class RepeatDataset(_Choice):
     def get_repeat_count(self) -> int:
         return self.count
 
+    @property
+    def endless(self) -> bool:
+        return self.count == -1 or super().endless
+
 
 class TakeDataset(_Choice):
     """The first rows, see `Dataset.take`."""
@@ -344,8 +348,13 @@ class TakeDataset(_Choice):
         return source(run) if self.count == -1 else islice(source(run), self.count)
 
     def size(self) -> int | None:
-        below = self.children[0].get_dataset_size()
-        return below if self.count == -1 else min(self.count, below)
+        if self.count == -1:
+            return self.children[0].get_dataset_size()
+        return self.count if self.children[0].endless else min(self.count, self.children[0].get_dataset_size())
+
+    @property
+    def endless(self) -> bool:
+        return self.count == -1 and super().endless
 
 
 class SkipDataset(_Choice):
@@ -418,6 +427,19 @@ class RenameDataset(_OneToOne):
         return self.children[0].blocks()
 
 
+def _layout(columns: Sequence[str], inputs: Sequence[int], outputs: Sequence[str]) -> list[tuple[str, int | None, int]]:
+    """The columns after a `map`: for each its name, and which of the values made it is, or else (None) which column of the row.
+
+    As many values as there were inputs stand in their places, others before all columns. Columns with the names of outputs go.
+    """
+    made = [(name, k, 0) for k, name in enumerate(outputs)]
+    stay = {k: (name, None, k) for k, name in enumerate(columns) if k not in inputs and name not in outputs}
+    if len(made) != len(inputs):
+        return [*made, *stay.values()]
+    placed = stay | dict(zip(inputs, made))
+    return [placed[k] for k in sorted(placed)]
+
+
 class MapDataset(Dataset):
     """Functions applied to the columns of each row, see `Dataset.map`."""
 
@@ -438,15 +460,8 @@ class MapDataset(Dataset):
         self._inputs = columns[:1] if input_columns is None else check_names("input_columns", input_columns)
         self._outputs = self._inputs if output_columns is None else check_names("output_columns", output_columns)
         self._places = positions(self._inputs, columns, "map")
-        self._rest = [k for k, name in enumerate(columns) if name not in self._inputs]
-        if len(self._outputs) == len(self._inputs):
-            names = list(columns)
-            for place, name in zip(self._places, self._outputs):
-                names[place] = name
-        else:
-            names = [*self._outputs, *(columns[k] for k in self._rest)]
-        if len(set(names)) != len(names):
-            raise DatasetError(f"map: two columns would have one name: {names}")
+        self._layout = _layout(columns, self._places, self._outputs)
+        names = [name for name, _, _ in self._layout]
         super().__init__([input_dataset], names)
         self._workers = check_workers(num_parallel_workers)
         self._callbacks = None if callbacks is None else Callbacks(callbacks)
@@ -470,12 +485,11 @@ class MapDataset(Dataset):
                 "map: the number of columns returned in 'map' operations should match the number of 'output_columns', but got the number of columns "
                 f"returned in 'map' operations: {len(made)}, the number of 'output_columns': {len(self._outputs)}"
             )
-        if len(self._outputs) != len(self._inputs):
-            return made + tuple(row[k] for k in self._rest)
-        result = list(row)
-        for place, value in zip(self._places, made):
-            result[place] = value
-        return tuple(result)
+        return self._arranged(made, row)
+
+    def _arranged(self, made: Sequence[Any], row: Sequence[Any]) -> Row:
+        """The new columns, and those of the row that stay."""
+        return tuple(row[k] if position is None else made[position] for _, position, k in self._layout)
 
     def _applied(self, operations: Sequence[Any], values: Row) -> Row:
         operation = None
@@ -490,18 +504,18 @@ class MapDataset(Dataset):
     def blocks(self) -> Blocks:
         """The last transforms, if they treat all rows alike, are applied to many rows at once; those before them to each row."""
         alike = list(takewhile(lambda f: isinstance(f, TensorOperation) and f.takes_rows, reversed(self.operations)))[::-1]
-        if not alike or self._callbacks is not None or len(self._places) != 1 or len(self._outputs) != 1:
+        in_place = len(self._places) == len(self._outputs) == 1 and len(self._layout) == len(self.children[0].columns)
+        if not alike or not in_place or self._callbacks is not None:
             return super().blocks()
         each = self.operations[: -len(alike)]
         below = super().blocks() if each else self.children[0].blocks()
         return Blocks(partial(self._mapped, each) if each else below.items, lambda items: self._several(alike, below.read(items)))
 
     def _several(self, operations: Sequence[TensorOperation], columns: Sequence[Any]) -> Sequence[Any]:
-        place = self._places[0]
-        column = columns[place]
+        column = columns[self._places[0]]
         for operation in operations:
             column = [operation.compute(x, 0) for x in column] if isinstance(column, list) else operation.compute(column, 1)
-        return [*columns[:place], column, *columns[place + 1 :]]
+        return self._arranged([column], columns)
 
     def size(self) -> int | None:
         return self.children[0].get_dataset_size()
@@ -612,7 +626,11 @@ class ZipDataset(Dataset):
         return (tuple(chain.from_iterable(row)) for row in parts)
 
     def size(self) -> int | None:
-        return min(child.get_dataset_size() for child in self.children)
+        return min(child.get_dataset_size() for child in self.children if self.endless or not child.endless)
+
+    @property
+    def endless(self) -> bool:
+        return all(child.endless for child in self.children)
 
 
 class ConcatDataset(Dataset):

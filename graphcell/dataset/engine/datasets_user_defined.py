@@ -141,7 +141,7 @@ class GeneratorDataset(MappableDataset):
         """What the source has at `index`. Raises RuntimeError: it has less. TypeError: its rows are not known by index."""
         if not self._random_access:
             raise ArgumentTypeError("GeneratorDataset: the source has no attribute '__getitem__'")
-        if index >= len(self.source):
+        if not 0 <= index < len(self.source):
             raise DatasetError(f"Index [{index}] exceeded the number of data samples.")
         return self.source[index]
 

@@ -52,6 +52,11 @@ class Pipeline:
         return None
 
     @property
+    def endless(self) -> bool:
+        """Whether an epoch never ends; `size` then tells the number of rows before they are repeated."""
+        return any(child.endless for child in self.children)
+
+    @property
     def makes_new_arrays(self) -> bool:
         """Whether nobody else has the arrays of the rows."""
         return False
@@ -88,6 +93,8 @@ class Pipeline:
         known = self.size()
         if known is not None:
             return known
+        if self.endless:
+            raise DatasetError("get_dataset_size: the dataset is repeated without end, and only counting its rows would tell their number")
         if self._counted is None:
             self._counted = sum(1 for _ in self.rows(Run()))
         return self._counted

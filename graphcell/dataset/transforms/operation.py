@@ -7,8 +7,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from graphcell.dataset.core.columns import Array, as_array
 from graphcell.errors import DatasetError, NotImplementedFeatureError
 
@@ -30,7 +28,8 @@ class TensorOperation:
         array = as_array(value)
         if isinstance(array, dict):
             raise DatasetError(f"{type(self).__name__}: the input is a dict, not an array")
-        return np.asarray(array)
+        result: Array = array
+        return result
 
     def compute(self, x: Array, lead: int) -> Any:
         """The transform of `x`; its first `lead` dimensions count rows."""

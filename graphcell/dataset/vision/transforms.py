@@ -125,6 +125,10 @@ class ToTensor(ImageTensorOperation):
         return np.multiply(image, np.float32(1 / 255), dtype=np.float32).astype(self.output_type.np_type, copy=False)
 
 
+def _reversed(x: Array, axis: int) -> Array:
+    return x[(*(slice(None),) * axis, slice(None, None, -1))]
+
+
 class HorizontalFlip(ImageTensorOperation):
     """Left and right exchanged."""
 
@@ -132,7 +136,7 @@ class HorizontalFlip(ImageTensorOperation):
 
     def compute(self, x: Array, lead: int) -> Array:
         self._rank(x, lead)
-        return np.flip(x, lead + 1)
+        return _reversed(x, lead + 1)
 
 
 class VerticalFlip(ImageTensorOperation):
@@ -142,7 +146,7 @@ class VerticalFlip(ImageTensorOperation):
 
     def compute(self, x: Array, lead: int) -> Array:
         self._rank(x, lead)
-        return np.flip(x, lead)
+        return _reversed(x, lead)
 
 
 class RandomHorizontalFlip(HorizontalFlip):

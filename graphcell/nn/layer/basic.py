@@ -389,3 +389,19 @@ class L1Regularizer(Cell):
 
     def construct(self, weights: Any) -> Any:
         return ops.abs(weights).sum() * self.scale
+
+
+class MatrixSetDiag(Cell):
+    """Matrices (*, m, n) with `diagonal` (*, min(m, n)) on their diagonals.
+
+    Raises:
+        ValueError: shapes that do not fit.
+    """
+
+    def construct(self, input_x: Any, diagonal: Any) -> Any:
+        if input_x.ndim < 2 or diagonal.shape != (*input_x.shape[:-2], min(input_x.shape[-2:])):
+            raise ShapeError(f"For 'MatrixSetDiag', a diagonal of shape {diagonal.shape} does not fit matrices of shape {input_x.shape}.")
+        m, n = input_x.shape[-2:]
+        places = ops.arange(m).reshape((m, 1)) == ops.arange(n).reshape((1, n))
+        along = diagonal.expand_dims(-1) if m <= n else diagonal.expand_dims(-2)
+        return ops.select(places, along, input_x)

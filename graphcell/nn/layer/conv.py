@@ -216,9 +216,9 @@ class _ConvTranspose(_Conv):
     """
 
     transposed = True
-    output_padding: tuple[int, ...] = (0, 0)
 
-    def _transpose(self, x: Any) -> Any:
+    def _transpose(self, x: Any, more: tuple[int, ...] | None = None) -> Any:
+        """`more`: what output_padding adds to each extent."""
         spatial = x.shape[2:]
         reach = tuple((k - 1) * d + 1 for k, d in zip(self.kernel_size, self.dilation))
         pads: tuple[tuple[int, int], ...] = ((0, 0),) * len(spatial)
@@ -229,7 +229,7 @@ class _ConvTranspose(_Conv):
             out = tuple(d * s + max(r - s, 0) for d, s, r in zip(spatial, self.stride, reach))
         else:
             pads = explicit_padding(self.padding, len(spatial), type(self).__name__)
-            geometry = zip(spatial, self.stride, pads, reach, self.output_padding)
+            geometry = zip(spatial, self.stride, pads, reach, more or (0,) * len(spatial))
             out = tuple((d - 1) * s - a - b + r + e for d, s, (a, b), r, e in geometry)
         y: Any = conv_transpose(x, self.weight, out, self.stride, pads, self.dilation, self.group)
         return y if self.bias is None else y + self.bias.reshape((1, -1, *(1,) * len(spatial)))
@@ -253,11 +253,12 @@ class Conv2dTranspose(_ConvTranspose):
             in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
             bias_init, "NCHW", dtype,
         )  # fmt: skip
-        self._added = _output_padding(self, output_padding)
+        self.output_padding = output_padding
+        self._more = _output_padding(self, output_padding)
 
     def construct(self, x: Any) -> Any:
         y = self._transpose(self._input(x, 2))
-        return ops.pad(y, (0, self._added[1], 0, self._added[0])) if any(self._added) else y
+        return ops.pad(y, (0, self._more[1], 0, self._more[0])) if any(self._more) else y
 
 
 class Conv1dTranspose(_Flat, _ConvTranspose):
@@ -283,10 +284,11 @@ class Conv3dTranspose(_ConvTranspose):
             in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
             bias_init, data_format, dtype,
         )  # fmt: skip
-        self.output_padding = _output_padding(self, output_padding)
+        self.output_padding = output_padding
+        self._more = _output_padding(self, output_padding)
 
     def construct(self, x: Any) -> Any:
-        return self._transpose(self._input(x, 3))
+        return self._transpose(self._input(x, 3), self._more)
 
 
 def _output_padding(layer: _ConvTranspose, given: Any) -> tuple[int, ...]:

@@ -63,3 +63,21 @@ class MatMul(Cell):
         x1 = x1.swapaxes(-1, -2) if self.transpose_x1 and x1.ndim > 1 else x1
         x2 = x2.swapaxes(-1, -2) if self.transpose_x2 and x2.ndim > 1 else x2
         return ops.matmul(x1, x2)
+
+
+class MatDet(Cell):
+    """The determinants of square matrices (*, n, n)."""
+
+    def construct(self, a: Any) -> Any:
+        return ops.det(a)
+
+
+class MatInverse(Cell):
+    """The inverses of square matrices (*, n, n)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.matmul = MatMul()
+
+    def construct(self, a: Any) -> Any:
+        return ops.inverse(a)

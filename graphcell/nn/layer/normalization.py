@@ -17,6 +17,7 @@ class _WithStatistics(Cell):
     """What batch and instance normalisation have: scale, shift and moving statistics, one a channel."""
 
     ranks: tuple[int, ...] = (4,)
+    _in_full_precision = frozenset({"moving_mean", "moving_variance"})
 
     def _start(
         self, num_features: int, eps: float, momentum: float, affine: bool, gamma_init: Any, beta_init: Any,

@@ -1,0 +1,403 @@
+"""Straight-line code: one method for each instruction, on typed operands.
+
+Enters: calls such as ``b.fma(x, y, z)``. Leaves: lines of text in the function that is being written. Refuses: operands whose types differ
+(`TypeError`), at the call that mixes them. Blocks and loops are added by text.py.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+
+from graphcell.codegen.llvm.values import I32, PTR, VOID, LType, Module, Val, const, i64
+
+_INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin",
+                       "umax": "umax", "and": "and", "or": "or", "xor": "xor"}
+_BOOL_REDUCTIONS = {**_INTEGER_REDUCTIONS, "min": "umin", "max": "umax"}
+
+
+class Instructions:
+    """Appends instructions to a text."""
+
+    def __init__(self, module: Module):
+        self.module = module
+        self._lines: list[str] = ["entry:"]
+        self._entry: list[str] = []  # allocas, placed at the top of the entry block
+        self._count = 0
+
+    def _fresh(self) -> str:
+        self._count += 1
+        return f"%t{self._count}"
+
+    def raw(self, text: str, type: LType) -> Val:
+        """One instruction that yields a value, given as text."""
+        name = self._fresh()
+        self._lines.append(f"  {name} = {text}")
+        return Val(name, type)
+
+    def effect(self, text: str) -> None:
+        """One instruction without a value."""
+        self._lines.append(f"  {text}")
+
+    def comment(self, text: str) -> None:
+        self._lines.append(f"  ; {text}")
+
+    # -- memory ------------------------------------------------------------------------------------------------------
+    def alloca(self, type: LType, count: int = 1, align: int = 64) -> Val:
+        """Stack storage for `count` elements as `load` and `store` see them, hoisted to the entry block."""
+        name = self._fresh()
+        self._entry.append(f"  {name} = alloca {_in_memory(type)}, i64 {count}, align {align}")
+        return Val(name, PTR)
+
+    def gep(self, pointer: Val, index: Val | int, element: LType) -> Val:
+        """`pointer + index * sizeof(element)`; an i1 counts one byte."""
+        index = i64(index) if isinstance(index, int) else index
+        if index.text == "0":
+            return pointer
+        return self.raw(f"getelementptr inbounds {_in_memory(element)}, ptr {pointer.text}, {index}", PTR)
+
+    def load(self, pointer: Val, type: LType, align: int | None = None) -> Val:
+        """Loads a scalar or a vector; i1 elements are bytes in memory."""
+        if type.kind == "i1":
+            return self.icmp("ne", self.load(pointer, LType("i8", type.lanes), align), const(0, LType("i8", type.lanes)))
+        return self.raw(f"load {type}, ptr {pointer.text}, align {align or type.bytes}", type)
+
+    def store(self, value: Val, pointer: Val, align: int | None = None) -> None:
+        if value.type.kind == "i1":
+            value = self.cast(value, LType("i8", value.type.lanes))
+        self.effect(f"store {value}, ptr {pointer.text}, align {align or value.type.bytes}")
+
+    def masked_load(self, pointer: Val, mask: Val, type: LType) -> Val:
+        """Lanes whose mask is off are zero and are not read."""
+        if type.kind == "i1":
+            byte = LType("i8", type.lanes)
+            return self.icmp("ne", self.masked_load(pointer, mask, byte), const(0, byte))
+        if type.kind == "half":
+            return self.bitcast(self.masked_load(pointer, mask, type.with_kind("i16")), type)
+        zero = Val("zeroinitializer", type)
+        return self.intrinsic(f"masked.load.{type.suffix}.p0", type, aligned(pointer, type.bytes), mask, zero)
+
+    def masked_store(self, value: Val, pointer: Val, mask: Val) -> None:
+        if mask.text.startswith("<i1 true") and mask.text.count("true") == 1:
+            # LLVM 22 stores the wide lane of a narrowed vector whose constant mask has one lane
+            self.store(self.extract(value, 0), pointer)
+            return
+        value = self._bits_for_memory(value)
+        self.intrinsic(f"masked.store.{value.type.suffix}.p0", VOID, value, aligned(pointer, value.type.bytes), mask)
+
+    def gather(self, pointers: Val, mask: Val, type: LType) -> Val:
+        """`pointers` is a vector of pointers; lanes whose mask is off are zero and are not read."""
+        if type.kind == "i1":
+            byte = LType("i8", type.lanes)
+            return self.icmp("ne", self.gather(pointers, mask, byte), const(0, byte))
+        if type.kind == "half":
+            return self.bitcast(self.gather(pointers, mask, type.with_kind("i16")), type)
+        zero = Val("zeroinitializer", type)
+        name = f"masked.gather.{type.suffix}.v{type.lanes}p0"
+        return self.intrinsic(name, type, aligned(pointers, type.bytes), mask, zero)
+
+    def scatter(self, value: Val, pointers: Val, mask: Val) -> None:
+        value = self._bits_for_memory(value)
+        name = f"masked.scatter.{value.type.suffix}.v{value.type.lanes}p0"
+        self.intrinsic(name, VOID, value, aligned(pointers, value.type.bytes), mask)
+
+    def _bits_for_memory(self, value: Val) -> Val:
+        """What a masked store writes: bytes for i1, integers for half, as LLVM may convert it one by one."""
+        if value.type.kind == "i1":
+            return self.cast(value, value.type.with_kind("i8"))
+        return self.bitcast(value, value.type.with_kind("i16")) if value.type.kind == "half" else value
+
+    def gep_vector(self, pointer: Val, indices: Val, element: LType) -> Val:
+        """A vector of pointers `pointer + indices[l] * sizeof(element)`."""
+        text = f"getelementptr {_in_memory(element)}, ptr {pointer.text}, {indices}"
+        return self.raw(text, LType("ptr", indices.type.lanes))
+
+    # -- calls -------------------------------------------------------------------------------------------------------
+    def call(self, name: str, result: LType, *args: Val) -> Val:
+        text = f"call {result} @{name}({', '.join(map(str, args))})"
+        if result == VOID:
+            self.effect(text)
+            return Val("", VOID)
+        return self.raw(text, result)
+
+    def call_pointer(self, pointer: Val, result: LType, *args: Val) -> Val:
+        text = f"call {result} {pointer.text}({', '.join(map(str, args))})"
+        if result == VOID:
+            self.effect(text)
+            return Val("", VOID)
+        return self.raw(text, result)
+
+    def intrinsic(self, name: str, result: LType, *args: Val, attributes: str = "") -> Val:
+        """Declares and calls `@llvm.<name>`; flags such as `contract` may stand before the name: not needed here."""
+        self.module.declare(f"llvm.{name}", result, [a.type for a in args], attributes)
+        return self.call(f"llvm.{name}", result, *args)
+
+    # -- arithmetic --------------------------------------------------------------------------------------------------
+    def _same(self, what: str, *xs: Val) -> LType:
+        first = xs[0].type
+        if any(x.type != first for x in xs):
+            raise TypeError(f"{what}: operand types differ: {', '.join(str(x.type) for x in xs)}")
+        return first
+
+    def const(self, value: float | int | bool, like: LType | Val) -> Val:
+        """A constant (splat, if vector) of the type of `like`."""
+        return const(value, like.type if isinstance(like, Val) else like)
+
+    def _in_float(self, operation: Callable[..., Val], *xs: Val) -> Val:
+        """An operation on bfloat operands: computed in float, the result rounded."""
+        result = operation(*(self.cast(x, x.type.with_kind("float")) for x in xs))
+        return self.cast(result, result.type.with_kind("bfloat"))
+
+    def add(self, x: Val, y: Val) -> Val:
+        t = self._same("add", x, y)
+        if t.kind == "bfloat":
+            return self._in_float(self.add, x, y)
+        return self.raw(f"{'fadd' if t.is_float else 'add'} {t} {x.text}, {y.text}", t)
+
+    def sub(self, x: Val, y: Val) -> Val:
+        t = self._same("sub", x, y)
+        if t.kind == "bfloat":
+            return self._in_float(self.sub, x, y)
+        return self.raw(f"{'fsub' if t.is_float else 'sub'} {t} {x.text}, {y.text}", t)
+
+    def mul(self, x: Val, y: Val) -> Val:
+        t = self._same("mul", x, y)
+        if t.kind == "bfloat":
+            return self._in_float(self.mul, x, y)
+        return self.raw(f"{'fmul' if t.is_float else 'mul'} {t} {x.text}, {y.text}", t)
+
+    def div(self, x: Val, y: Val, *, signed: bool = True) -> Val:
+        """Float division, or integer division truncating toward zero (the caller guards zero divisors)."""
+        t = self._same("div", x, y)
+        if t.kind == "bfloat":
+            return self._in_float(self.div, x, y)
+        return self.raw(f"{'fdiv' if t.is_float else 'sdiv' if signed else 'udiv'} {t} {x.text}, {y.text}", t)
+
+    def rem(self, x: Val, y: Val, *, signed: bool = True) -> Val:
+        """Remainder with the sign of the dividend (the caller guards zero divisors)."""
+        t = self._same("rem", x, y)
+        if t.kind == "bfloat":
+            return self._in_float(self.rem, x, y)
+        return self.raw(f"{'frem' if t.is_float else 'srem' if signed else 'urem'} {t} {x.text}, {y.text}", t)
+
+    def neg(self, x: Val) -> Val:
+        if x.type.kind == "bfloat":
+            bits = self.bitcast(x, x.type.with_kind("i16"))
+            return self.bitcast(self.xor(bits, const(0x8000, bits.type)), x.type)
+        if x.type.is_float:
+            return self.raw(f"fneg {x}", x.type)
+        return self.sub(const(0, x.type), x)
+
+    def fma(self, x: Val, y: Val, z: Val) -> Val:
+        """x * y + z rounded once (bfloat: to float before)."""
+        t = self._same("fma", x, y, z)
+        if t.kind == "bfloat":
+            return self._in_float(self.fma, x, y, z)
+        if t.kind == "half":  # in double nothing is lost that could matter to a half
+            return self.cast(self.fma(*(self.cast(v, t.with_kind("double")) for v in (x, y, z))), t)
+        return self.intrinsic(f"fma.{t.suffix}", t, x, y, z)
+
+    def and_(self, x: Val, y: Val) -> Val:
+        t = self._same("and", x, y)
+        return self.raw(f"and {t} {x.text}, {y.text}", t)
+
+    def or_(self, x: Val, y: Val) -> Val:
+        t = self._same("or", x, y)
+        return self.raw(f"or {t} {x.text}, {y.text}", t)
+
+    def xor(self, x: Val, y: Val) -> Val:
+        t = self._same("xor", x, y)
+        return self.raw(f"xor {t} {x.text}, {y.text}", t)
+
+    def not_(self, x: Val) -> Val:
+        return self.xor(x, const(1 if x.type.kind == "i1" else -1, x.type))
+
+    def shl(self, x: Val, y: Val) -> Val:
+        t = self._same("shl", x, y)
+        return self.raw(f"shl {t} {x.text}, {y.text}", t)
+
+    def shr(self, x: Val, y: Val, *, signed: bool = False) -> Val:
+        t = self._same("shr", x, y)
+        return self.raw(f"{'ashr' if signed else 'lshr'} {t} {x.text}, {y.text}", t)
+
+    # -- comparison and selection ------------------------------------------------------------------------------------
+    def icmp(self, predicate: str, x: Val, y: Val) -> Val:
+        """`predicate`: eq ne slt sle sgt sge ult ule ugt uge."""
+        t = self._same("icmp", x, y)
+        return self.raw(f"icmp {predicate} {t} {x.text}, {y.text}", LType("i1", t.lanes))
+
+    def fcmp(self, predicate: str, x: Val, y: Val) -> Val:
+        """`predicate`: oeq une olt ole ogt oge uno ord …"""
+        t = self._same("fcmp", x, y)
+        if t.kind == "bfloat":
+            wide = t.with_kind("float")
+            return self.fcmp(predicate, self.cast(x, wide), self.cast(y, wide))
+        return self.raw(f"fcmp {predicate} {t} {x.text}, {y.text}", LType("i1", t.lanes))
+
+    def select(self, condition: Val, x: Val, y: Val) -> Val:
+        t = self._same("select", x, y)
+        return self.raw(f"select {condition}, {x}, {y}", t)
+
+    def unary(self, intrinsic: str, x: Val) -> Val:
+        """A one-operand float intrinsic: sqrt, fabs, floor, ceil, trunc, roundeven, …"""
+        if x.type.kind == "bfloat":
+            return self._in_float(lambda wide: self.unary(intrinsic, wide), x)
+        return self.intrinsic(f"{intrinsic}.{x.type.suffix}", x.type, x)
+
+    def binary(self, intrinsic: str, x: Val, y: Val) -> Val:
+        """A two-operand intrinsic: minnum, maxnum, minimum, maximum, copysign, smin, smax, umin, umax, …"""
+        t = self._same(intrinsic, x, y)
+        if t.kind == "bfloat":
+            return self._in_float(lambda *wide: self.binary(intrinsic, *wide), x, y)
+        return self.intrinsic(f"{intrinsic}.{t.suffix}", t, x, y)
+
+    # -- conversion and lanes ----------------------------------------------------------------------------------------
+    def bitcast(self, x: Val, type: LType) -> Val:
+        """The same bits as another type of as many bits."""
+        if str(x.type) == str(type):
+            return Val(x.text, type)
+        return self.raw(f"bitcast {x} to {type}", type)
+
+    def cast(self, x: Val, to: LType, *, signed: bool = True) -> Val:
+        """Numeric conversion of a scalar, or of each lane.
+
+        `signed` says how the integer side is read. To i1 is `x != 0` (NaN is true), an i1 counts as 0 or 1.
+        Floats round to nearest, ties to even; double and integers reach bfloat by way of float. To integers
+        floats truncate and saturate, NaN is 0; integers wrap.
+        """
+        source = x.type
+        if source == to:
+            return x
+        if source.lanes != to.lanes or "ptr" in (source.kind, to.kind):
+            raise TypeError(f"cast: no conversion of {source} to {to}")
+        if to.kind == "i1":
+            zero = const(0, source)
+            return self.fcmp("une", x, zero) if source.is_float else self.icmp("ne", x, zero)
+        if to.is_float:
+            return self._cast_float(x, to) if source.is_float else self._cast_from_integer(x, to, signed)
+        if source.kind == "bfloat":
+            return self.cast(self.cast(x, source.with_kind("float")), to, signed=signed)
+        if source.is_float:
+            return self.intrinsic(f"fpto{'si' if signed else 'ui'}.sat.{to.suffix}.{source.suffix}", to, x)
+        if source.bits > to.bits:
+            return self.raw(f"trunc {x} to {to}", to)
+        unsigned = source.kind == "i1" or not signed
+        return self.raw(f"{'zext' if unsigned else 'sext'} {x} to {to}", to)
+
+    def _cast_from_integer(self, x: Val, to: LType, signed: bool) -> Val:
+        if to.bits == 16:  # exact where it matters for half: integers that float rounds are beyond its range
+            return self.cast(self._cast_from_integer(x, to.with_kind("float"), signed), to)
+        unsigned = x.type.kind == "i1" or not signed
+        return self.raw(f"{'uitofp' if unsigned else 'sitofp'} {x} to {to}", to)
+
+    def _cast_float(self, x: Val, to: LType) -> Val:
+        """Between float types. What LLVM would leave to functions of compiler-rt is written out."""
+        source, single = x.type, to.with_kind("float")
+        if "bfloat" in (source.kind, to.kind) and "float" not in (source.kind, to.kind):
+            return self.cast(self.cast(x, single), to)
+        if to.kind == "bfloat":
+            return self._round_to_bfloat(x)
+        if source.kind == "bfloat":
+            bits = self.cast(self.bitcast(x, to.with_kind("i16")), to.with_kind("i32"), signed=False)
+            return self.bitcast(self.shl(bits, const(16, bits.type)), to)
+        if to.bits > source.bits:
+            return self.raw(f"fpext {x} to {to}", to)
+        if (source.kind, to.kind) == ("double", "half"):
+            x = self._round_to_odd(x)
+        return self.raw(f"fptrunc {x} to {to}", to)
+
+    def _round_to_bfloat(self, x: Val) -> Val:
+        """float to bfloat in integers: to nearest even, subnormals kept, a NaN the quiet one of its sign."""
+        bits = self.bitcast(x, x.type.with_kind("i32"))
+        upper = self.shr(bits, const(16, bits.type))
+        half_way = self.add(self.and_(upper, const(1, bits.type)), const(0x7FFF, bits.type))
+        rounded = self.shr(self.add(bits, half_way), const(16, bits.type))
+        nan = self.or_(self.and_(upper, const(0x8000, bits.type)), const(0x7FC0, bits.type))
+        chosen = self.select(self.fcmp("uno", x, x), nan, rounded)
+        return self.bitcast(self.cast(chosen, x.type.with_kind("i16")), x.type.with_kind("bfloat"))
+
+    def _round_to_odd(self, x: Val) -> Val:
+        """double to float such that rounding that to half gives what rounding the double would.
+
+        An inexact result takes the neighbour whose last bit is set, which no tie has. Boldo and Melquiond,
+        "When double rounding is odd", 2005.
+        """
+        single = self.raw(f"fptrunc {x} to {x.type.with_kind('float')}", x.type.with_kind("float"))
+        back = self.cast(single, x.type)
+        bits = self.bitcast(single, x.type.with_kind("i32"))
+        even = self.icmp("eq", self.and_(bits, const(1, bits.type)), const(0, bits.type))
+        farther = self.fcmp("ogt", self.unary("fabs", x), self.unary("fabs", back))
+        odd = self.add(bits, self.select(farther, const(1, bits.type), const(-1, bits.type)))
+        chosen = self.select(self.and_(even, self.fcmp("one", x, back)), odd, bits)
+        return self.bitcast(chosen, single.type)
+
+    def splat(self, x: Val, lanes: int) -> Val:
+        """A scalar in every lane; a vector of that many lanes, or with 0 lanes asked for, stays as it is."""
+        if lanes == 0 or x.type.lanes == lanes:
+            return x
+        if x.type.lanes:
+            raise TypeError(f"splat: {x.type} is no scalar and has not {lanes} lanes")
+        t = x.type.with_lanes(lanes)
+        if not x.text.startswith(("%", "@")):
+            return Val(f"splat ({x.type} {x.text})", t)
+        one = self.raw(f"insertelement {t} poison, {x}, i64 0", t)
+        return self.raw(f"shufflevector {t} {one.text}, {t} poison, <{lanes} x i32> zeroinitializer", t)
+
+    def extract(self, x: Val, lane: int | Val) -> Val:
+        index = i64(lane) if isinstance(lane, int) else lane
+        return self.raw(f"extractelement {x}, {index}", x.type.with_lanes(0))
+
+    def insert(self, x: Val, scalar: Val, lane: int | Val) -> Val:
+        index = i64(lane) if isinstance(lane, int) else lane
+        return self.raw(f"insertelement {x}, {scalar}, {index}", x.type)
+
+    def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        mask = ", ".join(f"i32 {k}" for k in lanes)
+        t = x.type.with_lanes(len(lanes))
+        return self.raw(f"shufflevector {x}, {y}, <{len(lanes)} x i32> <{mask}>", t)
+
+    def iota(self, lanes: int, kind: str = "i64") -> Val:
+        """<0, 1, 2, …>"""
+        return Val(f"<{', '.join(f'{kind} {k}' for k in range(lanes))}>", LType(kind, lanes))
+
+    def lane_mask(self, count: Val, lanes: int) -> Val:
+        """The first `count` lanes on (count is an i64 scalar, not negative; it may exceed `lanes`)."""
+        narrow = self.cast(self.binary("smin", count, i64(lanes)), I32)
+        return self.icmp("slt", self.iota(lanes, "i32"), self.splat(narrow, lanes))
+
+    def reduce(self, kind: str, x: Val) -> Val:
+        """Horizontal reduction of a vector; a scalar is returned as it is.
+
+        `kind` is add, mul, min or max; for integers also umin, umax, and, or, xor (min and max are signed, but
+        an i1 is 0 or 1). Floats are added by halves, odd lanes last, and NaN wins for min and max.
+        """
+        t = x.type.with_lanes(0)
+        if kind not in (("add", "mul", "min", "max") if t.is_float else _INTEGER_REDUCTIONS):
+            raise TypeError(f"reduce: no {kind} of {x.type}")
+        if not x.type.lanes:
+            return x
+        if not t.is_float:
+            name = (_BOOL_REDUCTIONS if t.kind == "i1" else _INTEGER_REDUCTIONS)[kind]
+            return self.intrinsic(f"vector.reduce.{name}.{x.type.suffix}", t, x)
+        if kind in ("min", "max"):
+            if t.kind == "bfloat":
+                return self._in_float(lambda wide: self.reduce(kind, wide), x)
+            return self.intrinsic(f"vector.reduce.f{kind}imum.{x.type.suffix}", t, x)
+        combine = self.add if kind == "add" else self.mul
+        odd: list[Val] = []
+        while x.type.lanes > 1:  # halves: the order is ours, so that every target gives the same bits
+            half = x.type.lanes // 2
+            if x.type.lanes % 2:
+                odd.append(self.extract(x, 2 * half))
+            x = combine(self.shuffle(x, x, range(half)), self.shuffle(x, x, range(half, 2 * half)))
+        return functools.reduce(combine, odd, self.extract(x, 0))
+
+
+def _in_memory(type: LType) -> LType:
+    """The type that `load` and `store` use for `type`: an i1 is a byte."""
+    return type.with_kind("i8") if type.kind == "i1" else type
+
+
+def aligned(pointer: Val, align: int) -> Val:
+    """A pointer argument of a masked intrinsic, which carries its alignment as an attribute."""
+    return Val(f"align {align} {pointer.text}", pointer.type)

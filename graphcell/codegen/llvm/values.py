@@ -1,0 +1,148 @@
+"""What LLVM assembly is made of: types, values and constants as text, and the module that collects functions.
+
+Enters: kinds, numbers, texts. Leaves: `LType` and `Val`, whose `str` is what LLVM reads, and the assembly of a `Module`.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+FLOAT_KINDS = ("half", "bfloat", "float", "double")
+_INTRINSIC_SUFFIX = {"half": "f16", "bfloat": "i16", "float": "f32", "double": "f64"}
+_BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
+
+
+@dataclass(frozen=True, slots=True)
+class LType:
+    """An LLVM first-class type: an element kind (`float`, `i32`, `ptr`, …) and a lane count; 0 lanes is a scalar.
+
+    A bfloat is written as the i16 with its bits, and computed with in float. LLVM's own bfloat is not used: where
+    the processor cannot round to it, it takes functions of compiler-rt, which a process does not have; where it
+    can, subnormals are flushed; and looking only at the sign of a scalar trips an assertion of LLVM 22.
+    """
+
+    kind: str
+    lanes: int = 0
+
+    def __str__(self) -> str:
+        return f"<{self.lanes} x {self.written}>" if self.lanes else self.written
+
+    @property
+    def written(self) -> str:
+        """One element in LLVM's words."""
+        return "i16" if self.kind == "bfloat" else self.kind
+
+    @property
+    def is_float(self) -> bool:
+        return self.kind in FLOAT_KINDS
+
+    @property
+    def bits(self) -> int:
+        """Bits of one element."""
+        return _BITS.get(self.kind) or int(self.kind[1:])
+
+    @property
+    def bytes(self) -> int:
+        """Bytes of one element in memory (an i1 is stored as one byte)."""
+        return max(1, self.bits // 8)
+
+    @property
+    def suffix(self) -> str:
+        """The mangling used in intrinsic names: `v16f32`, `i64`, `p0`."""
+        base = "p0" if self.kind == "ptr" else _INTRINSIC_SUFFIX.get(self.kind, self.kind)
+        return f"v{self.lanes}{base}" if self.lanes else base
+
+    def with_lanes(self, lanes: int) -> LType:
+        return LType(self.kind, lanes)
+
+    def with_kind(self, kind: str) -> LType:
+        return LType(kind, self.lanes)
+
+
+PTR, I1, I8, I32, I64 = LType("ptr"), LType("i1"), LType("i8"), LType("i32"), LType("i64")
+F32, F64 = LType("float"), LType("double")
+VOID = LType("void")
+
+
+@dataclass(frozen=True, slots=True)
+class Val:
+    """An SSA value or a constant: its text and its type."""
+
+    text: str
+    type: LType
+
+    def __str__(self) -> str:
+        return f"{self.type} {self.text}"
+
+
+def float_literal(value: float, kind: str) -> str:
+    """The exact hexadecimal literal of `value` rounded to `kind`; for bfloat its bits as a decimal number."""
+    if kind == "double":
+        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
+    if kind == "float":
+        with np.errstate(over="ignore"):
+            rounded = float(np.float32(value))
+        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    if kind == "half":
+        with np.errstate(over="ignore"):
+            return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
+    import ml_dtypes
+
+    with np.errstate(over="ignore"):
+        return str(int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16)))
+
+
+def const(value: float | int | bool, type: LType) -> Val:
+    """A constant of `type`; a vector type gives a splat."""
+    if type.is_float:
+        text = float_literal(float(value), type.kind)
+    elif type.kind == "ptr":
+        if value:
+            raise TypeError(f"the only constant pointer is null, got {value}")
+        text = "null"
+    elif type.kind == "i1":
+        text = "true" if value else "false"
+    else:
+        text = str(int(value))
+    if type.lanes:
+        text = f"splat ({type.written} {text})"
+    return Val(text, type)
+
+
+def i64(value: int) -> Val:
+    return Val(str(int(value)), I64)
+
+
+def constant_mask(count: int, lanes: int) -> Val:
+    """The first `count` of `lanes` lanes on."""
+    return Val(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(lanes))}>", LType("i1", lanes))
+
+
+@dataclass
+class Module:
+    """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
+
+    `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used.
+    """
+
+    functions: dict[str, str] = field(default_factory=dict)
+    declarations: dict[str, str] = field(default_factory=dict)
+    globals: dict[str, str] = field(default_factory=dict)
+    avx512: bool = False
+
+    def declare(self, name: str, result: LType, params: Sequence[LType], attributes: str = "") -> None:
+        if name not in self.declarations:
+            args = ", ".join(map(str, params))
+            self.declarations[name] = f"declare {result} @{name}({args}) {attributes}".rstrip()
+
+    def add_global(self, name: str, text: str) -> Val:
+        """`text` is what stands after the name: `internal constant [4 x i32] [...], align 64`."""
+        self.globals[name] = f"@{name} = {text}"
+        return Val(f"@{name}", PTR)
+
+    def __str__(self) -> str:
+        return "\n".join([*self.globals.values(), *self.declarations.values(), *self.functions.values(), ""])
