@@ -105,7 +105,7 @@ __all__ = [  # noqa: RUF022
     "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "tensor", "train", "ubyte", "uint", "uint16", "uint32",
     "uint64", "uint8", "uintc", "uintp", "ushort", "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
-__all__ += ["dataset", "dtype", *train.__all__]  # the first two come by other ways than import
+__all__ += ["dataset", "dtype", *train.__all__]  # noqa: F405  (the first two come by other ways than import)
 
 
 def __getattr__(name: str) -> _Any:

@@ -54,9 +54,9 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Hooks",
-        "of all kinds work in graphs as they do eagerly. A hook may remove itself and others, or register others, while hooks run; MindSpore raises RuntimeError. A"
-        " backward hook that changes lists or attributes makes the call run as Python. `Tensor.register_hook` inside a graph sees the uses that follow it; the"
-        " hooks of an argument belong to gradients that are taken outside of a compiled function.",
+        "of all kinds work in graphs as they do eagerly. A hook may remove itself and others, or register others, while hooks run; MindSpore raises "
+        "RuntimeError. A backward hook that changes lists or attributes makes the call run as Python. `Tensor.register_hook` inside a graph sees the "
+        "uses that follow it; the hooks of an argument belong to gradients that are taken outside of a compiled function.",
     ),
     (
         "`load_state_dict` is whole or nothing:",

@@ -35,6 +35,8 @@ _START = 3
 _GOOD_ENOUGH = 1.15
 """Blocks that are compiled already are taken if they cost no more than so many times the best ones."""
 
+_PATIENCE = 8
+"""So often in a row it is looked at anew, for nothing, whether rows can be treated apart since something changed: a counter may at each call."""
 
 Array = np.ndarray[Any, Any]
 Blocks = tuple[tuple[int, int], ...]
@@ -78,6 +80,7 @@ class DynamicRows:
     def __init__(self, function: JitFunction, arguments: frozenset[int]):
         self.function, self.arguments = function, arguments
         self._known: _Known | None = None
+        self._in_vain = 0
         self.reason = ""
 
     def __call__(self, *args: Any) -> Any:
@@ -110,12 +113,17 @@ class DynamicRows:
         known = self._known
         if known is not None and known.key == key:
             found = known.plans.get(rows)
-            if found is not None and all(held.holds() for held in found.read):
+            if found is not None and ((found.reason and self._in_vain > _PATIENCE) or all(held.holds() for held in found.read)):
                 return known, found
         if known is None or known.key != key or not known.holds() or rows in known.plans:
             inputs = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
             known = self._known = _Known(key, objects, inputs)
-        return known, known.planned(rows, lambda n: _traced(self.function.__traced__, self._with_rows(args, n)))
+        drawn = random.getstate(), np.random.get_state()
+        found = known.planned(rows, lambda n: trace_function(self.function.__traced__, self._with_rows(args, n)))
+        random.setstate(drawn[0])  # numbers that Python's libraries gave while code was only looked at are not used up
+        np.random.set_state(drawn[1])
+        self._in_vain = self._in_vain + 1 if found.reason else 0
+        return known, found
 
     def _with_rows(self, args: Sequence[Any], rows: int) -> list[Any]:
         """The arguments with so many rows, of no particular values and in no memory."""
@@ -197,16 +205,6 @@ class _Known:
         if self.structure is None:
             self.structure = reference.result.build([_Along(a) for a in axes])  # type: ignore[misc]
         self._read[rows] = _Held(traced.guards, traced.captured)
-
-
-def _traced(function: Any, args: Sequence[Any]) -> Traced:
-    """The function's trace; numbers that it draws from Python's libraries while it is traced are not used up."""
-    drawn = random.getstate(), np.random.get_state()
-    try:
-        return trace_function(function, args)
-    finally:
-        random.setstate(drawn[0])
-        np.random.set_state(drawn[1])
 
 
 def _check_alone(traced: Traced, inputs: int) -> None:

@@ -9,7 +9,6 @@ Attributes of Cells are looked at only when `StateEpoch` says that some Cell cha
 
 from __future__ import annotations
 
-import argparse
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -29,7 +28,7 @@ from graphcell.ops.dispatch import no_trace
 from graphcell.tensor import StateEpoch, StorageEpoch, Tensor
 
 _MISSING = object()
-_NAMESPACES = (types.SimpleNamespace, argparse.Namespace)
+_NAMESPACES = (("types", "SimpleNamespace"), ("argparse", "Namespace"))
 _NEVER = (
     super,
     Tensor,
@@ -164,7 +163,7 @@ class Guards:
         ):
             return
         kind = owner if isinstance(owner, type) else type(owner)
-        if is_library_name(kind.__module__) and not is_cell(owner) and not isinstance(owner, _NAMESPACES):
+        if is_library_name(kind.__module__) and not is_cell(owner) and (kind.__module__, kind.__name__) not in _NAMESPACES:
             return
         if getattr(owner, name, _MISSING) is not value and not same_constant(
             getattr(owner, name, None), value

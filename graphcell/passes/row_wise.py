@@ -27,8 +27,9 @@ from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.fallback import ElementwiseFallback
 from graphcell.ops.host import CheckIndex
 from graphcell.ops.indexing import Gather, GatherElements
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, Svd
 from graphcell.ops.moments import Moments
-from graphcell.ops.movement import BroadcastTo, Concat, Fence, Pad, Reshape, Slice, Transpose
+from graphcell.ops.movement import BroadcastTo, Concat, Fence, Pad, Reshape, Slice, Transpose, UpdateSlice
 from graphcell.ops.pooling import Fold, Windows
 from graphcell.ops.random import RandomNormal, RandomUniform
 from graphcell.ops.reduction import ArgMax, ArgMin
@@ -269,6 +270,15 @@ def _pad(site: _Site) -> _Rows:
     return site.operands[0].varying(padded)
 
 
+def _update_slice(site: _Site) -> _Rows:
+    """Where a slice is replaced, elements differ along what it cuts."""
+    op, (whole, part) = site.op, site.shapes
+    cut = [k for k in range(len(whole)) if (op.start[k], part[k], op.step[k]) != (0, whole[k], 1)]
+    site.keep(cut)
+    site.keep(cut, 1)
+    return _merged(site.operands, "update_slice").varying(cut)
+
+
 def _concat(site: _Site) -> _Rows:
     for k in range(len(site.operands)):
         site.keep([site.op.axis], k)
@@ -306,6 +316,14 @@ def _matmul(site: _Site) -> _Rows:
     left = _only(x, {**{d: d for d in range(rank - 2)}, m: rank - 2})
     right = _only(y, {**{d: d for d in range(rank - 2)}, n: rank - 1})
     return _merged([left.repeated({rank - 1}), right.repeated({rank - 2})], "matmul")  # x does not vary along n, nor y along m
+
+
+def _of_matrices(site: _Site) -> _Rows:
+    """Ops on stacks of matrices, each on its own."""
+    rank = len(site.shapes[0])
+    for k in range(len(site.operands)):
+        site.keep([rank - 2, rank - 1], k)
+    return _merged(site.operands, str(site.op.name)).varying([rank - 2, rank - 1])
 
 
 def _only(rows: _Rows, places: dict[int, int]) -> _Rows:
@@ -354,5 +372,6 @@ _RULES: dict[type[Op], Callable[[_Site], _Rows]] = {
     Elementwise: _elementwise, ElementwiseFallback: _elementwise, Fence: _elementwise, Full: _created, Constant: _created, Iota: _created, Reshape: _reshape,
     Transpose: _transpose, BroadcastTo: _broadcast, Slice: _slice, Pad: _pad, Concat: _concat, Windows: _windows, Fold: _windows, Reduction: _reduce,
     ArgMax: _reduce, ArgMin: _reduce, Moments: _reduce, Cumulative: _along, Sort: _along, TopK: _along, MatMul: _matmul, Conv: _conv, ConvInputGrad: _conv,
-    Gather: _gather, GatherElements: _gather_elements, CheckIndex: _nothing,
+    UpdateSlice: _update_slice, Inverse: _of_matrices, Cholesky: _of_matrices, Determinant: _of_matrices, SignLogDeterminant: _of_matrices,
+    Solve: _of_matrices, Qr: _of_matrices, Svd: _of_matrices, Gather: _gather, GatherElements: _gather_elements, CheckIndex: _nothing,
 }  # fmt: skip

@@ -123,3 +123,35 @@ def test_weights_start_uniform(make: Any, name: str, bound: float) -> None:
     values = make().parameters_dict()[name].asnumpy()
     assert abs(values).max() <= bound * 1.0001
     np.testing.assert_allclose(values.std(), bound / math.sqrt(3), rtol=0.05)
+
+
+def test_a_language_model_trains_alike_in_both_modes() -> None:
+    rng = np.random.default_rng(0)
+    tokens = np.cumsum(rng.integers(1, 3, (13, 16)), 0) % 10
+    x, y = Tensor(tokens[:-1].astype(np.int32)), Tensor(tokens[1:].astype(np.int32))
+
+    class Model(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.embedding, self.head = nn.Embedding(10, 16), nn.Dense(16, 10)
+            self.encoder = nn.TransformerEncoder(nn.TransformerEncoderLayer(16, 2, 32, 0.0), 2, nn.LayerNorm((16,)))
+            self.mask = Tensor(np.triu(np.ones((12, 12)), 1).astype(bool))
+
+        def construct(self, x: Any) -> Any:
+            return self.head(self.encoder(self.embedding(x), self.mask))
+
+    histories = []
+    for mode in (GRAPH_MODE, PYNATIVE_MODE):
+        ms.set_context(mode=mode)
+        ms.set_seed(3)
+        net, loss_fn = Model().set_train(), nn.CrossEntropyLoss()
+        optimizer = nn.Adam(net.trainable_params(), 0.01)
+        step = ms.value_and_grad(lambda x, y, net=net: loss_fn(net(x).reshape((-1, 10)), y.reshape(-1)), None, optimizer.parameters)
+        losses = []
+        for _ in range(25):
+            loss, gradients = step(x, y)
+            optimizer(gradients)
+            losses.append(loss.item())
+        histories.append(losses)
+    np.testing.assert_allclose(histories[0], histories[1], rtol=1e-3)
+    assert histories[0][-1] < 0.8 < 2 < histories[0][0]
