@@ -24,7 +24,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 2
     alias.install()
     sys.argv = [str(options.script), *options.arguments]
-    sys.path.insert(0, str(options.script.resolve().parent))
+    sys.path[:0] = [str(options.script.resolve().parent), str(Path(__file__).parent / "spawned")]
     runpy.run_path(str(options.script), run_name="__main__")
     return 0
 

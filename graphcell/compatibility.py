@@ -123,6 +123,10 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         " Tensors can be saved. `async_save` copies the values first; loading waits for it. There is no encryption.",
     ),
     (
+        "`load_param_into_net` copies",
+        "so that a target network stays behind the one that it was loaded from. In MindSpore both share their values from then on, in-place updates too.",
+    ),
+    (
         "`load_param_into_net` with prefixes",
         "gives an entry `net.fc.weight` to the Parameter `fc.weight` where no entry has its very name, as MindSpore does, but only at a dot, and to the"
         " Parameter with the longest such name. If one value does not fit, none is loaded.",

@@ -110,19 +110,19 @@ class DynamicRows:
         """Whether the function treats rows apart; looked at anew when something that it reads has changed."""
         objects: list[Any] = []
         key = [(x.dtype, x.shape[1:]) if k in self.arguments else key_of(x, [], objects) for k, x in enumerate(args)]
-        known = self._known
+        known, is_again = self._known, False
         if known is not None and known.key == key:
-            found = known.plans.get(rows)
+            found, is_again = known.plans.get(rows), rows in known.plans
             if found is not None and ((found.reason and self._in_vain > _PATIENCE) or all(held.holds() for held in found.read)):
                 return known, found
-        if known is None or known.key != key or not known.holds() or rows in known.plans:
+        if known is None or known.key != key or not known.holds() or is_again:
             inputs = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
             known = self._known = _Known(key, objects, inputs)
         drawn = random.getstate(), np.random.get_state()
         found = known.planned(rows, lambda n: trace_function(self.function.__traced__, self._with_rows(args, n)))
         random.setstate(drawn[0])  # numbers that Python's libraries gave while code was only looked at are not used up
         np.random.set_state(drawn[1])
-        self._in_vain = self._in_vain + 1 if found.reason else 0
+        self._in_vain = self._in_vain + is_again if found.reason else 0
         return known, found
 
     def _with_rows(self, args: Sequence[Any], rows: int) -> list[Any]:

@@ -136,6 +136,27 @@ def test_a_script_runs_as_it_is(script: Path) -> None:
     assert done.stdout == "[0. 4.] ['--epochs', '3'] True\n"
 
 
+SPAWNING = """
+import multiprocessing
+import mindspore as ms
+from mindspore import Tensor, nn
+
+def work(x):
+    return type(nn.ReLU()).__module__, (Tensor([x]) * 2).asnumpy().tolist()
+
+if __name__ == "__main__":
+    with multiprocessing.get_context("spawn").Pool(1) as pool:
+        print(pool.map_async(work, [1, 2]).get(60))
+"""
+
+
+def test_processes_that_a_script_spawns_have_the_alias(tmp_path: Path) -> None:
+    path = tmp_path / "spawning.py"
+    path.write_text(SPAWNING)
+    done = run("run", str(path))
+    assert done.stdout == "[('mindspore.nn.layer.activation', [2]), ('mindspore.nn.layer.activation', [4])]\n", done.stderr
+
+
 def test_errors_and_exit_codes_of_a_script_are_its_own(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
     path.write_text("import mindspore\nmindspore.ops.relu('x')\n")

@@ -26,7 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("dataset",),
     ("train", "amp"),
     ("__init__",),
-    ("alias", "compatibility", "__main__"),
+    ("alias", "compatibility", "__main__", "spawned"),
 )
 FLOOR = {name: k for k, names in enumerate(FLOORS) for name in names}
 

@@ -334,6 +334,17 @@ def test_a_counter_is_not_looked_at_for_ever(monkeypatch: pytest.MonkeyPatch) ->
     assert len(traces) < 30
 
 
+def test_a_network_that_is_trained_first() -> None:
+    net = nn.SequentialCell(nn.Dense(3, 4), nn.BatchNorm1d(4))
+    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32))
+    for training in (True, False):
+        net.set_train(training)
+        for rows in range(3, 15):
+            net(make(rows, (3,), np.float32))
+        remark = "compiled for each number of rows" if training else "compiled for blocks of rows"
+        assert remark in net._compiled.explain()  # type: ignore[attr-defined]
+
+
 def test_two_arguments() -> None:
     class Both(nn.Cell):
         def construct(self, x: Tensor, y: Tensor, scale: float) -> Any:

@@ -10,8 +10,11 @@ The pass `recompute` puts the same question to whole graphs, where nothing needs
 
 from __future__ import annotations
 
+import importlib
 import math
+import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from types import ModuleType
 
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.op import Op
@@ -76,12 +79,22 @@ def components(values: Sequence[Value], maker: Makers, apart: set[Value]) -> lis
     return [g for g in groups if g]
 
 
+def _networkx() -> ModuleType:
+    """networkx, when it is first needed: its import takes as long as that of the rest of graphcell. Of an import that was interrupted
+    (Ctrl-C), nothing stays: the next one would take the parts that are there and lack names for good."""
+    try:
+        return importlib.import_module("networkx")
+    except BaseException:
+        for name in [n for n in sys.modules if n.partition(".")[0] == "networkx"]:
+            del sys.modules[name]
+        raise
+
+
 def cheapest_cut(cone: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float], read: Sequence[Value]) -> set[Value]:
     """Which values of `cone` to compute again such that all of `read` are there, at the least cost of storing some (`store`; infinite for
     what cannot be) and computing others again (`again`)."""
-    import networkx as nx  # takes as long to import as the rest of graphcell
-
-    cut: nx.DiGraph = nx.DiGraph()
+    nx = _networkx()
+    cut = nx.DiGraph()
     for v in cone:
         limit = {} if store[v] == math.inf else {"capacity": store[v]}
         cut.add_edge((v, 0), (v, 1), **limit)

@@ -119,3 +119,12 @@ def test_ignored_targets_count_for_nothing() -> None:
 def test_known_differences_are_differences(key: str) -> None:
     with pytest.raises(AssertionError):
         check("losses", key, PYNATIVE_MODE)
+
+
+@pytest.mark.parametrize("shape", [(3,), (2, 3), (2, 3, 4)])
+def test_class_numbers_that_are_floats_are_told_apart_from_probabilities(shape: tuple[int, ...]) -> None:
+    labels = Tensor(np.ones(shape[:1] + shape[2:] if len(shape) > 1 else (), np.float32))
+    with pytest.raises(TypeError, match="class numbers, which must be integers, but are Float32") as caught:
+        nn.CrossEntropyLoss()(Tensor(ramp(shape)), labels)
+    assert "TypeCast" in str(caught.value)
+    nn.CrossEntropyLoss()(Tensor(ramp(shape)), labels.astype("int32"))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -203,3 +208,33 @@ def test_split_gradients_of_random_programs(seed: int) -> None:
     for a, b in zip(got, want, strict=True):
         assert same_bits(a, b)
 
+
+def test_an_interrupted_import_of_networkx_is_begun_anew(tmp_path: Path) -> None:
+    program = tmp_path / "program.py"
+    program.write_text("""
+import importlib.abc, sys
+import graphcell as ms
+from graphcell import ops
+
+class Interrupt(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path=None, target=None):
+        if name == "networkx.algorithms.shortest_paths.weighted":
+            sys.meta_path.remove(self)
+            raise KeyboardInterrupt
+
+sys.meta_path.insert(0, Interrupt())
+
+def loss(x):
+    y = ops.matmul(x, x)
+    return (ops.tanh(y) * ops.sigmoid(y)).sum()
+
+x = ops.zeros((2, 2))
+try:
+    ms.grad(ms.jit(loss))(x)
+except KeyboardInterrupt:
+    print("interrupted")
+print(ms.grad(ms.jit(loss))(x).sum())
+""")
+    environment = {**os.environ, "GRAPHCELL_CACHE": "0", "PYTHONPATH": str(Path(module.__file__).parents[2])}
+    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=120, env=environment)
+    assert done.stdout == "interrupted\n0.0\n", done.stderr

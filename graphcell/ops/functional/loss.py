@@ -61,6 +61,9 @@ def _floats(function: str, **operands: Any) -> list[Any]:
     return list(operands.values())
 
 
+_CAST_LABELS = "cast them with labels.astype(mindspore.int32), or in the data pipeline with transforms.TypeCast(mindspore.int32)"
+
+
 @composite
 def cross_entropy(input: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Cross entropy between logits and classes, or class probabilities.
@@ -85,6 +88,8 @@ def cross_entropy(input: Any, target: Any, weight: Any = None, ignore_index: int
     axis = 0 if x.ndim == 1 else 1
     log_p = log_softmax(x, axis)
     if y.dtype.is_float:
+        if y.shape == x.shape[:axis] + x.shape[axis + 1 :]:
+            raise DTypeError(f"cross_entropy: targets of shape {y.shape} are class numbers, which must be integers, but are {y.dtype}", hint=_CAST_LABELS)
         _same_shape("cross_entropy", x, y)
         return _probability_loss(log_p, y, axis, weight, reduction, label_smoothing)
     return _class_loss("cross_entropy", log_p, y, axis, weight, ignore_index, reduction, label_smoothing)
