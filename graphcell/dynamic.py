@@ -26,7 +26,7 @@ from graphcell.jit import JitFunction
 from graphcell.passes.row_wise import NotRowWise, row_axes
 from graphcell.tensor import Tensor, state
 
-SIZES = frozenset({1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256})
+SIZES = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256})
 """Rows of a block. A larger one would be no faster."""
 REFERENCE = 4099
 """The number of rows of the graph with which all others are compared. A prime, so that what can be divided by it depends on it."""
