@@ -10,16 +10,15 @@ head. Pin the process to a core (`taskset -c 0`) for steady figures.
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
-import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from unittest import mock
 
 import numpy as np
+from side_by_side import Torch, shortest
 
 import graphcell as gc
 from graphcell import Tensor, ops
@@ -29,12 +28,9 @@ ENVIRONMENT = {"GRAPHCELL_NUM_THREADS": "1", "OMP_NUM_THREADS": "1", "MKL_NUM_TH
 SECONDS = 0.6  # of one turn
 TURNS = 3
 
-TORCH_WORKER = """
-import json, sys, time, torch
+TORCH = """
 import torch.nn.functional as F
-torch.set_num_threads(1)
-for line in sys.stdin:
-    case = json.loads(line)
+def program(case):
     q, k, v, w = (torch.randn(*case["shape"], requires_grad=case["gradients"]) for _ in range(4))
     scale = case["shape"][-1] ** -0.5
     def attention():
@@ -46,13 +42,7 @@ for line in sys.stdin:
             return attention()
         loss = (attention() * w).sum()
         return loss.detach(), torch.autograd.grad(loss, (q, k, v))
-    run()
-    best, stop = 1e9, time.perf_counter() + case["seconds"]
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    print(best, flush=True)
+    return run
 """
 
 
@@ -100,46 +90,33 @@ def ours(case: Case, fused: bool) -> Callable[[], object]:
     return lambda: function(q, k, v)
 
 
-def best_of(run: Callable[[], object]) -> float:
-    run()
-    best, stop = 1e9, time.perf_counter() + SECONDS
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--torch", help="a Python with PyTorch")
     parser.add_argument("--only", default="", help="cases whose name contains this")
     arguments = parser.parse_args()
     os.environ.update(ENVIRONMENT)
-    worker = None
-    if arguments.torch:
-        worker = subprocess.Popen([arguments.torch, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    names = ["fused", "unfused", *(["torch eager", "torch sdpa"] if worker else [])]
-    print(f"{'case':34}" + "".join(f"{n + ' ms':>16}" for n in names) + f"{'GFLOP/s':>10}")
-    for case in (c for c in CASES if arguments.only in c.name):
-        runs = {"fused": ours(case, True), "unfused": ours(case, False)}
-        times = dict.fromkeys(names, 1e9)
-        for _ in range(TURNS):
-            for name in names:
-                if name in runs:
-                    found = best_of(runs[name])
-                else:
-                    assert worker is not None and worker.stdin is not None and worker.stdout is not None
-                    request = {"shape": case.shape, "gradients": case.gradients, "how": name.split()[1], "seconds": SECONDS}
-                    worker.stdin.write(json.dumps(request) + "\n")
-                    worker.stdin.flush()
-                    found = float(worker.stdout.readline())
-                times[name] = min(times[name], found)
-        line = "".join(f"{times[n] * 1e3:16.3f}" for n in names)
-        print(f"{case.name:34}{line}{case.flops / times['fused'] / 1e9:10.1f}", flush=True)
-    if worker is not None and worker.stdin is not None:
-        worker.stdin.close()
-        worker.wait()
+    with Torch(arguments.torch, TORCH) if arguments.torch else contextlib.nullcontext() as torch:
+        names = ["fused", "unfused", *(["torch eager", "torch sdpa"] if torch else [])]
+        print(f"{'case':34}" + "".join(f"{n + ' ms':>16}" for n in names) + f"{'GFLOP/s':>10}")
+        for case in (c for c in CASES if arguments.only in c.name):
+            report(case, names, torch)
+
+
+def report(case: Case, names: list[str], torch: Torch | None) -> None:
+    """Times one case, in turns, and prints its line."""
+    runs = {"fused": ours(case, True), "unfused": ours(case, False)}
+    times = dict.fromkeys(names, float("inf"))
+    for _ in range(TURNS):
+        for name in names:
+            if name in runs:
+                found = shortest(runs[name], SECONDS)
+            else:
+                assert torch is not None
+                found = torch.time({"shape": case.shape, "gradients": case.gradients, "how": name.split()[1]}, SECONDS)
+            times[name] = min(times[name], found)
+    line = "".join(f"{times[n] * 1e3:16.3f}" for n in names)
+    print(f"{case.name:34}{line}{case.flops / times['fused'] / 1e9:10.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,9 @@ figures.
 from __future__ import annotations
 
 import argparse
+import contextlib
 import ctypes
-import json
 import os
-import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -23,6 +22,7 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from side_by_side import Torch, shortest
 
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_gradient
@@ -37,39 +37,26 @@ THREAD_VARIABLES = ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS"
 SECONDS = 0.15  # of one turn
 TURNS = 3
 
-TORCH_WORKER = """
-import json, sys, time, torch
-torch.set_num_threads(1)
+TORCH = """
 grad_input, grad_weight = torch.nn.grad.conv2d_input, torch.nn.grad.conv2d_weight
-for line in sys.stdin:
-    case = json.loads(line)
+def program(case):
     if case["op"] == "matmul":
         lead = case["batch"]
         a = torch.randn(*lead, *([case["k"], case["m"]] if case["ta"] else [case["m"], case["k"]]))
         right = [case["n"], case["k"]] if case["tb"] else [case["k"], case["n"]]
         b = torch.randn(*(lead if case["batched_b"] else []), *right)
         a, b = a.mT if case["ta"] else a, b.mT if case["tb"] else b
-        f = lambda: torch.matmul(a, b)
-    else:
-        last = torch.channels_last
-        x = torch.randn(case["n"], case["c"], case["h"], case["w"]).to(memory_format=last)
-        w = torch.randn(case["k"], case["c"] // case["groups"], case["kh"], case["kw"]).to(memory_format=last)
-        args = (case["stride"], case["padding"], case["dilation"], case["groups"])
-        y = torch.nn.functional.conv2d(x, w, None, *args)
-        if case["op"] == "forward":
-            f = lambda: torch.nn.functional.conv2d(x, w, None, *args)
-        elif case["op"] == "input":
-            f = lambda: grad_input(x.shape, w, y, *args)
-        else:
-            f = lambda: grad_weight(x, w.shape, y, *args)
-    with torch.inference_mode():
-        f()
-        best, stop = 1e9, time.perf_counter() + case["seconds"]
-        while time.perf_counter() < stop:
-            start = time.perf_counter()
-            f()
-            best = min(best, time.perf_counter() - start)
-    print(best, flush=True)
+        return lambda: torch.matmul(a, b)
+    last = torch.channels_last
+    x = torch.randn(case["n"], case["c"], case["h"], case["w"]).to(memory_format=last)
+    w = torch.randn(case["k"], case["c"] // case["groups"], case["kh"], case["kw"]).to(memory_format=last)
+    args = (case["stride"], case["padding"], case["dilation"], case["groups"])
+    y = torch.nn.functional.conv2d(x, w, None, *args)
+    if case["op"] == "forward":
+        return lambda: torch.nn.functional.conv2d(x, w, None, *args)
+    if case["op"] == "input":
+        return lambda: grad_input(x.shape, w, y, *args)
+    return lambda: grad_weight(x, w.shape, y, *args)
 """
 
 
@@ -306,16 +293,6 @@ def cases() -> Iterator[MatmulCase | ConvCase]:
     yield from convolutions("depthwise", 4, 28, 256, 256, 3, groups=256)
 
 
-def best_of(f: Callable[[], Any]) -> float:
-    f()
-    best, stop = 1e9, time.perf_counter() + SECONDS
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        f()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def main() -> None:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
@@ -327,21 +304,14 @@ def main() -> None:
         os.execve(
             sys.executable, [sys.executable, *sys.argv], os.environ | dict.fromkeys(THREAD_VARIABLES, "1")
         )
-    worker = None
-    if options.torch:
-        worker = subprocess.Popen(
-            [options.torch, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-    print(f"{'GFLOP/s':52} {'ours':>7} {'hot':>7} {'numpy':>7} {'torch':>7} {'us':>9} {'compile ms':>10}")
-    for case in cases():
-        if options.only in case.label:
-            print(report(case, worker), flush=True)
-    if worker is not None and worker.stdin is not None:
-        worker.stdin.close()
-        worker.wait()
+    with Torch(options.torch, TORCH) if options.torch else contextlib.nullcontext() as torch:
+        print(f"{'GFLOP/s':52} {'ours':>7} {'hot':>7} {'numpy':>7} {'torch':>7} {'us':>9} {'compile ms':>10}")
+        for case in cases():
+            if options.only in case.label:
+                print(report(case, torch), flush=True)
 
 
-def report(case: MatmulCase | ConvCase, worker: subprocess.Popen[str] | None) -> str:
+def report(case: MatmulCase | ConvCase, torch: Torch | None) -> str:
     arrays = case.arrays()
     ours = case.native(arrays)
     reference = case.numpy(arrays)
@@ -350,10 +320,9 @@ def report(case: MatmulCase | ConvCase, worker: subprocess.Popen[str] | None) ->
         seconds["ours"].append(ours.best(False))
         seconds["hot"].append(ours.best(True))
         if reference is not None:
-            seconds["numpy"].append(best_of(reference))
-        if worker is not None and worker.stdin is not None and worker.stdout is not None:
-            print(json.dumps(case.torch() | {"seconds": SECONDS}), file=worker.stdin, flush=True)
-            seconds["torch"].append(float(worker.stdout.readline()))
+            seconds["numpy"].append(shortest(reference, SECONDS))
+        if torch is not None:
+            seconds["torch"].append(torch.time(case.torch(), SECONDS))
     rates = " ".join(f"{case.flops / min(s) / 1e9:7.1f}" if s else f"{'':7}" for s in seconds.values())
     return f"{case.label:52} {rates} {min(seconds['ours']) * 1e6:9.2f} {ours.compile_seconds * 1e3:10.0f}"
 

@@ -10,15 +10,14 @@ turns, the shortest time counts; pin the process to a core (`taskset -c 0`) for 
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from side_by_side import Torch, shortest
 
 Array = np.ndarray[Any, Any]
 SECONDS = 0.04
@@ -153,50 +152,17 @@ def arrays_of(case: Case) -> list[Array]:
     return made
 
 
-def shortest(run: Callable[[], Any]) -> float:
-    """Seconds of the fastest of repeated calls."""
-    run()
-    best, end = float("inf"), time.perf_counter() + SECONDS
-    while time.perf_counter() < end:
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
-TORCH_WORKER = """
-import json, sys, time, torch as t, numpy as np
-t.set_num_threads(1)
-for line in sys.stdin:
-    case = json.loads(line)
+TORCH = """
+t = torch
+def program(case):
     made = []
     for shape, kind in case["operands"]:
         if kind.startswith("index"): made.append(t.randint(0, int(kind[5:]), shape, dtype=t.int32))
         elif kind == "bool": made.append(t.rand(shape) < 0.5)
         elif kind.startswith("int"): made.append(t.randint(-5, 5, shape, dtype=getattr(t, kind)))
         else: made.append(t.randn(shape).to(getattr(t, kind)))
-    names = dict(zip("abcd", made), t=t)
-    run = eval("lambda: " + case["code"], names)
-    with t.no_grad():
-        run(); best = 1e9; end = time.perf_counter() + case["seconds"]
-        while time.perf_counter() < end:
-            start = time.perf_counter(); run(); best = min(best, time.perf_counter() - start)
-    print(best, flush=True)
+    return eval("lambda: " + case["code"], dict(zip("abcd", made), t=t))
 """
-
-
-class Torch:
-    """PyTorch in an interpreter of its own."""
-
-    def __init__(self, python: str):
-        self.process = subprocess.Popen([python, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-
-    def time(self, case: Case) -> float:
-        assert self.process.stdin is not None and self.process.stdout is not None
-        request = {"operands": case.operands, "code": case.torchs, "seconds": SECONDS}
-        self.process.stdin.write(json.dumps(request) + "\n")
-        self.process.stdin.flush()
-        return float(self.process.stdout.readline())
 
 
 def measure(case: Case, torch: Torch | None) -> None:
@@ -212,11 +178,11 @@ def measure(case: Case, torch: Torch | None) -> None:
     elements = max(a.size for a in (*arrays, *results))
     ours = theirs = torchs = float("inf")
     for _ in range(TURNS):
-        ours = min(ours, shortest(lambda: compiled(*tensors)))
+        ours = min(ours, shortest(lambda: compiled(*tensors), SECONDS))
         if case.theirs is not None:
-            theirs = min(theirs, shortest(lambda: case.theirs(*arrays)))  # type: ignore[misc]
+            theirs = min(theirs, shortest(lambda: case.theirs(*arrays), SECONDS))  # type: ignore[misc]
         if torch is not None and case.torchs:
-            torchs = min(torchs, torch.time(case))
+            torchs = min(torchs, torch.time({"operands": case.operands, "code": case.torchs}, SECONDS))
     line = f"{case.name:<36} {ours * 1e9 / elements:8.3f} {moved / ours / 1e9:7.1f}"
     line += f" {theirs / ours:7.1f}x" if theirs < float("inf") else f" {'':8}"
     print(line + (f" {torchs / ours:7.1f}x" if torchs < float("inf") else ""), flush=True)
@@ -232,11 +198,11 @@ def main() -> None:
     import graphcell
 
     graphcell.set_context(mode=graphcell.GRAPH_MODE)
-    torch = Torch(options.torch) if options.torch else None
-    print(f"{'':<36} {'ns/elem':>8} {'GB/s':>7} {'numpy':>8} {'torch':>8}")
-    for case in cases():
-        if options.only in case.name:
-            measure(case, torch)
+    with Torch(options.torch, TORCH) if options.torch else contextlib.nullcontext() as torch:
+        print(f"{'':<36} {'ns/elem':>8} {'GB/s':>7} {'numpy':>8} {'torch':>8}")
+        for case in cases():
+            if options.only in case.name:
+                measure(case, torch)
 
 
 if __name__ == "__main__":

@@ -11,10 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import json
 import os
-import subprocess
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -24,6 +21,7 @@ for _variable in ("OPENBLAS_NUM_THREADS", "OMP_NUM_THREADS", "MKL_NUM_THREADS", 
     os.environ[_variable] = "1"
 
 import numpy as np  # noqa: E402
+from side_by_side import Torch, shortest  # noqa: E402
 
 import graphcell as ms  # noqa: E402
 from graphcell import Parameter, Tensor, nn, ops  # noqa: E402
@@ -31,9 +29,7 @@ from graphcell import Parameter, Tensor, nn, ops  # noqa: E402
 SECONDS = 0.2  # of one turn
 TURNS = 3
 
-TORCH_WORKER = """
-import json, sys, time, torch
-torch.set_num_threads(1)
+TORCH = """
 F = torch.nn.functional
 def matmul(m, n, k, transposed):
     x, w = torch.randn(m, k), torch.randn(*((n, k) if transposed else (k, n)))
@@ -53,17 +49,8 @@ def loop(m, k, steps):
 def recurrent(m, k, steps):
     net, x = torch.nn.RNN(k, k), torch.randn(steps, m, k)
     return lambda: net(x)[0]
-for line in sys.stdin:
-    case = json.loads(line)
-    f = globals()[case["kind"]](*case["sizes"])
-    with torch.inference_mode():
-        f()
-        best, stop = 1e9, time.perf_counter() + case["seconds"]
-        while time.perf_counter() < stop:
-            start = time.perf_counter()
-            f()
-            best = min(best, time.perf_counter() - start)
-    print(best, flush=True)
+def program(case):
+    return globals()[case["kind"]](*case["sizes"])
 """
 
 
@@ -139,16 +126,7 @@ def nothing_prepared() -> Iterator[None]:
         yield
 
 
-def best(run: Callable[[], Any]) -> float:
-    fastest, stop = 1e9, time.perf_counter() + SECONDS
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        fastest = min(fastest, time.perf_counter() - start)
-    return fastest
-
-
-def measure(case: Case, worker: subprocess.Popen[str] | None) -> list[float]:
+def measure(case: Case, torch: Torch | None) -> list[float]:
     """Seconds: each call, once, PyTorch; and the bytes of the weights."""
     function, x, nbytes = KINDS[case.kind](*case.sizes)
     with nothing_prepared():
@@ -156,15 +134,12 @@ def measure(case: Case, worker: subprocess.Popen[str] | None) -> list[float]:
         expected = each(x).asnumpy()
     once = ms.jit(lambda x: function(x))
     np.testing.assert_allclose(once(x).asnumpy(), expected, rtol=1e-3, atol=1e-4)
-    times = [1e9, 1e9, float("nan") if worker is None else 1e9]
+    times = [1e9, 1e9, float("nan") if torch is None else 1e9]
     for _ in range(TURNS):
-        times[0] = min(times[0], best(lambda: each(x)))
-        times[1] = min(times[1], best(lambda: once(x)))
-        if worker is not None:
-            assert worker.stdin is not None and worker.stdout is not None
-            worker.stdin.write(json.dumps({"kind": case.kind, "sizes": case.sizes, "seconds": SECONDS}) + "\n")
-            worker.stdin.flush()
-            times[2] = min(times[2], float(worker.stdout.readline()))
+        times[0] = min(times[0], shortest(lambda: each(x), SECONDS))
+        times[1] = min(times[1], shortest(lambda: once(x), SECONDS))
+        if torch is not None:
+            times[2] = min(times[2], torch.time({"kind": case.kind, "sizes": case.sizes}, SECONDS))
     return [*times, nbytes]
 
 
@@ -173,20 +148,14 @@ def main() -> None:
     parser.add_argument("--torch", help="a Python that has PyTorch")
     parser.add_argument("--only", default="", help="cases whose line holds this text")
     arguments = parser.parse_args()
-    worker = None
-    if arguments.torch:
-        command = [os.path.expanduser(arguments.torch), "-c", TORCH_WORKER]
-        worker = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     ms.set_context(mode=ms.GRAPH_MODE)
-    print(f"{'':34}{'each call':>11}{'once':>10}{'torch':>10}   gain  torch/once  GB/s")
-    for case in CASES:
-        if arguments.only in str(case):
-            each, once, torch, nbytes = measure(case, worker)
-            line = f"{case!s:34}{each * 1e3:11.4f}{once * 1e3:10.4f}{torch * 1e3:10.4f}"
-            print(f"{line}{each / once:7.2f}{torch / once:12.2f}{nbytes / once / 1e9:6.0f}", flush=True)
-    if worker is not None and worker.stdin is not None:
-        worker.stdin.close()
-        worker.wait()
+    with Torch(arguments.torch, TORCH) if arguments.torch else contextlib.nullcontext() as torch:
+        print(f"{'':34}{'each call':>11}{'once':>10}{'torch':>10}   gain  torch/once  GB/s")
+        for case in CASES:
+            if arguments.only in str(case):
+                each, once, theirs, nbytes = measure(case, torch)
+                line = f"{case!s:34}{each * 1e3:11.4f}{once * 1e3:10.4f}{theirs * 1e3:10.4f}"
+                print(f"{line}{each / once:7.2f}{theirs / once:12.2f}{nbytes / once / 1e9:6.0f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -10,16 +10,15 @@ Pin the process to a core (`taskset -c 0`) for steady figures.
 from __future__ import annotations
 
 import argparse
-import json
+import contextlib
 import os
-import subprocess
-import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+from side_by_side import Torch, shortest
 
 import graphcell as gc
 from graphcell import Tensor, nn, ops
@@ -29,13 +28,10 @@ SECONDS = 0.6  # of one turn
 TURNS = 3
 PEER = Path(os.environ.get("PEERS", "~/.cache/graphcell-peers")).expanduser() / "torch" / "bin" / "python"
 
-TORCH_WORKER = """
-import json, sys, time, torch
-torch.set_num_threads(1)
+TORCH = """
 nets = {}
-for line in sys.stdin:
-    case = json.loads(line)
-    key, features = line, case["features"]
+def program(case):
+    key, features = str(case), case["features"]
     if key not in nets:
         if case["kind"] == "Transformer":
             net = torch.nn.TransformerEncoderLayer(features, 8, 4 * features, 0.0)
@@ -48,20 +44,13 @@ for line in sys.stdin:
         return y[0] if isinstance(y, tuple) else y
     def run():
         if not case["training"]:
-            with torch.no_grad():
-                return forward()
+            return forward()
         optimizer.zero_grad()
         loss = (forward() ** 2).mean()
         loss.backward()
         optimizer.step()
     net.train(case["training"])
-    run()
-    best, stop = 1e9, time.perf_counter() + case["seconds"]
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    print(best, flush=True)
+    return run
 """
 
 
@@ -77,7 +66,6 @@ class Case:
     layers: int = 1
     both: bool = False
     training: bool = True
-    seconds: float = SECONDS
 
     @property
     def name(self) -> str:
@@ -124,16 +112,6 @@ def ours(case: Case) -> Callable[[], object]:
     return lambda: compiled(x)
 
 
-def best_of(run: Callable[[], object]) -> float:
-    """The shortest time of a turn, in seconds."""
-    best, stop = float("inf"), time.perf_counter() + SECONDS
-    while time.perf_counter() < stop:
-        start = time.perf_counter()
-        run()
-        best = min(best, time.perf_counter() - start)
-    return best
-
-
 def main() -> None:
     """The command line."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -141,30 +119,22 @@ def main() -> None:
     parser.add_argument("--only", default="", help="cases whose name has this text")
     options = parser.parse_args()
     os.environ.update(ENVIRONMENT)
-    worker = None
-    if options.torch.exists():
-        worker = subprocess.Popen([options.torch, "-c", TORCH_WORKER], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    print(f"{'milliseconds':70} {'graphcell':>10} {'PyTorch':>10} {'ratio':>7}")
-    for case in CASES:
-        if options.only in case.name:
-            print(line_of(case, worker), flush=True)
-    if worker is not None:
-        worker.communicate()
+    with Torch(options.torch, TORCH) if options.torch.exists() else contextlib.nullcontext() as torch:
+        print(f"{'milliseconds':70} {'graphcell':>10} {'PyTorch':>10} {'ratio':>7}")
+        for case in CASES:
+            if options.only in case.name:
+                print(line_of(case, torch), flush=True)
 
 
-def line_of(case: Case, worker: subprocess.Popen[str] | None) -> str:
+def line_of(case: Case, torch: Torch | None) -> str:
     """The case, timed in turns."""
     run = ours(case)
-    run()
     mine = theirs = float("inf")
     for _ in range(TURNS):
-        mine = min(mine, best_of(run))
-        if worker is not None:
-            assert worker.stdin is not None and worker.stdout is not None
-            worker.stdin.write(json.dumps(asdict(case)) + "\n")
-            worker.stdin.flush()
-            theirs = min(theirs, float(worker.stdout.readline()))
-    beside = f" {theirs * 1e3:10.2f} {theirs / mine:7.2f}" if worker is not None else ""
+        mine = min(mine, shortest(run, SECONDS))
+        if torch is not None:
+            theirs = min(theirs, torch.time(asdict(case) | {"gradients": case.training}, SECONDS))
+    beside = f" {theirs * 1e3:10.2f} {theirs / mine:7.2f}" if torch is not None else ""
     return f"{case.name:70} {mine * 1e3:10.2f}{beside}"
 
 

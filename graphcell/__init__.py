@@ -7,6 +7,7 @@ from graphcell import version as _version  # noqa: F401  (first of all: it notes
 
 # isort: split
 from importlib import import_module as _import_module
+from sys import modules as _modules
 from typing import Any as _Any
 
 from graphcell import amp, common, context, nn, ops, train
@@ -32,10 +33,16 @@ from graphcell.common.dtype import (
     int_,
     intc,
     intp,
+    list_,
     long,
+    number,
     pytype_to_dtype,
     short,
     single,
+    string,
+    tensor_type,
+    tuple_,
+    type_none,
     ubyte,
     uint,
     uint8,
@@ -76,6 +83,7 @@ from graphcell.context import (
 from graphcell.grad import get_grad, grad, value_and_grad
 from graphcell.jacobian import jacfwd, jacrev, jvp, vjp
 from graphcell.jit import jit
+from graphcell.missing import refuse as _refuse
 from graphcell.ops.functional.creation import is_tensor, tensor
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.recompute import recompute
@@ -97,19 +105,22 @@ for _metric in train.metrics.__all__:
 __all__ = [  # noqa: RUF022
     "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "DynamicLossScaleManager", "FixedLossScaleManager", "Generator", "Initializer",
     "JitConfig", "LossScaleManager", "Parameter", "ParameterTuple", "Tensor", "Type", "__version__", "amp", "async_ckpt_thread_status", "bfloat16",
-    "bool_", "build_train_network", "byte", "ckpt_to_safetensors", "common", "constexpr", "context", "default_generator", "double",
-    "dtype_to_nptype", "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad",
-    "get_rng_state", "get_seed", "grad", "half", "initial_seed", "int16", "int32", "int64", "int8", "int_", "intc", "intp", "is_tensor", "jacfwd",
-    "jacrev", "jit", "jit_class", "jvp", "load_checkpoint", "load_checkpoint_async", "load_param_into_net", "long", "manual_seed", "mutable", "nn",
-    "ops", "pytype_to_dtype", "recompute", "safetensors_to_ckpt", "save_checkpoint", "saved_tensors_hooks", "seed", "set_context", "set_deterministic",
-    "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "tensor", "train", "ubyte", "uint", "uint16", "uint32",
-    "uint64", "uint8", "uintc", "uintp", "ushort", "value_and_grad", "vjp", "vmap",
+    "bool_", "build_train_network", "byte", "ckpt_to_safetensors", "common", "constexpr", "context", "default_generator", "double", "dtype_to_nptype",
+    "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad", "get_rng_state",
+    "get_seed", "grad", "half", "initial_seed", "int16", "int32", "int64", "int8", "int_", "intc", "intp", "is_tensor", "jacfwd", "jacrev", "jit",
+    "jit_class", "jvp", "list_", "load_checkpoint", "load_checkpoint_async", "load_param_into_net", "long", "manual_seed", "mutable", "nn", "number",
+    "ops", "pytype_to_dtype", "recompute", "safetensors_to_ckpt", "save_checkpoint", "saved_tensors_hooks", "seed", "set_context",
+    "set_deterministic", "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "string", "tensor", "tensor_type",
+    "train", "tuple_", "type_none", "ubyte", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ushort", "value_and_grad", "vjp",
+    "vmap",
 ]  # fmt: skip
-__all__ += ["dataset", "dtype", *train.__all__]  # noqa: F405  (the first two come by other ways than import)
+__all__ += ["dataset", "dtype", "mint", *train.__all__]  # noqa: F405  (the first three come by other ways than import)
 
 
 def __getattr__(name: str) -> _Any:
-    """`dataset` is imported when it is first used: many programs have no data pipeline."""
-    if name == "dataset":
-        return _import_module("graphcell.dataset")
-    raise AttributeError(f"module 'graphcell' has no attribute '{name}'")
+    """`dataset` and `mint` are imported when they are first used: many programs have no need of them."""
+    if name in ("dataset", "mint"):
+        # By the name that the program knows this package by (graphcell/alias.py): its classes print so.
+        known = "mindspore" if _modules.get("mindspore") is _modules[__name__] else __name__
+        return _import_module(f"{known}.{name}")
+    _refuse("graphcell", name)

@@ -17,7 +17,8 @@ from types import ModuleType
 
 _NAME = "mindspore"
 _OURS = "graphcell"
-_PRINTED = ("nn", "train", "common", "amp", "dataset")  # whose classes programs print
+_PRINTED = ("nn", "train", "common", "amp", "dataset", "mint")  # whose classes programs print
+_LATE = (f"{_OURS}.dataset", f"{_OURS}.mint")  # which graphcell itself imports late
 
 
 class _Loader(importlib.abc.Loader):
@@ -43,7 +44,7 @@ class _Loader(importlib.abc.Loader):
         """Nothing is left to run; the import system has put the alias's spec into the module, and this puts its own back."""
         module.__spec__ = self.spec
         module.__loader__ = None if self.spec is None else self.spec.loader
-        if module.__name__ == f"{_OURS}.dataset":  # which graphcell itself imports late
+        if module.__name__ in _LATE:
             _rename_classes(_OURS, _NAME)
 
 

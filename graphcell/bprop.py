@@ -34,24 +34,26 @@ from graphcell.pullback import (
 from graphcell.tensor import Tensor, state
 
 
-def call_with_bprop(fn: Function, bprop: Function, *args: Any) -> Any:
-    """`fn(*args)`, with `bprop` for its gradient.
+def call_with_bprop(fn: Function, bprop: Function, *args: Any, **kwargs: Any) -> Any:
+    """`fn(*args, **kwargs)`, with `bprop` for its gradient.
 
-    `bprop` is called with the arguments, then what `fn` returned, then its cotangents in the same structure (zeros for integers and
-    for what is not used), and gives a tuple with one gradient for each argument (or, for one argument, that alone): a Tensor, a number, or None for
-    zeros; for an argument that is a tuple, list or dict, the same structure. Nothing else that `fn` reads gets a gradient from it.
+    `bprop` is called with the arguments (those given by keyword last, by position), then what `fn` returned, then its cotangents in the same
+    structure (zeros for integers and for what is not used), and gives a tuple with one gradient for each argument (or, for one argument, that
+    alone): a Tensor, a number, or in the tuple None for zeros; for an argument that is a tuple, list or dict, the same structure. Gradients beyond the
+    arguments are left out. Nothing else that `fn` reads gets a gradient from it.
 
     Raises (when differentiated; in a graph, when it is built):
-        RuntimeError: if `bprop` gives another number of gradients than there are arguments.
-        TypeError, ValueError: if one is no Tensor, or its shape does not fit its input's.
+        RuntimeError: if `bprop` gives fewer gradients than there are arguments.
+        TypeError, ValueError: if it returns None, if a gradient is no Tensor, or its shape does not fit its input's.
     """
     if state.trace is not None:
-        return _traced(state.trace, fn, bprop, args)
+        return _traced(state.trace, fn, bprop, args, kwargs)
     if not state.tapes:
-        return fn(*args)
-    inputs = tensors_in(args)
+        return fn(*args, **kwargs)
+    everything = (*args, *kwargs.values())
+    inputs = tensors_in(everything)
     with no_tapes():
-        output = fn(*args)
+        output = fn(*args, **kwargs)
     following = [tape for tape in state.tapes if any(tape.number(t) is not None for t in inputs)]
     if not following:
         return output
@@ -61,7 +63,7 @@ def call_with_bprop(fn: Function, bprop: Function, *args: Any) -> Any:
     output = replace_tensors(output, iter(results))
     for tape in following:
         needed = tuple(tape.number(t) is not None for t in inputs)
-        tape.add(_rule(fn, bprop, args, output, needed), inputs, results, ())
+        tape.add(_rule(fn, bprop, everything, output, needed), inputs, results, ())
     return output
 
 
@@ -91,19 +93,21 @@ def gradients_by_bprop(
 ) -> list[Tensor]:
     """Calls `bprop`; a gradient for each Tensor in `args`, of its dtype and shape."""
     given = invoke(bprop, (*args, out, dout), {}) if state.trace is not None else bprop(*args, out, dout)
+    if given is None:
+        raise ArgumentTypeError(f"bprop of {_owner(fn)} returned None, but must return a tuple of gradients", hint="is a return missing?")
     if len(args) == 1 and not isinstance(given, (tuple, list)):
         given = (given,)
     if not isinstance(given, (tuple, list)):
         raise ArgumentTypeError(
             f"bprop of {_owner(fn)} must return a tuple of gradients, but returned {type(given).__name__}"
         )
-    if len(given) != len(args):
+    if len(given) < len(args):
         raise NoGradientError(
             f"bprop of {_owner(fn)} must return one gradient for each of {len(args)} inputs, but returned {len(given)}"
         )
     return [
         g
-        for k, (x, part) in enumerate(zip(args, given, strict=True))
+        for k, (x, part) in enumerate(zip(args, given, strict=False))
         for g in _fit(f"bprop of {_owner(fn)}: gradient {k}", x, part)
     ]
 
@@ -150,12 +154,13 @@ def _fit_shape(what: str, x: Tensor, gradient: Tensor) -> Tensor:
 
 
 # -- in a graph ----------------------------------------------------------------------------------------------------------
-def _traced(outer: Trace, fn: Function, bprop: Function, args: Sequence[Any]) -> Any:
+def _traced(outer: Trace, fn: Function, bprop: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """One op that holds both functions as graphs."""
-    inputs = list({id(t): t for t in tensors_in(args)}.values())
+    everything = (*args, *kwargs.values())
+    inputs = list({id(t): t for t in tensors_in(everything)}.values())
     count = len(inputs)
-    forward = trace_child(outer, fn, args, {}, inputs)
-    backward = _TracedBprop(outer, fn, bprop, args, inputs, forward)
+    forward = trace_child(outer, fn, args, kwargs, inputs)
+    backward = _TracedBprop(outer, fn, bprop, everything, inputs, forward)
     outside = list(dict.fromkeys([*forward.lifted, *backward.trace.lifted]))
     own = dict(zip(forward.lifted, forward.graph.inputs[count:], strict=True))
     forward_inputs = [

@@ -1,8 +1,8 @@
 """Which of MindSpore's names are here, and what is different on purpose: writes docs/compatibility.md.
 
-Enters: docs/mindspore_names.txt, a line `module  name  kind  group` for each public name of MindSpore 2.10. Leaves: a page of Markdown on the
+Enters: graphcell/mindspore_names.txt, a line `module  name  kind  group` for each public name of MindSpore 2.10. Leaves: a page of Markdown on the
 standard output. `python -m graphcell.compatibility > docs/compatibility.md` brings the page up to date, and
-`python -m graphcell.compatibility --api TABLE > docs/mindspore_names.txt` makes the names of a table with the columns module, name, kind
+`python -m graphcell.compatibility --api TABLE > graphcell/mindspore_names.txt` makes the names of a table with the columns module, name, kind
 and tier (T0 to T3). Refuses: tables without these columns.
 """
 
@@ -21,8 +21,8 @@ from types import ModuleType
 from typing import Any
 
 from graphcell.errors import ArgumentValueError
+from graphcell.missing import NAMES
 
-NAMES = Path(__file__).parent.parent / "docs" / "mindspore_names.txt"
 GROUPS = ("essential", "common", "further", "rare")
 """How often programs need a name: the first are what the owner's documents use, the second what tutorials and model collections use; the
 third are the rest of what MindSpore runs on a CPU; the last have no CPU kernel there, are deprecated or doubles."""
@@ -55,7 +55,8 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "Hooks",
         "of all kinds work in graphs as they do eagerly. A hook may remove itself and others, or register others, while hooks run; MindSpore raises "
-        "RuntimeError. A backward hook that changes lists or attributes makes the call run as Python. `Tensor.register_hook` inside a graph sees the "
+        "RuntimeError. A backward hook that changes lists or attributes makes the call run as Python. Outputs that are not used have zeros for "
+        "gradients, MindSpore's PYNATIVE_MODE gives None; Tensors in nested tuples count one by one. `Tensor.register_hook` inside a graph sees the "
         "uses that follow it; the hooks of an argument belong to gradients that are taken outside of a compiled function.",
     ),
     (
@@ -65,6 +66,16 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ("`get_func_graph_proto`", "gives MindSpore's message, of graphcell's operations (graphcell/ir/proto.py); `compiled` is True after `compile` already."),
     ("Two Parameters of one name", "may be in one graph; MindSpore's GRAPH_MODE raises RuntimeError. `Cell.check_names` finds them, optimizers refuse them."),
     ("`Cell.set_inputs` declared in tuples", "are compared element by element; MindSpore refuses every call."),
+    (
+        "Values are not shared",
+        "by `view`, `reshape`, transposes and what else rearranges, by `Tensor(tensor)`, `astype` and `set_data`: each gives values of its own, in both modes. "
+        "What is written into a part that an index gave (`x[0][1] = 5`) reaches the whole. `asnumpy()` keeps the values of then when the Tensor is written "
+        "to later. MindSpore shares memory in these outside of graphs.",
+    ),
+    (
+        "Gradients of frozen Parameters",
+        "are zeros in both modes, as MindSpore's are in PYNATIVE_MODE; its GRAPH_MODE computes those that are asked for by name.",
+    ),
     (
         "`Parameter.set_data` keeps the shape",
         "and raises ValueError for another one, unless `slice_shape=True` says that this is wanted. MindSpore changes the shape without a word.",
@@ -100,7 +111,8 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "Data pipelines",
         "shuffle in orders of their own: repeatable with a seed and the same for any number of threads, but not MindSpore's. Workers are threads, as many"
         " as are asked for; without a number, rows are made in one thread ahead of their use. Rows before a failing one come, and names of columns are"
-        " checked when a step is made.",
+        " checked when a step is made. The rows of `map(…)` and of Python's other iterators are kept for further epochs, as those of generators are in"
+        " MindSpore too; `take` tells its size without going to the end of a generator.",
     ),
     (
         "Op-level seeds",
@@ -120,7 +132,7 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "Checkpoints",
         "appear whole or not at all. Damaged ones, and two entries of one name, are a ValueError; a checksum is checked wherever there is one. A dict of"
-        " Tensors can be saved. `async_save` copies the values first; loading waits for it. There is no encryption.",
+        " Tensors can be saved. `async_save` copies the values first; loading waits for it. Encryption needs the package `cryptography`.",
     ),
     (
         "`load_param_into_net` copies",
@@ -147,12 +159,18 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ),
     (
         "`Model`",
-        "shows a progress bar for runs of more than three seconds, on a terminal alone, where tqdm is installed (`TQDM_DISABLE=1` switches it off)."
+        "shows a progress bar for runs of more than three seconds, on a terminal alone (`TQDM_DISABLE=1` switches it off)."
         " `Model.build` compiles on a CPU too. A dataset may serve several models.",
     ),
     (
         "Metrics",
         "that are one number are Python floats, so that they print the same under any version of numpy. `ROC` of several classes takes any number of samples.",
+    ),
+    (
+        "Primitive classes",
+        "give gradients where MindSpore has none, or zeros: `ops.Cholesky`, `ops.Cummax`, `ops.InplaceAdd`, `ops.EmbeddingLookup`, `ops.CropAndResize`,"
+        " `ops.IOU` and others; and `ops.MatrixInverse(adjoint=True)` those of its formula. `ops.LSTM` has one layer and one direction, and `ops.CTCLoss`"
+        " its default merging of labels; what else they take raises NotImplementedError.",
     ),
     (
         "Masks of attention",
@@ -161,6 +179,15 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "`nn.CTCLoss(zero_infinity=True)`, `nn.SampledSoftmaxLoss`, `nn.ClipByNorm(axis)`",
         "do what their documentation says. MindSpore's CPU kernels leave infinity, keep right classes in the sample, and take norms of other elements.",
+    ),
+    (
+        "`nn.SoftmaxCrossEntropyWithLogits` of labels that do not add up to 1",
+        "in a row has the gradient of its formula: softmax times the sum of the labels, minus the labels. MindSpore leaves the sum out, in the example"
+        " of `nn.ForwardValueAndGrad` too.",
+    ),
+    (
+        "In-place methods under `to_float`",
+        "(`self.w.add_(x)` in `construct`) change the Parameter in its own dtype, in both modes; in MindSpore's PYNATIVE_MODE they do not change it.",
     ),
     ("`nn.LSTM` in half precision", "has gradients, MindSpore's are 0; and `nn.SeLU` has those of its formula for negative inputs."),
     ("`nn.EmbeddingLookup`", "gives its table a dense gradient, and raises for a row that is not there. MindSpore gives the rows, and zeros."),
@@ -172,7 +199,8 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "`recompute`",
         "of Cells lowers the peak memory in both modes; random numbers, dropout masks and moving statistics are those of one run, and a recomputed Cell"
-        " may hold others. Eagerly the numbers are the same to the bit; in graphs but for rounding, since other kernels add in another order.",
+        " may hold others. The numbers are the same but for rounding: in graphs other kernels add in another order, and eagerly an op may have moved from"
+        " numpy to its native kernel in between (with `GRAPHCELL_EAGER_KERNELS=0` they are the same to the bit).",
     ),
     (
         "`vmap`",
@@ -180,10 +208,15 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Inputs of any size",
-        "declared by `set_inputs`: where the first dimension alone is open and rows do not meet, a few compiled blocks of rows serve all sizes; "
-        "else each shape is compiled when it is first met.",
+        "declared by `set_inputs`: where the first dimension alone is open and rows do not meet, the blocks of rows that the first call compiles serve "
+        "all sizes; else each shape is compiled when it is first met.",
     ),
     ("Singular matrices", "raise ValueError in `ops.inverse`; MindSpore gives zeros or infinities."),
+    (
+        "`mint`",
+        "also computes what MindSpore lists for the CPU without a kernel for it: `acos`, `exp2`, `zeros_like`, `full`, `nn.functional.one_hot`, `avg_pool1d`"
+        " and others. `mint.allclose` in a compiled function is a Bool scalar; `mint.empty` is filled with zeros.",
+    ),
     ("Only the CPU", "and no complex, sparse or quantised Tensors, no distributed training."),
 )
 
@@ -199,13 +232,13 @@ class Name:
 
 
 def read_names(path: Path = NAMES) -> list[Name]:
-    """The names of a file such as docs/mindspore_names.txt."""
+    """The names of a file such as graphcell/mindspore_names.txt."""
     lines = path.read_text().splitlines()
     return [Name(*line.split("\t")) for line in lines if line and not line.startswith("#")]
 
 
 def names_of_table(path: Path) -> str:
-    """The text of docs/mindspore_names.txt, from a tab-separated table.
+    """The text of graphcell/mindspore_names.txt, from a tab-separated table.
 
     Raises:
         ValueError: the table has no columns module, name, kind and tier.
@@ -259,7 +292,7 @@ def page(names: Iterable[Name]) -> str:
 
 _HEAD = """# Compatibility with MindSpore 2.10
 
-Made by `python -m graphcell.compatibility > docs/compatibility.md` from docs/mindspore_names.txt; do not edit. A name counts as present if it can be
+Made by `python -m graphcell.compatibility > docs/compatibility.md` from graphcell/mindspore_names.txt; do not edit. A name counts as present if it can be
 imported and is of its kind; how it behaves is what the tests say. `mindspore.ops.primitive` are the classes of `ops` (`ops.ReLU`), and `(m)`
 marks the members of a class. *Essential* and *common* names are those of MindSpore's tutorials and of usual models; *further* ones are the rest of
 what MindSpore runs on a CPU; *rare* ones have no CPU kernel there, are deprecated, or are doubles.
@@ -295,8 +328,8 @@ def _wrapped(title: str, names: list[str]) -> str:
 def main(arguments: list[str] | None = None) -> int:
     """The command line."""
     parser = argparse.ArgumentParser(prog="python -m graphcell.compatibility", description="Writes docs/compatibility.md to the standard output.")
-    parser.add_argument("--api", type=Path, help="write docs/mindspore_names.txt instead, from this table")
-    parser.add_argument("--names", type=Path, default=NAMES, help="the names to look for (default: docs/mindspore_names.txt)")
+    parser.add_argument("--api", type=Path, help="write graphcell/mindspore_names.txt instead, from this table")
+    parser.add_argument("--names", type=Path, default=NAMES, help="the names to look for (default: graphcell/mindspore_names.txt)")
     options = parser.parse_args(arguments)
     sys.stdout.write(names_of_table(options.api) if options.api else page(read_names(options.names)))
     return 0

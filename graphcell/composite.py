@@ -61,18 +61,19 @@ class MultitypeFuncGraph:
 
     def register(self, *type_names: Any) -> Callable[[Function], Function]:
         """A decorator: the function serves arguments of these types: 'Tensor', 'Number', 'Bool', 'Int', 'Float', 'String', 'Tuple', 'List',
-        'Dictionary', 'Function' or 'None'.
+        'Dictionary', 'Function' or 'None', or of the kinds that dtypes name: `mindspore.number`, `tensor_type`, `tuple_` …
 
         Raises:
             ValueError: a name is none of these.
         """
-        for name in type_names:
+        names = tuple(name.name if isinstance(name, dt.Kind) else name for name in type_names)
+        for name in names:
             if name not in _KINDS:
                 known = ", ".join(k for k in _KINDS if k != "RowTensor")
                 raise ArgumentValueError(f"MultitypeFuncGraph '{self.name}': {name!r} is no kind of argument; there are {known}")
 
         def add(function: Function) -> Function:
-            self.entries += ((type_names, function),)
+            self.entries += ((names, function),)
             return function
 
         return add

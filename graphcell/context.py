@@ -38,6 +38,8 @@ class Config:
     """Kept for MindSpore's sake: results never depend on the number of threads here."""
     jit_syntax_level: int = LAX
     jit_config: dict[str, str] = field(default_factory=dict)
+    jit_level: str = ""
+    """Kept for MindSpore's sake: every graph is compiled in full."""
     max_call_depth: int = 1000
     save_graphs: int = 0
     """0: nothing; 1 to 3: each pass that changes a graph writes the result to `save_graphs_path`."""
@@ -274,6 +276,7 @@ _KEYS: dict[str, _Key] = {
     "deterministic": _Key(_STR, _one_of("ON", "OFF")),
     "jit_syntax_level": _Key(_INT, _syntax_level),
     "jit_config": _Key(_DICT, _jit_config),
+    "jit_level": _Key(_STR, _any),
     "max_call_depth": _Key(_INT, _call_depth),
     "save_graphs": _Key((bool, int), _save_graphs),
     "save_graphs_path": _Key(_STR, _directory),

@@ -1,6 +1,7 @@
 """Data types and their promotion.
 
-A `DType` names an element type in MindSpore's spelling (`float32`, printed `Float32`), its numpy type, and its LLVM kind.
+A `DType` names an element type in MindSpore's spelling (`float32`, printed `Float32`), its numpy type, and its LLVM kind. A `Kind` names a kind of
+object (`number`, `tuple_`), which overloaded functions are registered for.
 Promotion follows MindSpore: between Tensors by a fixed table, between a Tensor and a Python number by the number's category.
 """
 
@@ -16,8 +17,12 @@ import numpy as np
 from graphcell.errors import ArgumentTypeError, DTypeError
 
 
+class Type:
+    """What MindSpore calls a type: the `DType` of elements, or a `Kind` of objects."""
+
+
 @dataclass(frozen=True, eq=False, repr=False)
-class DType:
+class DType(Type):
     """An element type. Compared by identity: there is one object a type.
 
     `category`: 0 bool, 1 integer, 2 float, 3 other. `llvm`: the element kind in LLVM IR, empty where there is no native code.
@@ -71,6 +76,37 @@ bfloat16 = DType("bfloat16", np.dtype(ml_dtypes.bfloat16), 2, 16, "bfloat")
 float32 = DType("float32", np.dtype(np.float32), 2, 32, "float")
 float64 = DType("float64", np.dtype(np.float64), 2, 64, "double")
 
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Kind(Type):
+    """A kind of objects, by the `name` that `MultitypeFuncGraph.register` takes. Compared by identity; no Tensor has it as its dtype.
+
+    `attribute`: its name in this module. `spelling`: its printed form. `python_type`: the one Python type that it stands for, if it is one.
+    """
+
+    name: str
+    attribute: str
+    spelling: str
+    python_type: type[Any] | None = None
+
+    def __str__(self) -> str:
+        return self.name
+
+    def __repr__(self) -> str:
+        return f"mindspore.{self.spelling}"
+
+    def __reduce__(self) -> str:
+        return self.attribute
+
+
+number = Kind("Number", "number", "number")
+tensor_type = Kind("Tensor", "tensor_type", "tensor")
+string = Kind("String", "string", "string_", str)
+list_ = Kind("List", "list_", "list_", list)
+tuple_ = Kind("Tuple", "tuple_", "tuple_", tuple)
+type_none = Kind("None", "type_none", "type_none", type(None))
+
+KINDS = (number, tensor_type, string, list_, tuple_, type_none)
 ALL = (bool_, int8, int16, int32, int64, uint8, uint16, uint32, uint64, float16, bfloat16, float32, float64)
 INTEGERS = tuple(d for d in ALL if d.is_integer)
 FLOATS = tuple(d for d in ALL if d.is_float)

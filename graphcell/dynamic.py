@@ -2,101 +2,179 @@
 
 Enters: a compiled function, and which of its arguments have any number of rows (their first dimension). Leaves: the same results. The function
 is interpreted for the rows at hand and for blocks of a few sizes; where all graphs are the same but for extents, and treat rows apart
-(passes/row_wise.py), it is compiled for the blocks alone, each when it is first of use, and a call runs blocks that cover its rows. Otherwise
-it is compiled for each shape, as any function is; `DynamicRows.reason` says why.
+(passes/row_wise.py), it is compiled for the blocks alone, each when it is first of use, and a call runs blocks that cover its rows
+(runtime/blocks.py). Otherwise it is compiled for each shape, as any function is; `DynamicRows.reason` says why.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import random
+import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphcell import buffer
 from graphcell.frontend import trace_function
 from graphcell.frontend.guards import Guards
 from graphcell.frontend.signature import key_of
 from graphcell.frontend.tracing import Output, Structure, Traced
 from graphcell.frontend.trees import Tree
+from graphcell.frontend.uncompiled import Uncompiled
+from graphcell.ir.types import TensorType
 from graphcell.jit import JitFunction
-from graphcell.passes.row_wise import NotRowWise, row_axes
+from graphcell.locks import Lock
+from graphcell.passes.row_wise import NotRowWise, row_axes, work_of
+from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state
 
-SIZES = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256})
-"""Rows of a block. A larger one would be no faster."""
+if TYPE_CHECKING:  # as in jit.py
+    from graphcell.runtime.binding import Record
+    from graphcell.runtime.blocks import BlockBinding, Blocks, Rows
+
 REFERENCE = 4099
 """The number of rows of the graph with which all others are compared. A prime, so that what can be divided by it depends on it."""
-_START = 3
-"""What starting a block costs, in rows: its weights are read once more."""
-_GOOD_ENOUGH = 1.15
-"""Blocks that are compiled already are taken if they cost no more than so many times the best ones."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of the blocks to choose from; what starting a block costs, in rows; and so many rows as cost no more than one."""
+
+    rows: frozenset[int]
+    start: float
+    least: int = 1
+
+    def without(self, rows: set[int]) -> Sizes:
+        """These but for some."""
+        return replace(self, rows=self.rows - rows)
+
+    def cost(self, size: int) -> float:
+        """Of a block, in rows."""
+        return max(size, self.least) + self.start
+
+
+LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256}), 3)
+"""Where a row is little work. A larger block would be no faster."""
+HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
+"""Where a row is much work."""
+HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 4, 5, 6, 7, 8, 32}), 0.3, 4)
+"""The same where as many weights are read for that."""
+_HEAVY = 100_000
+"""So many numbers that are computed or multiplied make a row much work."""
+_MANY_WEIGHTS = 0.6
+"""So many weights for each of these are many."""
+_AHEAD_SECONDS = 1.0
+"""So long, the first call also compiles blocks that others will need."""
 
 _PATIENCE = 8
-"""So often in a row it is looked at anew, for nothing, whether rows can be treated apart since something changed: a counter may at each call."""
+"""So often in a row it is looked at anew, for nothing, whether rows can be treated apart since something changed: a counter may at each call.
+So often, too, native code is told anew how to run calls that then need Python once more."""
+_RUNS_BEFORE_NATIVE = 2
+_KEPT = 4
+"""What is known of so many kinds of arguments, or states of what was read, is kept."""
+_KEPT_PLANS = 256
+_KEPT_BYTES = 1 << 28
+"""Of outputs, which the plans for many numbers of rows may keep."""
 
-Array = np.ndarray[Any, Any]
-Blocks = tuple[tuple[int, int], ...]
+Pieces = tuple[tuple[int, int], ...]
 Trace = Callable[[int], Traced]
 
 
 @dataclass(frozen=True)
-class _Along:
-    """A Tensor in a result: the dimension that counts rows; None if it does not depend on them."""
-
-    axis: int | None
-
-
-@dataclass(frozen=True)
 class _Held:
-    """What a trace read from outside."""
+    """What a trace read from outside; the types of its outputs, and how its result is built of them."""
 
     guards: Guards
     captured: list[Tensor]
+    types: list[TensorType]
+    result: Structure
+
+    @classmethod
+    def of(cls, traced: Traced) -> _Held:
+        return cls(traced.guards, traced.captured, [v.type for v in traced.graph.outputs], traced.result)
 
     def holds(self) -> bool:
         return not self.guards.failure(self.captured)
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Plan:
-    """How to do so many rows: in `blocks`, or, for the `reason` given, all at once. True as long as what was `read` stays the same."""
+    """How to do so many rows: by `binding`, whose outputs `build` makes the result of, or, for the `reason` given, by a graph for them alone.
+    True as long as what was `read` stays the same.
 
-    blocks: Blocks
-    reason: str
-    read: tuple[_Held, ...]
+    `largest`: the rows of its largest block; `nbytes`: what the buffers of its outputs may take; `record`: by which native code does it, made
+    when what was read was the `recorded`-th time compared; `patience`: how often more it may be made.
+    """
+
+    read: Sequence[_Held]
+    reason: str = ""
+    binding: BlockBinding | None = None
+    build: Callable[[Sequence[Tensor]], Any] | None = None
+    largest: int = 0
+    nbytes: int = 0
+    record: Record | None = None
+    recorded: int = -1
+    patience: int = _PATIENCE
+
+    def holds(self) -> bool:
+        """Whether what was read is as it was."""
+        return all(held.holds() for held in self.read)
 
 
-class DynamicRows:
+class DynamicRows(NativelyCalled):
     """A compiled function whose arguments number `arguments`, Tensors, have any number of rows, all the same.
+
+    Args:
+        check: raises if the arguments of a call are not as they must be.
 
     Attributes:
         reason: why the last call was compiled for its very shape; "" if it was not.
     """
 
-    def __init__(self, function: JitFunction, arguments: frozenset[int]):
+    def __new__(cls, *args: Any) -> DynamicRows:
+        return object.__new__(_DYNAMIC_ROWS)
+
+    _some_rows = 32
+    """So many, to find out about a function of whose calls none came yet."""
+
+    def __init__(self, function: JitFunction, arguments: frozenset[int], check: Callable[[tuple[Any, ...], dict[str, Any]], None]):
         self.function, self.arguments = function, arguments
-        self._known: _Known | None = None
+        self._check = check
+        self._known: list[_Known] = []  # the last used first
         self._in_vain = 0
+        self._lock = Lock()
         self.reason = ""
 
     def __call__(self, *args: Any) -> Any:
+        self._check(args, {})
         rows = self._rows(args)
-        if not rows or state.trace is not None or state.tapes:
+        if not rows or state.trace is not None or state.tapes or self.function.is_eager:
             return self.function(*args)
-        known, found = self._find_out(args, rows)
-        self.reason, blocks = found.reason, found.blocks
-        self.function.remark = f"compiled for each number of rows: {found.reason}" if found.reason else "compiled for blocks of rows"
-        if found.reason or blocks == ((0, rows),):
+        found = self._find_out(args, rows)
+        if self.reason != found.reason or not self.function.remark:
+            self.reason = found.reason
+            self.function.remark = f"compiled for each number of rows: {found.reason}" if found.reason else "compiled for blocks of rows"
+        if found.binding is None or found.build is None:
             return self.function(*args)
-        arrays = {k: np.ascontiguousarray(args[k].array()) for k in self.arguments}
-        parts = [
-            self.function(*(_block(arrays[k], start, size) if k in arrays else x for k, x in enumerate(args))) for start, size in blocks
-        ]
-        return _together(known.structure, parts, blocks, rows)
+        result = found.build(found.binding([x for x in args if type(x) is Tensor]))
+        self._serve(found, args, rows)
+        return result
+
+    def compile(self, *args: Any) -> None:
+        """Compiles all blocks that calls with arguments like these may need, whatever their rows are; where rows cannot be treated apart,
+        for these very arguments, if they have so many.
+        """
+        rows = self._rows(args) or 0
+        found = self._find_out(args, rows if rows > 0 else self._some_rows)
+        if found.binding is None:
+            if rows > 0:
+                self.function.compile(*args)
+        else:
+            self._known[0].compile_ahead(lambda n: self._with_rows(args, n))
 
     def _rows(self, args: Sequence[Any]) -> int | None:
         """The number of rows, if the arguments agree on it."""
@@ -106,24 +184,40 @@ class DynamicRows:
         extents = {t.shape[0] if isinstance(t, Tensor) and t.ndim else None for t in tensors}
         return extents.pop() if len(extents) == 1 else None
 
-    def _find_out(self, args: Sequence[Any], rows: int) -> tuple[_Known, _Plan]:
+    def _find_out(self, args: Sequence[Any], rows: int) -> _Plan:
         """Whether the function treats rows apart; looked at anew when something that it reads has changed."""
         objects: list[Any] = []
         key = [(x.dtype, x.shape[1:]) if k in self.arguments else key_of(x, [], objects) for k, x in enumerate(args)]
-        known, is_again = self._known, False
-        if known is not None and known.key == key:
-            found, is_again = known.plans.get(rows), rows in known.plans
-            if found is not None and ((found.reason and self._in_vain > _PATIENCE) or all(held.holds() for held in found.read)):
-                return known, found
-        if known is None or known.key != key or not known.holds() or is_again:
-            inputs = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
-            known = self._known = _Known(key, objects, inputs)
-        drawn = random.getstate(), np.random.get_state()
-        found = known.planned(rows, lambda n: trace_function(self.function.__traced__, self._with_rows(args, n)))
-        random.setstate(drawn[0])  # numbers that Python's libraries gave while code was only looked at are not used up
-        np.random.set_state(drawn[1])
-        self._in_vain = self._in_vain + is_again if found.reason else 0
-        return known, found
+        with self._lock:
+            is_again = False
+            for known in [known for known in self._known if known.key == key]:
+                found = known.plans.get(rows)
+                if found is None and known.holds():
+                    break
+                if found is not None and ((found.reason and self._in_vain > _PATIENCE) or found.holds()):
+                    self._remember(known)
+                    return found
+                is_again = is_again or found is not None
+            else:
+                inputs = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
+                known = _Known(self.function, key, objects, inputs)
+            self._remember(known)
+            drawn = random.getstate(), np.random.get_state()
+            found = known.planned(rows, lambda n: self._with_rows(args, n))
+            if not known.is_ahead and not found.reason:
+                known.is_ahead = True
+                with contextlib.suppress(Exception):  # this call needs none of it
+                    known.compile_ahead(lambda n: self._with_rows(args, n), _AHEAD_SECONDS)
+                self.function.compile(*self._with_rows(args, found.largest))  # to be the one that is shown
+            random.setstate(drawn[0])  # numbers that Python's libraries gave while code was only looked at are not used up
+            np.random.set_state(drawn[1])
+            self._in_vain = self._in_vain + is_again if found.reason else 0
+            return found
+
+    def _remember(self, known: _Known) -> None:
+        """Puts it first."""
+        if not self._known or self._known[0] is not known:
+            self._known = [known, *(other for other in self._known if other is not known)][:_KEPT]
 
     def _with_rows(self, args: Sequence[Any], rows: int) -> list[Any]:
         """The arguments with so many rows, of no particular values and in no memory."""
@@ -132,6 +226,31 @@ class DynamicRows:
             for k, x in enumerate(args)
         ]
 
+    def _serve(self, found: _Plan, args: tuple[Any, ...], rows: int) -> None:
+        """Lets native code do calls like this one, if it has not been told yet."""
+        from graphcell.runtime.binding import CountedTable, Record
+
+        changes = sum(held.guards.changes for held in found.read)
+        if found.recorded == changes or found.binding is None or found.binding.spaces.runs < _RUNS_BEFORE_NATIVE or not found.patience:
+            return
+        found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
+        found.record, found.recorded = None, changes
+        compared = Guards.compare_together([held.guards for held in found.read])
+        table = self._natives_in(lambda: CountedTable(min(self.arguments)))
+        if compared is None or not isinstance(table, CountedTable):
+            return
+        result, build = found.read[0].result, found.build  # that of so many rows is first
+        assert build is not None
+        found.record = Record.of(
+            table, found.binding, args, {}, compared.epoch, compared.cells, compared.variables, compared.check, build,
+            result.is_single, result.is_tuple(len(found.read[0].types)),
+        )  # fmt: skip
+        if found.record is not None:
+            table.add_for(rows, found.record)
+
+
+_DYNAMIC_ROWS = with_vectorcall(DynamicRows)
+
 
 class _Known:
     """What was found out about a function for arguments of one kind.
@@ -139,44 +258,84 @@ class _Known:
     Attributes:
         key: of the arguments; `objects` are those whose identity is in it.
         plans: for each number of rows that there was.
-        structure: the function's result with an `_Along` for each Tensor.
+        is_ahead: whether blocks that were not needed yet were compiled, too.
     """
 
-    def __init__(self, key: Any, objects: list[Any], inputs: list[int | None]):
-        self.key, self.objects, self.inputs = key, objects, inputs
+    def __init__(self, function: JitFunction, key: Any, objects: list[Any], inputs: list[int | None]):
+        self.function, self.key, self.objects, self.inputs = function, key, objects, inputs
         self.plans: dict[int, _Plan] = {}
-        self.structure: Any = None
+        self.is_ahead = False
+        self._axes: list[int | None] | None = None
         self._reference: Traced | None = None
         self._read: dict[int, _Held] = {}
-        self._usable, self._compiled = SIZES, frozenset[int]()
+        self._usable = LIGHT
+        self._compiled: dict[int, int] = {}  # numbers of the blocks
+        self._programs: list[_Held] = []  # what these blocks read
+        self._blocks: Blocks | None = None
 
     def holds(self) -> bool:
         """Whether all that was read is still the same."""
-        return all(held.holds() for held in self._read.values())
+        return all(held.holds() for held in [*self._read.values(), *self._programs])
 
-    def planned(self, rows: int, trace: Trace) -> _Plan:
-        """How to do so many rows. `trace(n)` is the function's trace for n rows."""
-        try:
-            self._compare(rows, trace)
-            blocks = self._blocks(rows, trace)
-            self._compiled |= {size for _, size in blocks}
-            reason = ""
-        except NotRowWise as e:
-            blocks, reason = (), str(e)
-        except Exception as e:  # whatever the function does with unusual extents; if the error is its own, it comes again
-            blocks, reason = (), f"{type(e).__name__}: {e}"
-        sizes = {REFERENCE, rows, *(size for _, size in blocks)}
-        found = self.plans[rows] = _Plan(blocks, reason, tuple(self._read[n] for n in sizes if n in self._read))
+    def planned(self, rows: int, arguments: Callable[[int], list[Any]]) -> _Plan:
+        """How to do so many rows. `arguments(n)` are those of a call for n rows."""
+        self._forget_oldest()
+        pieces, reason = self._try(rows, self._tracer(arguments))
+        sizes = {size for _, size in pieces}
+        read = [self._read[n] for n in {rows, REFERENCE, *sizes} if n in self._read]
+        if not reason and all(self._compile(size, arguments) for size in sizes):
+            found = self._bound(rows, pieces, read)
+        else:
+            found = _Plan(read, reason or "it runs as Python")
+        self.plans[rows] = found
         return found
 
-    def _blocks(self, rows: int, trace: Trace) -> Blocks:
+    def compile_ahead(self, arguments: Callable[[int], list[Any]], seconds: float = math.inf) -> None:
+        """Makes all blocks that there may be, or those that are done in so many seconds; smaller ones first. Before them the graph for one
+        row, if that is another: what is broadcast to more rows needs no op there.
+        """
+        begin = time.perf_counter()
+        if not self._is_usable(1, self._tracer(arguments)):
+            with contextlib.suppress(Exception):  # which comes again if there is a call with one row
+                self.function.compile(*arguments(1))
+        for size in sorted(self._usable.rows):
+            if time.perf_counter() - begin > seconds:
+                return
+            if self._is_usable(size, self._tracer(arguments)):
+                self._compile(size, arguments)
+            else:
+                self._usable = self._usable.without({size})
+
+    def _tracer(self, arguments: Callable[[int], list[Any]]) -> Trace:
+        return lambda n: trace_function(self.function.__traced__, arguments(n))
+
+    def _try(self, rows: int, trace: Trace) -> tuple[Pieces, str]:
+        """Blocks for so many rows; or why there are none."""
+        try:
+            self._compare(rows, trace)
+            return self._pieces(rows, trace), ""
+        except NotRowWise as e:
+            return (), str(e)
+        except Exception as e:  # whatever the function does with unusual extents; if the error is its own, it comes again
+            return (), f"{type(e).__name__}: {e}"
+
+    def _forget_oldest(self) -> None:
+        """Lets go of plans for rows that came long ago, if there are many or their outputs take much memory."""
+        total = sum(plan.nbytes for plan in self.plans.values())
+        while self.plans and (len(self.plans) >= _KEPT_PLANS or total > _KEPT_BYTES):
+            rows = next(iter(self.plans))
+            total -= self.plans.pop(rows).nbytes
+            if rows not in self._usable.rows:
+                self._read.pop(rows, None)
+
+    def _pieces(self, rows: int, trace: Trace) -> Pieces:
         """Blocks of sizes for which the function does the same as for all rows."""
-        while self._usable:
-            blocks = plan(rows, self._compiled, self._usable)
-            unusable = {size for _, size in blocks if not self._is_usable(size, trace)}
+        while self._usable.rows:
+            pieces = plan(rows, self._usable)
+            unusable = {size for _, size in pieces if not self._is_usable(size, trace)}
             if not unusable:
-                return blocks
-            self._usable -= unusable
+                return pieces
+            self._usable = self._usable.without(unusable)
         raise NotRowWise("what is computed depends on the number of rows")
 
     def _is_usable(self, size: int, trace: Trace) -> bool:
@@ -194,17 +353,61 @@ class _Known:
         """
         if self._reference is None:
             self._reference = trace(REFERENCE)
-            self._read[REFERENCE] = _Held(self._reference.guards, self._reference.captured)
+            self._read[REFERENCE] = _Held.of(self._reference)
+            self._usable = sizes_for(*work_of(self._reference.graph, REFERENCE))
         if rows in self._read:
             return
         reference, traced = self._reference, trace(rows)
         _check_alone(traced, len(self.inputs))
         if list(map(id, traced.captured)) != list(map(id, reference.captured)) or _fixed(traced.result) != _fixed(reference.result):
             raise NotRowWise("what is read or returned depends on the number of rows")
-        axes = row_axes(reference.graph, traced.graph, [*self.inputs, *[None] * len(reference.captured)], (REFERENCE, rows))
-        if self.structure is None:
-            self.structure = reference.result.build([_Along(a) for a in axes])  # type: ignore[misc]
-        self._read[rows] = _Held(traced.guards, traced.captured)
+        self._axes = row_axes(reference.graph, traced.graph, [*self.inputs, *[None] * len(reference.captured)], (REFERENCE, rows))
+        self._read[rows] = _Held.of(traced)
+
+    def _compile(self, size: int, arguments: Callable[[int], list[Any]]) -> bool:
+        """Makes the block of so many rows, if there is none yet; False if it would run as Python."""
+        from graphcell.runtime.blocks import Block, Blocks
+
+        if size in self._compiled:
+            return True
+        given = arguments(size)
+        entry = self.function.compile(*given)
+        if isinstance(entry, Uncompiled) or entry.binding is None:
+            return False
+        inputs, outputs = self._lie(size, [x.ir_type for x in given if type(x) is Tensor])
+        if self._blocks is None:
+            self._blocks = Blocks(len(inputs), len(outputs))
+        self._compiled[size] = self._blocks.add(Block(size, entry.binding, inputs, outputs))
+        self._programs.append(_Held.of(entry.traced))
+        return True
+
+    def _lie(self, rows: int, types: Sequence[TensorType]) -> tuple[list[Rows], list[Rows]]:
+        """How so many rows lie in the inputs, which have these types, and the outputs."""
+        from graphcell.runtime.blocks import Rows
+
+        assert self._axes is not None
+        return (
+            [Rows.of(t, axis, rows) for t, axis in zip(types, self.inputs, strict=True)],
+            [Rows.of(t, axis, rows) for t, axis in zip(self._read[rows].types, self._axes, strict=True)],
+        )
+
+    def _bound(self, rows: int, pieces: Pieces, read: Sequence[_Held]) -> _Plan:
+        """The plan to do so many rows in these blocks."""
+        from graphcell.runtime.blocks import BlockBinding
+
+        assert self._blocks is not None and self._reference is not None
+        held = self._read[rows]
+        inputs, outputs = self._lie(rows, [_of_rows(v.type, axis, rows) for v, axis in zip(self._reference.graph.inputs, self.inputs)])
+        numbered = [(start, self._compiled[size]) for start, size in pieces]
+        binding = BlockBinding(self._blocks, numbered, rows, inputs, outputs, held.types)
+        read = [held, *(other for other in read if other is not held), *(self._programs[number] for number in {number for _, number in numbered})]
+        nbytes = sum(pool.nbytes for pool in binding.spaces.pools)
+        return _Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), nbytes)
+
+
+def _of_rows(type: TensorType, axis: int | None, rows: int) -> TensorType:
+    """An input's type with so many rows."""
+    return type if axis is None else TensorType(type.dtype, (rows, *type.shape[1:]))
 
 
 def _check_alone(traced: Traced, inputs: int) -> None:
@@ -230,67 +433,45 @@ def _parts(tree: Tree) -> Iterator[Hashable]:
         yield from _parts(child)
 
 
-def _block(array: Array, start: int, size: int) -> Tensor:
-    """So many rows; the last row is repeated where there are no more, since it is as good as any."""
-    rows = array[start : start + size]
-    return Tensor.of_array(rows if len(rows) == size else np.concatenate([rows, np.repeat(rows[-1:], size - len(rows), 0)]))
-
-
-def _together(structure: Any, parts: Sequence[Any], blocks: Blocks, rows: int) -> Any:
-    """The result for all rows, of those for the blocks."""
-    if isinstance(structure, _Along):
-        return parts[0] if structure.axis is None else _joined(parts, structure.axis, blocks, rows)
-    if isinstance(structure, dict):
-        return type(structure)((k, _together(s, [p[k] for p in parts], blocks, rows)) for k, s in structure.items())
-    if isinstance(structure, (tuple, list)):
-        items = [_together(s, [p[k] for p in parts], blocks, rows) for k, s in enumerate(structure)]
-        return type(structure)(*items) if hasattr(structure, "_fields") else type(structure)(items)
-    return parts[0]
-
-
-def _joined(parts: Sequence[Tensor], axis: int, blocks: Blocks, rows: int) -> Tensor:
-    """Results of blocks put one after another along `axis`."""
-    shape = parts[0].shape
-    each = shape[axis] // blocks[0][1]  # elements along `axis` for one row
-    whole = buffer.empty((*shape[:axis], rows * each, *shape[axis + 1 :]), parts[0].dtype.np_type)
-    outer = (slice(None),) * axis
-    for (start, size), part in zip(blocks, parts, strict=True):
-        kept = min(size, rows - start) * each
-        whole[(*outer, slice(start * each, start * each + kept))] = part.array()[(*outer, slice(kept))]
-    return Tensor.of_array(whole)
-
-
 # -- blocks ------------------------------------------------------------------------------------------------------------------------------
-@functools.lru_cache(maxsize=4096)
-def plan(rows: int, compiled: frozenset[int] = frozenset(), usable: frozenset[int] = SIZES) -> Blocks:
-    """(first row, rows) of blocks that cover so many rows. The last may overlap the one before; a single one may be longer than the rows.
+def sizes_for(work: float, weights: float) -> Sizes:
+    """Blocks that cover any number of rows at little more than the cost of one graph for all of them.
 
     Args:
-        compiled: the sizes that are there already.
-        usable: the sizes that may be taken.
+        work: numbers that are computed or multiplied for each row.
+        weights: those read for all rows.
     """
-    cost, sizes = _cheapest(rows, usable)
-    if compiled:
-        known_cost, known = _cheapest(rows, compiled)
-        sizes = known if known_cost <= _GOOD_ENOUGH * cost else sizes
-    blocks, start = [], 0
-    for size in sizes:
+    if work < _HEAVY:
+        return LIGHT
+    return HEAVY_WITH_WEIGHTS if weights > _MANY_WEIGHTS * work else HEAVY
+
+
+@functools.lru_cache(maxsize=4096)
+def plan(rows: int, sizes: Sizes) -> Pieces:
+    """(first row, rows) of blocks that cover so many rows. The last may overlap the one before; a single one may be longer than the rows.
+
+    It depends on nothing else, so that a result has the same bits whatever was called before.
+    """
+    pieces, start = [], 0
+    for size in _cheapest(rows, sizes)[1]:
         start = max(0, min(start, rows - size))
-        blocks.append((start, size))
+        pieces.append((start, size))
         start += size
-    return tuple(blocks)
+    return tuple(pieces)
 
 
-def _cheapest(rows: int, sizes: frozenset[int]) -> tuple[float, tuple[int, ...]]:
+def _cheapest(rows: int, sizes: Sizes) -> tuple[float, tuple[int, ...]]:
     """The cost, in rows, and the sizes of the blocks that cover so many rows at the least cost."""
-    longer: list[tuple[float, tuple[int, ...]]] = [(size + _START, (size,)) for size in sizes if size >= rows]
-    shorter = sorted((size for size in sizes if size < rows), reverse=True)
+    cost = {size: sizes.cost(size) for size in sizes.rows}
+    longer: list[tuple[float, tuple[int, ...]]] = [(cost[size], (size,)) for size in sizes.rows if size >= rows]
+    shorter = sorted((size for size in sizes.rows if size < rows), reverse=True)
     if not shorter:
         return min(longer)
-    whole, rest = divmod(rows, shorter[0])
+    whole = max(0, rows // shorter[0] - 1)
+    rest = rows - whole * shorter[0]
     table: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     for left in range(1, rest + 1):  # what is left may also be covered by one block that overlaps the one before
         rests = ((size, table[max(0, left - size)]) for size in shorter)
-        table.append(min((size + _START + after, (size, *blocks)) for size, (after, blocks) in rests))
-    cost, blocks = table[rest]
-    return min([*longer, (cost + whole * (shorter[0] + _START), (shorter[0],) * whole + blocks)])
+        table.append(min((cost[size] + after, (size, *blocks)) for size, (after, blocks) in rests))
+    total, blocks = table[rest]
+    return min([*longer, (total + whole * cost[shorter[0]], (shorter[0],) * whole + blocks)])

@@ -7,7 +7,7 @@ message, place, source line with a caret, call sites, hint. Every class also inh
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 _CALL_SITES_SHOWN = 4
@@ -33,6 +33,12 @@ class Span:
 
     def place(self) -> str:
         return f"{self.file}:{self.line}:{self.column + 1}"
+
+    def in_any_call(self) -> Span:
+        """This without the call in which the code was compiled: for what is said when it runs, in calls from wherever."""
+        if self.caller is None:
+            return self
+        return replace(self, caller=None if self.caller.caller is None else self.caller.in_any_call())
 
     def as_gradient(self) -> Span:
         if self.gradient:
@@ -146,6 +152,10 @@ class ShapeError(GraphcellError, ValueError):
     code = "GC203"
 
 
+class ContractionShapeError(ShapeError, RuntimeError):
+    """GC203 as well: the operands of a matrix product or a convolution do not fit each other; RuntimeError is what MindSpore raises then."""
+
+
 class ArgumentValueError(GraphcellError, ValueError):
     """GC204: an argument's value is outside of what the function takes."""
 
@@ -172,9 +182,12 @@ class MissingAttributeError(GraphcellError, AttributeError):
 
 
 class MissingKeyError(GraphcellError, KeyError):
-    """GC207: a name is not in the mapping, or may not be used there."""
+    """GC207: a name is not in the mapping, or may not be used there. Where only the name or message is known it prints as KeyErrors do, quoted."""
 
     code = "GC207"
+
+    def __str__(self) -> str:
+        return KeyError.__str__(self) if self.span is None and not self.hint else super().__str__()
 
 
 class ArityError(GraphcellError, TypeError):

@@ -24,6 +24,7 @@ from graphcell.errors import (
 from graphcell.jit import jit
 from graphcell.ops.functional.common import NUMBER_TYPES, full_like
 from graphcell.pullback import (
+    Arguments,
     Cotangents,
     Function,
     differentiable,
@@ -256,7 +257,7 @@ def _run(request: Request, with_value: bool, args: tuple[Any, ...], kwargs: dict
     def cotangents(output: Any) -> Cotangents:
         return seeds(request, output, sens, wrt)
 
-    output, gradients = value_and_gradients(request.fn, args, kwargs, wrt, cotangents)
+    output, gradients = value_and_gradients(request.fn, args, kwargs, wrt, cotangents, _followed(args, kwargs) if inputs else ())
     result = _pack(
         request,
         chosen,
@@ -266,6 +267,11 @@ def _run(request: Request, with_value: bool, args: tuple[Any, ...], kwargs: dict
     if with_value:
         return output, result
     return (result, output[1:]) if request.has_aux else result
+
+
+def _followed(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Tensor]:
+    """The arguments that backward hooks see gradients of, whether or not they are asked for."""
+    return [t for t in tensors_in((args, kwargs)) if t.dtype.is_float] if Arguments.followed else []
 
 
 def trainable(request: Request) -> list[Tensor]:
@@ -317,17 +323,20 @@ def _check_arity(fn: Function, args: tuple[Any, ...], kwargs: dict[str, Any]) ->
 
 
 def separate(
-    args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[tuple[int, Any]]
+    args: tuple[Any, ...], kwargs: dict[str, Any], chosen: list[tuple[int, Any]], from_outside: bool = False
 ) -> tuple[tuple[Any, ...], dict[str, Any], list[tuple[int, Any]]]:
-    """Arguments in which no Tensor occurs twice, so that each place has a gradient of its own. Parameters stay themselves."""
+    """Arguments in which no Tensor occurs twice, so that each place has a gradient of its own. Parameters stay themselves.
+
+    `from_outside`: nor is any of them a Tensor that the function may also read from outside.
+    """
     everything = [*args, *kwargs.values()]
     leaves = tensors_in(everything)
-    if len({id(t) for t in leaves}) == len(leaves):
+    if len({id(t) for t in leaves}) == len(leaves) and not from_outside:
         return args, kwargs, chosen
     seen: set[int] = set()
     separate: list[Tensor] = []
     for t in leaves:
-        separate.append(_another(t) if id(t) in seen and type(t) is Tensor else t)
+        separate.append(_another(t) if (from_outside or id(t) in seen) and type(t) is Tensor else t)
         seen.add(id(t))
     everything = replace_tensors(everything, iter(separate))
     count = len(args)

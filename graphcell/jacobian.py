@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import dtype as dt
+from graphcell.context import GRAPH_MODE, config
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, UnsupportedSyntaxError
 from graphcell.grad import (
     Request,
@@ -53,7 +54,7 @@ def vjp(fn: Function, *inputs: Any, weights: Weights = None, has_aux: bool = Fal
     request = request_of("vjp", fn, tuple(range(len(inputs))) or None, weights, has_aux)
     if not all(isinstance(x, Tensor) for x in inputs):
         raise ArgumentTypeError("vjp: the inputs must be Tensors")
-    args, _, chosen = separate(inputs, {}, chosen_arguments(request, inputs, {}))
+    args, _, chosen = separate(inputs, {}, chosen_arguments(request, inputs, {}), config.mode == GRAPH_MODE)
     tensors, wanted = tensors_in([x for _, x in chosen]), trainable(request)
     wrt = [*tensors, *wanted]
     output, pullback = linearize(fn, args, {}, wrt)
@@ -86,7 +87,7 @@ def jvp(fn: Function, inputs: Any, v: Any, has_aux: bool = False) -> tuple[Any, 
     for k, (x, t) in enumerate(zip(args, tangents, strict=True)):
         if not isinstance(t, Tensor) or t.dtype is not x.dtype:
             raise ArgumentTypeError(f"jvp: v[{k}] must be a Tensor of {x.dtype}, as its input is, but is {getattr(t, 'dtype', type(t).__name__)}")
-    args, _, _ = separate(args, {}, [])
+    args, _, _ = separate(args, {}, [], True)
     given = [seed("jvp", t, x) for x, t in zip(args, tangents, strict=True)]
     output, push = _push_forward(request, args, args)
     first = output[0] if has_aux else output
@@ -107,7 +108,7 @@ def jacrev(fn: Function, grad_position: int | tuple[int, ...] = 0, has_aux: bool
     request = request_of("jacrev", fn, grad_position, None, has_aux)
 
     def jacobian(*args: Any) -> Any:
-        args, _, chosen = separate(args, {}, chosen_arguments(request, args, {}))
+        args, _, chosen = separate(args, {}, chosen_arguments(request, args, {}), True)
         wrt = tensors_in([x for _, x in chosen])
         output, pullback = linearize(fn, args, {}, wrt)
         return _pack(request, output, _rows_of_outputs(request, output, pullback, wrt))
@@ -120,7 +121,7 @@ def jacfwd(fn: Function, grad_position: int | tuple[int, ...] = 0, has_aux: bool
     request = request_of("jacfwd", fn, grad_position, None, has_aux)
 
     def jacobian(*args: Any) -> Any:
-        args, _, chosen = separate(args, {}, chosen_arguments(request, args, {}))
+        args, _, chosen = separate(args, {}, chosen_arguments(request, args, {}), True)
         wrt = tensors_in([x for _, x in chosen])
         output, push = _push_forward(request, args, wrt)
         return _pack(request, output, _columns_of_inputs(request, output, push, wrt))

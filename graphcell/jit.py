@@ -13,7 +13,6 @@ from __future__ import annotations
 import copy
 import functools
 import os
-import threading
 import time
 import weakref
 from collections import Counter
@@ -31,6 +30,7 @@ from graphcell.frontend.tracing import name_of
 from graphcell.frontend.uncompiled import Uncompiled, give_up
 from graphcell.ir.proto import graph_proto
 from graphcell.ir.text import print_graph
+from graphcell.locks import Lock, whole
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
 from graphcell.ops.host import Raise
@@ -239,7 +239,7 @@ class JitFunction(NativelyCalled):
         self._entries: dict[Any, list[_Entry | Uncompiled]] = {}
         self._owners: weakref.WeakSet[Any] = weakref.WeakSet()
         self._last: _Entry | Uncompiled | None = None
-        self._lock = threading.RLock()
+        self._lock = Lock()
         self._why = "it was not called yet"
         self.remark = ""  # of one who calls it
         self._changes: Counter[tuple[int, str]] = Counter()
@@ -294,17 +294,22 @@ class JitFunction(NativelyCalled):
             entry.serve(self, args, kwargs)
         return result
 
-    def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles for arguments like these, without running."""
+    def compile(self, *args: Any, **kwargs: Any) -> _Entry | Uncompiled:
+        """Compiles for arguments like these, without running; the graph, or why there is none."""
         leaves: list[Tensor] = []
         objects: list[Any] = []
         key = (key_of(args, leaves, objects), key_of(kwargs, leaves, objects))
         try:
             self._last = self._find(key, leaves, objects, args, kwargs)
-            return
+            return self._last
         except _NotCompiled as e:
             error = e.error
         raise _bare(error)
+
+    @property
+    def is_eager(self) -> bool:
+        """Whether it runs as Python always: as MindSpore's MS_JIT=0 in the environment asks for."""
+        return self._eager
 
     @property
     def is_compiled(self) -> bool:
@@ -395,8 +400,9 @@ class JitFunction(NativelyCalled):
     def _compile(
         self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _Entry | Uncompiled:
-        from graphcell.runtime.binding import Binding
-        from graphcell.runtime.executable import compile_graph
+        with whole:
+            from graphcell.runtime.binding import Binding
+            from graphcell.runtime.executable import compile_graph
 
         begin = time.perf_counter()
         try:
@@ -451,7 +457,7 @@ class JitFunction(NativelyCalled):
                     hint=f"passes are {', '.join(dict.fromkeys(names))}; or 'optimized'",
                 )
             last = len(names) if pass_name == "optimized" else len(names) - names[::-1].index(pass_name)
-            graph = run_pipeline(graph, "", PIPELINE[:last])[0]
+            graph = run_pipeline(graph, "", PIPELINE[:last], dumps=False)[0]
         return print_graph(graph, elide_over=_SHOWN_ELEMENTS)
 
     def proto(self) -> bytes:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any, Self
 
 import numpy as np
@@ -16,14 +16,48 @@ import numpy as np
 from graphcell import buffer
 from graphcell import dtype as dt
 from graphcell.common.checks import not_negative_int
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError, UnsupportedSyntaxError
 from graphcell.ops.dispatch import write
 from graphcell.ops.functional.common import cast, full
 from graphcell.tensor import StateEpoch, Tensor, state, to_array
 
 _NAME_LIMIT = 1024
 _PREFIX = re.compile(r"^\w+[0-9a-zA-Z\_\.]*$", re.ASCII)
-_numbers = itertools.count(1)
+_numbers = itertools.count(2)  # as in MindSpore, which makes one for itself
+
+
+class _Kept:
+    """An attribute that is checked and kept for MindSpore's sake: on one device it changes nothing."""
+
+    def __init__(self, check: Callable[[str, Any], Any]):
+        self._check = check
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, parameter: Any, owner: type | None = None) -> Any:
+        return self if parameter is None else parameter.__dict__[self._name]
+
+    def __set__(self, parameter: Any, value: Any) -> None:
+        parameter.__dict__[self._name] = self._check(self._name, value)
+
+
+def _bool(name: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise ArgumentTypeError(f"The argument `{name}` must be bool type.")
+    return value
+
+
+def _int(name: str, value: Any) -> int:
+    if not isinstance(value, int):
+        raise ArgumentTypeError(f"The argument `{name}` must be int type.")
+    return value
+
+
+def _list(name: str, value: Any) -> list[Any]:
+    if not isinstance(value, (tuple, list)):
+        raise ArgumentTypeError(f"The argument `{name}` must be tuple or list type.")
+    return list(value)
 
 
 class Parameter(Tensor):
@@ -78,113 +112,34 @@ class Parameter(Tensor):
         self.__dict__["has_default_name"] = not name
         self.__dict__["_name"] = name or f"Parameter#{next(_numbers)}"
 
-    def _flag(self, name: str) -> bool:
-        value: bool = self.__dict__[name]
-        return value
-
-    def _set_flag(self, name: str, value: bool) -> None:
-        if not isinstance(value, bool):
-            raise ArgumentTypeError(f"The argument `{name[1:]}` must be bool type.")
-        self.__dict__[name] = value
-
     @property
     def requires_grad(self) -> bool:
         """Whether it is trained. A compiled function notices when this changes."""
-        value = self._flag("_requires_grad")
+        value: bool = self.__dict__["_requires_grad"]
         if state.trace is not None:
             state.trace.note(self, "requires_grad", value)
         return value
 
     @requires_grad.setter
     def requires_grad(self, value: bool) -> None:
+        if not isinstance(value, bool):
+            raise ArgumentTypeError("The argument `requires_grad` must be bool type")
         if self.__dict__.get("_requires_grad") is not value:
             StateEpoch.value += 1
-        self._set_flag("_requires_grad", value)
+        self.__dict__["_requires_grad"] = value
 
-    @property
-    def layerwise_parallel(self) -> bool:
-        """Kept for MindSpore's sake."""
-        return self._flag("_layerwise_parallel")
-
-    @layerwise_parallel.setter
-    def layerwise_parallel(self, value: bool) -> None:
-        self._set_flag("_layerwise_parallel", value)
-
-    @property
-    def parallel_optimizer(self) -> bool:
-        """Kept for MindSpore's sake."""
-        return self._flag("_parallel_optimizer")
-
-    @parallel_optimizer.setter
-    def parallel_optimizer(self, value: bool) -> None:
-        self._set_flag("_parallel_optimizer", value)
-
-    @property
-    def parallel_optimizer_comm_recompute(self) -> bool:
-        """Kept for MindSpore's sake."""
-        return self._flag("_parallel_optimizer_comm_recompute")
-
-    @parallel_optimizer_comm_recompute.setter
-    def parallel_optimizer_comm_recompute(self, value: bool) -> None:
-        self._set_flag("_parallel_optimizer_comm_recompute", value)
-
-    @property
-    def comm_fusion(self) -> int:
-        """Kept for MindSpore's sake: a non-negative int."""
-        value: int = self.__dict__["_comm_fusion"]
-        return value
-
-    @comm_fusion.setter
-    def comm_fusion(self, value: int) -> None:
-        not_negative_int(value)
-        self.__dict__["_comm_fusion"] = value
+    layerwise_parallel = _Kept(_bool)
+    parallel_optimizer = _Kept(_bool)
+    parallel_optimizer_comm_recompute = _Kept(_bool)
+    cache_enable = _Kept(_bool)
+    comm_fusion = _Kept(lambda _, value: not_negative_int(value))
+    cache_shape = _Kept(_list)
+    key = _Kept(_int)
 
     @property
     def param_info(self) -> Parameter:
         """What describes the Parameter: itself."""
         return self
-
-    @property
-    def sliced(self) -> bool:
-        """Kept for MindSpore's sake: whether it holds one device's part of the data."""
-        return self._flag("_sliced")
-
-    @sliced.setter
-    def sliced(self, value: bool) -> None:
-        self.__dict__["_sliced"] = value
-
-    @property
-    def cache_enable(self) -> bool:
-        """Kept for MindSpore's sake."""
-        return self._flag("_cache_enable")
-
-    @cache_enable.setter
-    def cache_enable(self, value: bool) -> None:
-        self._set_flag("_cache_enable", value)
-
-    @property
-    def cache_shape(self) -> list[int]:
-        """Kept for MindSpore's sake: a list; set from a list or tuple."""
-        value: list[int] = self.__dict__["_cache_shape"]
-        return value
-
-    @cache_shape.setter
-    def cache_shape(self, value: Sequence[int]) -> None:
-        if not isinstance(value, (tuple, list)):
-            raise ArgumentTypeError("The argument `cache_shape` must be tuple or list type.")
-        self.__dict__["_cache_shape"] = list(value)
-
-    @property
-    def key(self) -> int:
-        """Kept for MindSpore's sake: an int."""
-        value: int = self.__dict__["_key"]
-        return value
-
-    @key.setter
-    def key(self, value: int) -> None:
-        if not isinstance(value, int):
-            raise ArgumentTypeError("The argument `key` must be int type.")
-        self.__dict__["_key"] = value
 
     @property
     def inited_param(self) -> None:
@@ -227,8 +182,20 @@ class Parameter(Tensor):
             slice_shape: allow another shape.
 
         Raises:
-            TypeError: data is something else. ValueError: it has another shape.
+            TypeError: data is something else, or a float number for a Parameter of whole numbers. ValueError: it has another shape.
+            RuntimeError: in `construct` of a compiled Cell, or a function with `@jit`.
         """
+        if state.trace is not None:
+            raise UnsupportedSyntaxError(
+                "Failed to compile in GRAPH_MODE because the 'Parameter' object's method 'set_data' is not supported in 'construct' or function "
+                "with @jit decorator. Try to use the 'Parameter.set_data' externally such as initialized in the method '__init__' before assigning.",
+                hint="ops.assign(parameter, value) changes a Parameter while a graph runs",
+            )
+        if isinstance(data, float) and not self.dtype.is_float:
+            raise ArgumentTypeError(
+                "Incoming Parameter dtype can not be converted to current dtype implicitly. "
+                f"Current dtype is {self.dtype}, and incoming is Float. Use .set_dtype(xxx) to change the dtype."
+            )
         if isinstance(data, (bool, int, float)):
             data = full((), data, dt.scalar_dtype(data))
         if not isinstance(data, Tensor):
@@ -253,7 +220,7 @@ class Parameter(Tensor):
         from graphcell.common.initializer import initializer
 
         start = self.value() if isinstance(init, str) and init == "same" else initializer(init, self.shape, self.dtype)
-        new = Parameter(cast(start, self.dtype) if start._data is not None else start, None)
+        new = Parameter(cast(start, self.dtype) if start._data is not None else start, self.name)
         new.__dict__.update(_attributes(self))
         return new
 

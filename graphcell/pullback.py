@@ -85,13 +85,24 @@ def ones(tensors: Sequence[Tensor], wrt: Sequence[Tensor]) -> list[Tensor | None
 
 
 # -- gradients at once ---------------------------------------------------------------------------------------------------
+class Arguments:
+    """Whether gradient functions of arguments follow, when they run eagerly, all their arguments: from the first backward hook of a Cell on,
+    which sees the gradients of those that are not asked for, too.
+    """
+
+    followed = False
+
+
 def value_and_gradients(
-    fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor], seeds: Seeds
+    fn: Function, args: Sequence[Any], kwargs: dict[str, Any], wrt: Sequence[Tensor], seeds: Seeds, follow: Sequence[Tensor] = ()
 ) -> tuple[Any, list[Tensor]]:
-    """What `fn(*args, **kwargs)` returns, and its gradients with respect to `wrt` for the cotangents that `seeds` makes of that."""
+    """What `fn(*args, **kwargs)` returns, and its gradients with respect to `wrt` for the cotangents that `seeds` makes of that.
+
+    Tapes also `follow` other Tensors, for what looks at gradients on the way.
+    """
     if state.trace is not None:
         return _traced_gradients(state.trace, fn, args, kwargs, wrt, seeds)
-    tape, output = _forward_kept(fn, args, kwargs, wrt) or _record(fn, args, kwargs, wrt)
+    tape, output = _forward_kept(fn, args, kwargs, wrt) or _record(fn, args, kwargs, [*wrt, *follow])
     gradients = tape.gradients(tensors_in(output), seeds(output), wrt, release=True)
     return output, _fill(gradients, wrt)
 
@@ -218,11 +229,12 @@ def keep_forward(cell: Any, fn: Function, args: Sequence[Any], kwargs: dict[str,
         return _keep_traced_forward(state.trace, cell, fn, args, kwargs)
     vars(cell).pop("_forward", None)
     leaves, tree = flatten((tuple(args), kwargs))
-    wrt = [*(x for x in leaves if isinstance(x, Tensor)), *cell.trainable_params()]
-    values = [(t, t.array()) for t in wrt]
-    tape, output = _record(fn, args, kwargs, wrt)
+    given = [(x, x.array()) for x in leaves if isinstance(x, Tensor)]
+    trained = cell.trainable_params()
+    tape, output = _record(fn, args, kwargs, [*(t for t, _ in given), *trained])
+    values = [*given, *((p, p.array()) for p in trained)]  # a Parameter may be a counter that the forward pass itself moves
     forward = _Forward(tape, output, leaves, tree, values)
-    if forward.is_fresh():  # a training step changes its weights itself
+    if forward.is_fresh():
         vars(cell)["_forward"] = forward
     return output
 
@@ -363,13 +375,14 @@ def _same_leaf(outer: Trace, x: Any, y: Any) -> bool:
 
 def _keep_traced_forward(outer: Trace, cell: Any, fn: Function, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     arguments = flatten((tuple(args), kwargs))
-    wrt = [*(x for x in arguments[0] if isinstance(x, Tensor)), *cell.trainable_params()]
-    values = [(t, outer.newest(t)) for t in wrt]
-    traced = trace_child(outer, fn, args, kwargs, wrt)
+    given = [(x, outer.newest(x)) for x in arguments[0] if isinstance(x, Tensor)]
+    trained = cell.trainable_params()
+    traced = trace_child(outer, fn, args, kwargs, [*(t for t, _ in given), *trained])
     before = len(outer.builder.nodes)
     results = outer.inline(traced.graph, traced.operands)
     nodes = outer.builder.nodes[before:]
     output = traced.give_back(outer, results)
+    values = [*given, *((p, outer.newest(p)) for p in trained)]  # a Parameter may be a counter that the forward pass itself moves
     outer.forwards[id(cell)] = _TracedForward(traced, output, nodes, results, arguments, values)
     return output
 

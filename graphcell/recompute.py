@@ -2,8 +2,9 @@
 
 Enters: a function or Cell and its arguments. Leaves: what it returns. In a graph it becomes a `recomputed` op, which the transform for
 gradients opens; eagerly the tapes note the call instead of its ops, and run it again on the same inputs, random numbers and
-moving statistics. Results and gradients are the same: eagerly to the bit, in graphs as far as other kernels round alike. Refuses: functions
-that are no Cells, where MindSpore does; eagerly, gradients through values that leave the function in another way than as its results.
+moving statistics. Results and gradients are the same as far as kernels round alike: in a graph another one may add in another order, and
+eagerly an op may have moved from numpy to its native kernel between the two runs. Refuses: functions that are no Cells, where MindSpore
+does; eagerly, gradients through values that leave the function in another way than as its results.
 """
 
 from __future__ import annotations

@@ -11,12 +11,13 @@ import os
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
 from graphcell import buffer
 from graphcell import dtype as dt
+from graphcell.buffer import RetiredBuffers
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ConcretizationError
 from graphcell.ir.graph import Value
@@ -69,55 +70,19 @@ class ThreadState(threading.local):
                 Activity.value += 1 if after else -1
 
 
-_counting = threading.Lock()
+_counting = threading.RLock()  # a handler of signals may come here in between
 state = ThreadState()
 
 
 def _forget_other_threads() -> None:
     """After a fork there is this thread only."""
     global _counting
-    _counting = threading.Lock()
-    RetiredBuffers.forget_other_threads()
+    _counting = threading.RLock()
     Activity.value = int(state.trace is not None or bool(state.tapes))
 
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget_other_threads)
-
-
-class RetiredBuffers:
-    """Keeps buffers that Tensors let go of while a call of compiled code is under way, which may have their addresses."""
-
-    running = ctypes.c_int64(0)
-    """The calls under way."""
-    kept: ClassVar[list[Array]] = []
-    _lock = threading.Lock()
-
-    @classmethod
-    def count(cls, change: int) -> None:
-        """Counts calls that begin (1) or end (-1), where native code does not."""
-        with cls._lock:
-            cls.running.value += change
-
-    @classmethod
-    def forget_other_threads(cls) -> None:
-        """After a fork: no other thread's call is under way."""
-        cls._lock = threading.Lock()
-        cls.running.value = 0
-        cls.kept.clear()
-
-    @classmethod
-    def retire(cls, data: Array | None) -> None:
-        """Notes that a Tensor has let go of `data`."""
-        if cls.running.value and data is not None:
-            cls.kept.append(data)
-        cls.clear()
-
-    @classmethod
-    def clear(cls) -> None:
-        """Lets go of what was kept, if no call is under way."""
-        if cls.kept and not cls.running.value:
-            cls.kept.clear()
 
 
 class Tensor:
@@ -192,6 +157,10 @@ class Tensor:
         self.init = init
         self._data: Array | None = None
         if init is not None:
+            if shape is None or dtype is None:
+                raise ArgumentValueError("init, dtype and shape must have values at the same time.")
+            if input_data is not None:
+                raise ArgumentValueError(f"When initializing a tensor with 'input_data', 'shape' should be set to None.But got shape: {shape}.")
             if not callable(init):
                 raise ArgumentTypeError(f"Tensor: init must be an Initializer, but is {type(init).__name__}", hint="see common.initializer.initializer")
             self._declare(shape, dtype)
@@ -209,8 +178,8 @@ class Tensor:
             raise ArgumentValueError(f"Tensor: shape {tuple(shape)} is not that of the data, {self._data.shape}")
 
     def _declare(self, shape: Any, dtype: Any) -> None:
-        if shape is None or dtype is None:
-            raise ArgumentValueError("Tensor: init goes with both shape and dtype")
+        if not isinstance(shape, (int, tuple, list)):
+            raise ArgumentTypeError(f"For 'Tensor', the 'shape' should be one of [list, tuple], but got '{type(shape)}'.")
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
         self.__dict__["_declared"] = TensorType(dt.as_dtype(dtype), tuple(-1 if d is None else d for d in dims))
 
@@ -287,10 +256,11 @@ class Tensor:
 
     def rebind(self, data: Array) -> None:
         """Makes `data` (same dtype and shape) the buffer of this Tensor; arrays and views taken before keep the old values."""
-        RetiredBuffers.retire(self._data)
+        before = self._data
         self._data, self._address, self.init = data, None, None
         self.mark = object()
         StorageEpoch.value += 1
+        RetiredBuffers.retire(before)
 
     def own_buffer(self, keep: bool) -> int:
         """Address of a writable buffer that nothing else can see, for an in-place update; `keep` says if its values are still read."""
@@ -299,10 +269,10 @@ class Tensor:
         data = self._data
         assert data is not None
         if not (alone and data.flags.c_contiguous and data.flags.writeable):
-            RetiredBuffers.retire(data)
             self._data = buffer.copy(data) if keep else buffer.empty(data.shape, data.dtype)
             self._address = None
             StorageEpoch.value += 1
+            RetiredBuffers.retire(data)
         return self.address()
 
     def _is_alone(self) -> bool:

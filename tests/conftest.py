@@ -1,5 +1,5 @@
-"""What all tests share: graphs are verified around every pass, the configuration is put back, golden files
-can be renewed.
+"""What all tests share: graphs are verified around every pass, the configuration is put back, random numbers are the same in every run
+(`--hypothesis-profile=default` lets Hypothesis look for new cases), golden files can be renewed.
 """
 
 from __future__ import annotations
@@ -7,14 +7,25 @@ from __future__ import annotations
 import copy
 import dataclasses
 import os
-from collections.abc import Iterator
+import signal
+from collections.abc import Callable, Iterator
+from typing import Any
 
+import hypothesis
 import pytest
 
 # Eager results are those of the ops' own `eval`, to the bit; tests/ops/test_kernels.py has the kernels that may take their place.
 os.environ.setdefault("GRAPHCELL_EAGER_KERNELS", "0")
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells leave it for what they start in the background
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
-from graphcell.context import config
+from graphcell.common.seed import _State, set_seed
+from graphcell.context import GRAPH_MODE, config
+from graphcell.jit import jit
+from tests.helpers import in_graph
+
+hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None)
+hypothesis.settings.load_profile("reproducible")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -39,3 +50,23 @@ def default_config(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for field in dataclasses.fields(config):
         setattr(config, field.name, getattr(before, field.name))
+
+
+@pytest.fixture(autouse=True)
+def same_random_numbers() -> None:
+    """Every test starts from the same random numbers, though no seed is set as far as it can tell."""
+    set_seed(0)
+    _State.seed = _State.data_seed = None
+
+
+@pytest.fixture(params=["tape", "graph", "jit", "graph mode"])
+def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
+    """Calls a function eagerly, inside a graph that is then evaluated, inside a compiled function, or in GRAPH_MODE, where gradient functions
+    compile themselves."""
+    if request.param == "graph":
+        return in_graph
+    if request.param == "jit":
+        return lambda fn, *args: jit(lambda *args: fn(*args))(*args)
+    if request.param == "graph mode":
+        config.mode = GRAPH_MODE
+    return lambda fn, *args: fn(*args)

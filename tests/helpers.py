@@ -199,3 +199,12 @@ def _float64(array: Any) -> Array:
 
 def _as_tuple(results: Any) -> tuple[Any, ...]:
     return tuple(results) if isinstance(results, (tuple, list)) else (results,)
+
+
+def plain(x: Any) -> Any:
+    """Tensors as Python numbers and lists (integers stay integers)."""
+    if isinstance(x, Tensor):
+        return x.asnumpy().tolist()
+    if isinstance(x, dict):
+        return {k: plain(v) for k, v in x.items()}
+    return type(x)(map(plain, x)) if isinstance(x, (tuple, list)) else x

@@ -30,6 +30,25 @@ def ramp(shape: tuple[int, ...], start: float = 0.0) -> Any:
     return (np.round(np.sin(np.arange(count) * 1.7 + start) * 2.0, 3) + np.arange(count) % 7 * 1e-4).astype(np.float32).reshape(shape)
 
 
+def scope(ms: Any) -> dict[str, Any]:
+    """The names that programs use which are written as expressions: `T(shape)` is a Tensor of a ramp, `P(shape)` a Parameter of one."""
+
+    def tensor(shape: Any, start: float = 0.0) -> Any:
+        return ms.Tensor(ramp(shape, start))
+
+    def parameter(shape: Any, start: float = 0.0, positive: bool = False) -> Any:
+        values = ramp(shape, start)
+        return ms.Parameter(ms.Tensor(np.abs(values) + 0.5 if positive else values), name=f"p{start}")
+
+    return {"ms": ms, "ops": ms.ops, "nn": ms.nn, "Tensor": ms.Tensor, "np": np, "ramp": ramp, "T": tensor, "P": parameter}
+
+
+def module_first(function: Callable[..., Any], *args: Any) -> Any:
+    """`function` of the module, which is the last argument, and then the others: what `functools.partial` makes programs of."""
+    *given, ms = args
+    return function(ms, *given)
+
+
 def fill(ms: Any, net: Any) -> None:
     """Gives every float Parameter values that depend on its name and shape only; variances stay positive."""
     for p in net.get_parameters():

@@ -162,8 +162,22 @@ def test_errors_and_exit_codes_of_a_script_are_its_own(tmp_path: Path) -> None:
     path.write_text("import mindspore\nmindspore.ops.relu('x')\n")
     done = run("run", str(path))
     assert done.returncode == 1 and "line 2" in done.stderr and "TypeError" in done.stderr
+    assert done.stderr.startswith(f'Traceback (most recent call last):\n  File "{path}", line 2')  # nothing of runpy or of this package before it
+    path.write_text("x = = 3\n")
+    done = run("run", str(path))
+    assert done.returncode == 1 and done.stderr.startswith(f'  File "{path}", line 1\n') and done.stderr.endswith("SyntaxError: invalid syntax\n")
+    path.write_text("from mindspore import export\n")
+    assert "hint: MindSpore 2.10 has mindspore.export, graphcell does not have it yet" in run("run", str(path)).stderr
     path.write_text("raise SystemExit(7)\n")
     assert run("run", str(path)).returncode == 7
+
+
+@pytest.mark.parametrize("statement", ["ms.dataset, ms.mint", "import mindspore.dataset, mindspore.mint", "from mindspore import mint, dataset"])
+def test_classes_of_packages_that_come_late_are_mindspores_too(tmp_path: Path, statement: str) -> None:
+    path = tmp_path / "late.py"
+    path.write_text(f"import mindspore as ms\n{statement}\nprint(ms.dataset.NumpySlicesDataset, ms.mint.nn.GLU)\n")
+    kinds = "dataset.engine.datasets_user_defined.NumpySlicesDataset", "mint.nn.layer.activation.GLU"
+    assert run("run", str(path)).stdout == " ".join(f"<class 'mindspore.{kind}'>" for kind in kinds) + "\n"
 
 
 def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
@@ -171,6 +185,9 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
     assert "there is no file nothing.py" in capsys.readouterr().err
     with pytest.raises(SystemExit):
         main([])
+    with pytest.raises(SystemExit):
+        main(["run"])
+    assert capsys.readouterr().err.endswith("the following arguments are required: script\n")
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0 and graphcell.__version__ in capsys.readouterr().out

@@ -12,33 +12,14 @@ import pytest
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.bprop import call_with_bprop
-from graphcell.context import GRAPH_MODE, config
 from graphcell.grad import grad, value_and_grad
-from graphcell.jit import jit
 from graphcell.ops.dispatch import Trace
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor, state
-from tests.helpers import in_graph
+from tests.helpers import in_graph, plain
 
 X, Y = Tensor(3.0), Tensor(5.0)
 W = Parameter(Tensor(2.0), name="w")
-
-
-@pytest.fixture(params=["tape", "graph", "jit", "graph mode"])
-def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    if request.param == "graph":
-        return in_graph
-    if request.param == "jit":
-        return lambda fn, *args: jit(lambda *args: fn(*args))(*args)
-    if request.param == "graph mode":
-        config.mode = GRAPH_MODE
-    return lambda fn, *args: fn(*args)
-
-
-def plain(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        return x.asnumpy().tolist()
-    return type(x)(map(plain, x)) if isinstance(x, (tuple, list)) else x
 
 
 def custom(fn: Callable[..., Any], bprop: Callable[..., Any]) -> Callable[..., Any]:
@@ -96,6 +77,12 @@ def test_none_and_numbers_as_gradients(run: Callable[..., Any]) -> None:
     assert plain(run(grad(fn, (0, 1)), X, Y)) == (0.0, 4.0)
 
 
+def test_a_forgotten_return_is_an_error(run: Callable[..., Any]) -> None:
+    fn = custom(lambda x: x * 2.0, lambda x, out, dout: None)
+    with pytest.raises(TypeError, match="returned None, but must return a tuple of gradients"):
+        run(grad(fn), X)
+
+
 def test_dtype_and_broadcast_shape_follow_the_input(run: Callable[..., Any]) -> None:
     fn = custom(lambda x, y: x * y, lambda x, y, out, dout: (ops.cast(y, dt.float64) * dout, x * dout))
     gx, gy = run(grad(fn, (0, 1)), X, Tensor([1.0, 2.0]))
@@ -118,7 +105,7 @@ def test_the_function_may_write(run: Callable[..., Any]) -> None:
     seen = Parameter(Tensor(0.0), name="seen")
 
     def forward(x: Any) -> Any:
-        seen.set_data(seen + x)
+        ops.assign(seen, seen + x)
         return x * seen
 
     fn = custom(forward, lambda x, out, dout: (out * dout,))
@@ -179,11 +166,30 @@ def test_errors(
         run(grad(fn, (0, 1)), X, Tensor(np.ones((4, 2), np.float32)))
 
 
+def test_gradients_beyond_the_arguments_are_left_out(run: Callable[..., Any]) -> None:
+    fn = custom(lambda x: x * x, lambda x, out, dout: (dout * 7.0, dout, "no gradient of anything"))
+    assert plain(run(grad(fn), X)) == 7.0
+
+
+def test_arguments_by_keyword_come_last(run: Callable[..., Any]) -> None:
+    def fn(x: Any, *, k: Any, n: int) -> Any:
+        return x * k + n
+
+    def bprop(x: Any, k: Any, n: int, out: Any, dout: Any) -> Any:
+        return dout * k * 10.0, dout * x * 100.0, 0
+
+    def call(x: Any, y: Any) -> Any:
+        return call_with_bprop(fn, bprop, x, k=y, n=4)
+
+    assert plain(run(call, X, Y)) == 19.0
+    assert plain(run(grad(call, (0, 1)), X, Y)) == (50.0, 300.0)
+
+
 def test_writing_in_bprop_is_refused_in_a_graph() -> None:
     seen = Parameter(Tensor(0.0), name="seen")
 
     def bprop(x: Any, out: Any, dout: Any) -> Any:
-        seen.set_data(x)
+        ops.assign(seen, x)
         return (dout,)
 
     fn = custom(lambda x: x * x, bprop)

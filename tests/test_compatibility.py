@@ -45,8 +45,9 @@ def _import(module: str, name: str) -> None:
         package, _, cls = home.rpartition(".")
         assert hasattr(getattr(importlib.import_module(package), cls), name), f"{module}.{name}"
         return
+    *rooms, name = name.split(".")  # `nn.functional.relu` of mint
     scope: dict[str, Any] = {}
-    exec(f"from {home} import {name}", scope)
+    exec(f"from {'.'.join([home, *rooms])} import {name}", scope)
     assert scope[name] is not None
 
 

@@ -10,7 +10,7 @@ import pytest
 
 import graphcell as gc
 from graphcell import Parameter, Tensor, nn, ops
-from graphcell.dynamic import SIZES, plan
+from graphcell.dynamic import HEAVY_WITH_WEIGHTS, LIGHT
 from graphcell.frontend import trace_function
 
 SIZES_OF_CALLS = (5, 1, 3, 37, 100, 300)
@@ -22,6 +22,22 @@ def graph_mode() -> Iterator[None]:
     gc.set_context(mode=gc.GRAPH_MODE)
     yield
     gc.set_context(mode=gc.PYNATIVE_MODE)
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that are compiled from now on."""
+    from graphcell.runtime import executable
+
+    seen: list[Any] = []
+    compile_program = executable.compile_program
+
+    def counted(graph: Any, *args: Any) -> Any:
+        seen.append(graph)
+        return compile_program(graph, *args)
+
+    monkeypatch.setattr(executable, "compile_program", counted)
+    return seen
 
 
 class Classifier(nn.Cell):
@@ -131,6 +147,7 @@ def assert_close(got: Any, wanted: Any) -> None:
         assert got == wanted
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ROW_WISE)
 def test_any_number_of_rows(name: str) -> None:
     kind, shape, dtype = ROW_WISE[name]
@@ -143,12 +160,13 @@ def test_any_number_of_rows(name: str) -> None:
     assert "blocks of rows" in net._compiled.explain()  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 def test_many_numbers_of_rows_need_few_graphs() -> None:
     net = Classifier().set_train(False)
     net.set_inputs(Tensor(shape=[None, 12], dtype=gc.float32))
     for rows in range(1, 400):
         assert net(make(rows, (12,), np.float32))[0].shape == (rows, 5)
-    assert len(list(net._compiled._all_entries())) <= len(SIZES)  # type: ignore[attr-defined]
+    assert len(list(net._compiled._all_entries())) <= len(LIGHT.rows)  # type: ignore[attr-defined]
 
 
 class Computed(nn.Cell):
@@ -235,6 +253,7 @@ def test_what_mixes_rows_is_compiled_for_each_shape(name: str) -> None:
     check_sizes(Computed(MIXING[name]), "compiled for each number of rows: ")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SPECIAL)
 def test_special_numbers_of_rows(name: str) -> None:
     check_sizes(Computed(SPECIAL[name]), "compiled for blocks of rows")
@@ -345,6 +364,24 @@ def test_a_network_that_is_trained_first() -> None:
         assert remark in net._compiled.explain()  # type: ignore[attr-defined]
 
 
+def test_training_and_evaluation_in_turns(compilations: list[Any]) -> None:
+    net = nn.SequentialCell(nn.Dense(3, 4), nn.BatchNorm1d(4))
+    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32))
+    for turn in range(3):
+        for training in (True, False):
+            net.set_train(training)
+            for rows in (4, 9, 11):
+                x = make(rows, (3,), np.float32)
+                y = net(x).asnumpy()
+                if not training:
+                    norm, dense = net[1], net[0]
+                    z = x.asnumpy() @ dense.weight.asnumpy().T + dense.bias.asnumpy() - norm.moving_mean.asnumpy()
+                    np.testing.assert_allclose(y, z / np.sqrt(norm.moving_variance.asnumpy() + norm.eps), rtol=1e-3, atol=1e-4)
+        if turn == 0:
+            compilations.clear()
+    assert not compilations
+
+
 def test_two_arguments() -> None:
     class Both(nn.Cell):
         def construct(self, x: Tensor, y: Tensor, scale: float) -> Any:
@@ -375,13 +412,39 @@ def test_gradients_through_a_call() -> None:
     np.testing.assert_allclose(got.asnumpy(), gc.grad(lambda t: other(t)[1]["sum"].sum() + other(t)[0][:, 0].sum())(x).asnumpy(), atol=1e-6)
 
 
-@pytest.mark.parametrize("compiled", [frozenset(), frozenset({1}), frozenset({1, 4, 32}), frozenset({64, 3})], ids=str)
-def test_plans_cover_all_rows(compiled: frozenset[int]) -> None:
-    for rows in (*range(1, 70), 255, 256, 257, 1000):
-        blocks = plan(rows, compiled)
-        covered = set()
-        for start, size in blocks:
-            assert size in SIZES and start >= 0 and (start + size <= rows or len(blocks) == 1)
-            covered |= set(range(start, start + size))
-        assert set(range(rows)) <= covered
-        assert sum(size for _, size in blocks) <= max(1.5 * rows, rows + 2)
+@pytest.mark.slow
+@pytest.mark.parametrize("described", [True, False])
+def test_compiled_once_for_any_number_of_rows(described: bool, compilations: list[Any]) -> None:
+    net = Classifier().set_train(False)
+    net.set_inputs(Tensor(shape=[None, 12], dtype=gc.float32))
+    net.compile(Tensor(shape=[None, 12], dtype=gc.float32) if described else make(7, (12,), np.float32))
+    assert net.compiled and 1 <= len(compilations) <= len(LIGHT.rows)
+    compilations.clear()
+    for rows in (1, 2, 5, 9, 13, 31, 64, 65, 127, 300, 1000):
+        assert net(make(rows, (12,), np.float32))[0].shape == (rows, 5)
+    assert not compilations
+
+
+def test_the_first_call_compiles_for_others(compilations: list[Any]) -> None:
+    net = nn.SequentialCell(nn.Dense(320, 330), nn.ReLU())
+    net.set_inputs(Tensor(shape=[None, 320], dtype=gc.float32))
+    net(make(32, (320,), np.float32))
+    first = len(compilations)
+    for rows in (1, 3, 7, 33, 100):
+        net(make(rows, (320,), np.float32))
+    assert first > 1 and len(compilations) <= len(HEAVY_WITH_WEIGHTS.rows)
+
+
+@pytest.mark.slow
+def test_results_do_not_depend_on_what_was_called_before() -> None:
+    x = make(77, (12,), np.float32)
+    weights = Classifier()
+    results = []
+    for order in ((77,), (5, 300, 77), (1, 2, 3, 50, 77)):
+        net = Classifier().set_train(False)
+        gc.load_param_into_net(net, {p.name: p for p in weights.get_parameters()})
+        net.set_inputs(Tensor(shape=[None, 12], dtype=gc.float32))
+        for rows in order:
+            y = net(x if rows == 77 else make(rows, (12,), np.float32))
+        results.append(y[0].asnumpy().tobytes())
+    assert len(set(results)) == 1

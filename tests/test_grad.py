@@ -5,7 +5,6 @@ The expected structures were recorded from MindSpore 2.10.0 (CPU) with the same 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable
 from typing import Any
 
@@ -14,7 +13,6 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.context import GRAPH_MODE, config
 from graphcell.errors import GraphcellError, NoGradientError
 from graphcell.grad import GradOperation, get_grad, grad, value_and_grad
 from graphcell.ir.graph import Graph
@@ -24,52 +22,13 @@ from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply1
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
-from tests.helpers import in_graph
+from tests.differentiated import B, W, affine, product, square, times
+from tests.helpers import in_graph, plain
 
 X, Y = Tensor(3.0), Tensor(5.0)
 V = Tensor([1.0, 2.0])
 N = Tensor([1, 2], dt.int32)
-W = Parameter(Tensor(2.0), name="w")
-B = Parameter(Tensor(1.0), name="b")
 FROZEN = Parameter(Tensor(4.0), name="frozen", requires_grad=False)
-
-
-@pytest.fixture(params=["tape", "graph", "jit", "graph mode"])
-def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    """Calls a function eagerly, inside a graph that is then evaluated, inside a compiled function, or in GRAPH_MODE, where gradient functions
-    compile themselves."""
-    if request.param == "graph":
-        return in_graph
-    if request.param == "jit":
-        return lambda fn, *args: jit(lambda *args: fn(*args))(*args)
-    if request.param == "graph mode":
-        config.mode = GRAPH_MODE
-    return lambda fn, *args: fn(*args)
-
-
-def plain(x: Any) -> Any:
-    """Tensors as Python numbers and lists (integers stay integers)."""
-    if isinstance(x, Tensor):
-        return x.asnumpy().tolist()
-    if isinstance(x, dict):
-        return {k: plain(v) for k, v in x.items()}
-    return type(x)(map(plain, x)) if isinstance(x, (tuple, list)) else x
-
-
-def product(x: Any, y: Any) -> Any:
-    return x * x * y
-
-
-def square(x: Any) -> Any:
-    return x * x
-
-
-def times(x: Any, y: Any) -> Any:
-    return x * y
-
-
-def affine(x: Any) -> Any:
-    return x * W + B
 
 
 def affine2(x: Any, y: Any) -> Any:
@@ -197,6 +156,7 @@ CASES: list[tuple[Callable[..., Any], tuple[Any, ...], Any]] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("function", "args", "want"), CASES, ids=[str(k) for k in range(len(CASES))])
 def test_structures(
     run: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], want: Any
@@ -210,6 +170,7 @@ def test_keywords_count_after_positions() -> None:
     assert plain(grad(product, sens_param=True)(X, Y, sens=Tensor(10.0))) == 300.0
 
 
+@pytest.mark.slow
 def test_arguments_that_hold_tensors(run: Callable[..., Any]) -> None:
     """MindSpore gives () for tuples, unless they are `mutable`; here they always have gradients, in their own structure."""
     assert plain(run(grad(lambda t: t[0] * t[1]), (X, Y))) == (5.0, 3.0)
@@ -260,7 +221,7 @@ class Counter:
         self.moving = Parameter(Tensor(1.0), name="moving", requires_grad=False)
 
     def __call__(self, x: Any) -> Any:
-        self.moving.set_data(self.moving + 1.0)
+        ops.assign(self.moving, self.moving + 1.0)
         return x * W * self.moving
 
 
@@ -284,7 +245,7 @@ def test_a_parameter_stays_one_variable_when_it_is_assigned(run: Callable[..., A
 
     def fn(x: Any) -> Any:
         y = x * w * w
-        w.set_data(w * 3.0)
+        ops.assign(w, w * 3.0)
         return y * w
 
     value, (gx, (gw,)) = run(value_and_grad(fn, 0, [w]), X)
@@ -298,7 +259,7 @@ def test_a_parameter_updated_between_two_gradients(run: Callable[..., Any]) -> N
 
     def step(x: Any) -> Any:
         first, g = loss(x)
-        w.set_data(w - 0.25 * g)
+        ops.assign(w, w - 0.25 * g)
         second, h = loss(x)
         return first, g, second, h
 
@@ -328,135 +289,6 @@ class Recorder:
         return self.last * x
 
 
-def test_attributes_lists_and_variables_that_the_function_changes(run: Callable[..., Any]) -> None:
-    def outer(x: Any) -> Any:
-        recorder, seen, count = Recorder(), [], 0
-
-        def fn(x: Any) -> Any:
-            nonlocal count
-            count = count + 1
-            seen.append(x + count)
-            return recorder(x)
-
-        g = grad(fn)(x)
-        return g, recorder.last, seen, count, g * recorder.last + seen[0]
-
-    assert plain(run(outer, X)) == (18.0, 9.0, [4.0], 1, 166.0)
-
-
-# -- control flow --------------------------------------------------------------------------------------------------------
-def test_branches_on_the_data(run: Callable[..., Any]) -> None:
-    def fn(x: Any, y: Any) -> Any:
-        if x > y:
-            z = x * x * y
-        elif x == y:
-            return x * 7.0
-        else:
-            z = x + y * y
-        return z * 2.0
-
-    g = grad(fn, (0, 1))
-    assert plain(run(g, X, Y)) == (2.0, 20.0)
-    assert plain(run(g, Y, X)) == (60.0, 50.0)
-    assert plain(run(g, X, Tensor(3.0))) == (7.0, 0.0)
-    assert plain(run(grad(grad(fn)), Y, X)) == 12.0
-
-
-def test_loops(run: Callable[..., Any]) -> None:
-    def power(x: Any, n: Any) -> Any:
-        y = x
-        i = n * 0 + 1
-        while i < n:
-            y = y * x
-            i = i + 1
-        return y
-
-    assert plain(run(grad(power), X, Tensor(4))) == 108.0
-    assert plain(run(grad(power), X, Tensor(1))) == 1.0
-    assert plain(run(grad(grad(power)), X, Tensor(4))) == 108.0
-
-    def scan(x: Any, w: Any) -> Any:
-        h = x * 0.0
-        for i in range(20):
-            h = h * w + x * (0.5 if i % 2 else 1.0)
-        return h
-
-    def reference(x: float, w: float) -> tuple[float, float, float]:
-        h = dx = dw = 0.0
-        for i in range(20):
-            k = 0.5 if i % 2 else 1.0
-            h, dx, dw = h * w + x * k, dx * w + k, dw * w + h
-        return h, dx, dw
-
-    value, (dx, dw) = run(value_and_grad(scan, (0, 1)), X, Tensor(0.5))
-    np.testing.assert_allclose([float(value), float(dx), float(dw)], reference(3.0, 0.5), rtol=1e-6)
-
-
-def test_the_tutorial_loop_with_integers(run: Callable[..., Any]) -> None:
-    """A loop that adds x * y ten times, on integers: 30, and (30, 10) for the gradients."""
-
-    def fn(x: Any, y: Any) -> Any:
-        out, i = Tensor(0, dt.int32), Tensor(0, dt.int32)
-        while i < 10:
-            out = x * y + out
-            i = i + 1
-        return out
-
-    value, (gx, gy) = run(value_and_grad(fn, (0, 1)), Tensor(1, dt.int32), Tensor(3, dt.int32))
-    assert (plain(value), plain(gx), plain(gy)) == (30, 30, 10)
-    assert (gx.dtype, gy.dtype) == (dt.int32, dt.int32)
-
-
-def test_gradients_inside_branches_and_loops(run: Callable[..., Any]) -> None:
-    """Newton's method for the square root of 5, with the slope by grad."""
-
-    def fn(x: Any) -> Any:
-        def f(x: Any) -> Any:
-            return x * x - 5.0
-
-        slope = grad(f)
-        for _ in range(6):
-            x = x - f(x) / slope(x)
-        if x > 2.0:
-            x = x + slope(x)
-        return x
-
-    np.testing.assert_allclose(float(run(fn, Y)), 3 * np.sqrt(5.0), rtol=1e-6)
-
-
-# -- compiled functions under the tape -----------------------------------------------------------------------------------
-def test_a_compiled_function_is_differentiated() -> None:
-    compiled = jit(product)
-    assert plain(grad(compiled, (0, 1))(X, Y)) == (30.0, 9.0)
-    assert plain(grad(lambda x, y: compiled(x, y) * x, (0, 1))(X, Y)) == (135.0, 27.0)
-    assert plain(grad(grad(lambda x, y: compiled(x, y) * x), (0, 1))(X, Y)) == (90.0, 27.0)
-    assert plain(value_and_grad(jit(affine), 0, [W, B])(X)) == (7.0, (2.0, (3.0, 1.0)))
-    assert plain(grad(grad(grad(jit(lambda x: x * x * x * x))))(X)) == 72.0
-
-
-def test_a_gradient_inside_a_compiled_function_inside_a_gradient() -> None:
-    slope = jit(lambda x, y: grad(product)(x, y) * y)
-    assert plain(grad(slope, (0, 1))(X, Y)) == (50.0, 60.0)
-    assert plain(grad(grad(slope, 1), 1)(X, Y)) == 12.0
-
-
-def test_a_compiled_function_with_control_flow_is_differentiated() -> None:
-    @jit
-    def power(x: Any, n: Any) -> Any:
-        y = x
-        i = n * 0 + 1
-        while i < n:
-            y = y * x
-            i = i + 1
-        if y > 50.0:
-            y = y * 2.0
-        return y
-
-    assert plain(grad(power)(X, Tensor(4))) == 216.0
-    assert plain(grad(power)(X, Tensor(2))) == 6.0
-    assert plain(grad(grad(power))(X, Tensor(4))) == 216.0
-
-
 def test_a_compiled_function_writes_once_and_runs_forward_once(monkeypatch: pytest.MonkeyPatch) -> None:
     counter = Counter()
     step = value_and_grad(jit(counter), 0, [W])
@@ -475,22 +307,20 @@ def test_a_compiled_function_writes_once_and_runs_forward_once(monkeypatch: pyte
     assert plain(counter.moving) == 3.0
 
 
-def test_in_graph_mode_the_gradient_function_is_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    module = importlib.import_module("graphcell.jit")  # the package has the function of that name
-    config.mode = GRAPH_MODE
-    traced: list[Any] = []
-    trace_function = module.trace_function
+def test_attributes_lists_and_variables_that_the_function_changes(run: Callable[..., Any]) -> None:
+    def outer(x: Any) -> Any:
+        recorder, seen, count = Recorder(), [], 0
 
-    def counting(*args: Any) -> Any:
-        traced.append(args)
-        return trace_function(*args)
+        def fn(x: Any) -> Any:
+            nonlocal count
+            count = count + 1
+            seen.append(x + count)
+            return recorder(x)
 
-    monkeypatch.setattr(module, "trace_function", counting)
-    g = grad(square)
-    assert [plain(g(x)) for x in (X, Y, X)] == [6.0, 10.0, 6.0]
-    assert len(traced) == 1
-    assert plain(g(V)) == [2.0, 4.0]  # another shape
-    assert len(traced) == 2
+        g = grad(fn)(x)
+        return g, recorder.last, seen, count, g * recorder.last + seen[0]
+
+    assert plain(run(outer, X)) == (18.0, 9.0, [4.0], 1, 166.0)
 
 
 # -- errors --------------------------------------------------------------------------------------------------------------
@@ -608,6 +438,7 @@ def test_get_grad_without_ids() -> None:
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 def test_a_training_loop_by_hand_finds_the_line(run: Callable[..., Any]) -> None:
     """Least squares by gradient descent, in both modes to the closed solution."""
     rng = np.random.default_rng(0)
@@ -623,8 +454,8 @@ def test_a_training_loop_by_hand_finds_the_line(run: Callable[..., Any]) -> None
 
     def train(x: Any, y: Any) -> Any:
         value, (gw, gb) = step(x, y)
-        w.set_data(w - 0.3 * gw)
-        b.set_data(b - 0.3 * gb)
+        ops.assign(w, w - 0.3 * gw)
+        ops.assign(b, b - 0.3 * gb)
         return value
 
     for _ in range(200):

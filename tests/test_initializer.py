@@ -32,7 +32,7 @@ from graphcell.common.initializer import (
 )  # fmt: skip
 from graphcell.tensor import Tensor
 
-NAMES: dict[str, Any] = {"ms": ms, "np": np, "Tensor": Tensor, "One": One, "initializer": initializer}
+NAMES: dict[str, Any] = {"ms": ms, "np": np, "Tensor": Tensor, "One": One, "initializer": initializer, "module": module}
 
 # expression, dtype, shape, values
 RESULTS: tuple[tuple[str, str, tuple[int, ...], Any], ...] = (
@@ -70,6 +70,10 @@ ERRORS: tuple[tuple[str, type[Exception]], ...] = (
     ('initializer("truncated_normal", [4])', ValueError),
     ('initializer("constant", [4])', ValueError),
     ("Tensor(init=One())", ValueError),
+    ("initializer(module.Normal(-1), [2]).init_data()", ValueError),
+    ("initializer(module.TruncatedNormal(-1), [2]).init_data()", ValueError),
+    ('initializer(module.HeNormal("a"), [2, 2]).init_data()', ValueError),
+    ("initializer(module.HeUniform(True), [2, 2]).init_data()", ValueError),
     ("Tensor(shape=(2, ), init=One())", ValueError),
 )  # fmt: skip
 

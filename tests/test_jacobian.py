@@ -10,38 +10,20 @@ import pytest
 
 import graphcell.ops  # noqa: F401  (attaches the operators)
 from graphcell import dtype as dt
-from graphcell.context import GRAPH_MODE, config
+from graphcell.context import GRAPH_MODE, PYNATIVE_MODE, config
 from graphcell.grad import grad
 from graphcell.jacobian import jacfwd, jacrev, jvp, vjp
-from graphcell.jit import jit
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.mathematics import Tanh
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
-from tests.helpers import in_graph, trace
+from tests.helpers import plain, trace
 
 X, Y = Tensor(3.0), Tensor(5.0)
 V, U = Tensor([1.0, 2.0]), Tensor([3.0, 4.0, 5.0])
 W = Parameter(Tensor(2.0), name="w")
 B = Parameter(Tensor(1.0), name="b")
 ONE, TWO = Tensor(1.0), Tensor(2.0)
-
-
-@pytest.fixture(params=["tape", "graph", "jit", "graph mode"])
-def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
-    if request.param == "graph":
-        return in_graph
-    if request.param == "jit":
-        return lambda fn, *args: jit(lambda *args: fn(*args))(*args)
-    if request.param == "graph mode":
-        config.mode = GRAPH_MODE
-    return lambda fn, *args: fn(*args)
-
-
-def plain(x: Any) -> Any:
-    if isinstance(x, Tensor):
-        return x.asnumpy().tolist()
-    return type(x)(map(plain, x)) if isinstance(x, (tuple, list)) else x
 
 
 def times(x: Any, y: Any) -> Any:
@@ -171,6 +153,25 @@ def test_gradient_of_jvp_and_of_vjp(run: Callable[..., Any]) -> None:
     assert plain(got) == (22.0, 6.0)
     got = run(grad(lambda x, y: vjp(lambda x, y: x * x * y, x, y)[1](ONE)[1], (0, 1)), X, Y)
     assert plain(got) == (6.0, 0.0)
+
+
+@pytest.mark.parametrize("mode", [GRAPH_MODE, PYNATIVE_MODE])
+def test_what_a_function_reads_from_outside_is_no_argument(mode: int) -> None:
+    """Recorded from MindSpore 2.10, in which the pullback of `vjp` alone does not tell them apart eagerly."""
+    config.mode = mode
+    x = Tensor([1.0, 2.0])
+
+    def f(a: Any) -> Any:
+        return (a * x).sum()
+
+    def g(a: Any, b: Any) -> Any:
+        return (a * x * b).sum()
+
+    assert jvp(f, x, Tensor([1.0, 1.0]))[1].asnumpy() == 3
+    assert plain(jacrev(f)(x)) == plain(jacfwd(f)(x)) == [1.0, 2.0]
+    assert plain(jacrev(g, (0, 1))(x, x)) == plain(jacfwd(g, (0, 1))(x, x)) == ([1.0, 4.0], [1.0, 4.0])
+    _, pullback = vjp(f, x)
+    assert plain(pullback(ONE)) == ([1.0, 2.0] if mode == GRAPH_MODE else [2.0, 4.0],)
 
 
 def test_the_pullback_may_be_called_again(run: Callable[..., Any]) -> None:

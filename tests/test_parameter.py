@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import copy
 import pickle
+import subprocess
+import sys
 from typing import Any
 
 import numpy as np
@@ -104,6 +106,8 @@ def test_repr() -> None:
 def test_names() -> None:
     p = Parameter(T(1))
     assert p.name.startswith("Parameter#") and p.has_default_name and Parameter(T(1)).name != p.name
+    done = subprocess.run([sys.executable, "-c", "import graphcell as ms; print(ms.Parameter(1.0))"], capture_output=True, text=True, timeout=100)
+    assert done.stdout == "Parameter (name=Parameter#2, shape=(), dtype=Float32, requires_grad=True)\n"  # MindSpore's first one
     p.name = "new"
     assert p.name == "new" and not p.has_default_name and p.param_info.name == "new"
     p.name = None
@@ -155,6 +159,8 @@ def test_set_data() -> None:
     with pytest.raises(TypeError, match="But with type <class 'list'>"):
         p.set_data([1.0])
     assert Parameter(1.5).set_data(2).tolist() == 2.0
+    with pytest.raises(TypeError, match="Current dtype is Int32, and incoming is Float"):
+        Parameter(1).set_data(2.5)
 
 
 def test_data_are_copied() -> None:
@@ -205,7 +211,7 @@ def test_captured_and_written_while_tracing() -> None:
     with trace.active():
         before = p * 2
         ops.assign_add(p, T(1, 1))
-        p.set_data(p * 10)
+        ops.assign(p, p * 10)
         after = p + 0
     assert [t for t, _ in trace.captured.values()] == [p] and [t for t, _ in trace.writes()] == [p]
     assert before.is_symbolic and after.is_symbolic and p.tolist() == [1.0, 2.0]

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import functools
+import pickle
 import subprocess
 import sys
 from typing import Any
@@ -176,7 +178,7 @@ def test_generator() -> None:
 
 
 def test_default_generator() -> None:
-    assert ms.manual_seed(13) == 13 and ms.initial_seed() == 13 and generator.default_generator is ms.default_generator
+    assert ms.manual_seed(13) is ms.default_generator and ms.initial_seed() == 13 and generator.default_generator is ms.default_generator
     first = ops.randn(4).asnumpy()
     ms.manual_seed(13)
     np.testing.assert_array_equal(ops.randn(4).asnumpy(), first)
@@ -228,6 +230,37 @@ def test_hyper_map(compiled: bool) -> None:
     assert run(lambda x, y: flat((x, y)), A, B) == ([2, 3], [4, 5])
     assert run(lambda x, y: ops.HyperMap(overloaded)((x,), (y, y)), A, B) == ([-2, -2],)
     assert run(lambda x: hyper_map(lambda t: t * 2, x), A) == [2, 4]
+
+
+kinds = ops.MultitypeFuncGraph("kinds")
+for _kind, _factor in ((ms.number, 2), (ms.tuple_, 3), (ms.list_, 4), (ms.string, 5), (ms.type_none, 6), (ms.tensor_type, 7)):
+    kinds.register(_kind, ms.tensor_type)(lambda x, y, factor=_factor: y * factor)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_overloads_for_kinds(compiled: bool) -> None:
+    def all_kinds(x: Tensor) -> tuple[Tensor, ...]:
+        return kinds(1, x), kinds((1,), x), kinds([1], x), kinds("one", x), kinds(None, x), kinds(x, x)
+
+    assert values((ms.jit(all_kinds) if compiled else all_kinds)(Tensor([1.0]))) == ([2], [3], [4], [5], [6], [7])
+
+
+def test_kinds() -> None:
+    """As MindSpore 2.10 prints and converts them."""
+    every = (ms.number, ms.tensor_type, ms.string, ms.list_, ms.tuple_, ms.type_none)
+    assert list(map(repr, every)) == [f"mindspore.{n}" for n in ("number", "tensor", "string_", "list_", "tuple_", "type_none")]
+    assert list(map(str, every)) == ["Number", "Tensor", "String", "List", "Tuple", "None"]
+    assert all(isinstance(k, ms.Type) for k in (*every, ms.float32)) and ms.number is ms.dtype.number and ms.number != ms.float32
+    assert [ms.dtype_to_pytype(k) for k in every[2:]] == [str, list, tuple, type(None)]
+    assert [ms.pytype_to_dtype(t) for t in (str, list, tuple, type(None))] == list(every[2:])
+    for kind in every:
+        assert pickle.loads(pickle.dumps(kind)) is kind and copy.deepcopy(kind) is kind
+        for refused in (lambda kind=kind: Tensor([1], kind), lambda kind=kind: Tensor([1]).astype(kind), lambda kind=kind: ms.dtype_to_nptype(kind)):
+            with pytest.raises(TypeError, match=repr(kind)):
+                refused()
+    for several in every[:2]:
+        with pytest.raises(TypeError, match="expected a dtype"):
+            ms.dtype_to_pytype(several)
 
 
 def test_map_is_one_level_deep() -> None:

@@ -7,6 +7,8 @@ import subprocess
 import sys
 from pathlib import Path
 
+import numpy as np
+
 ROOT = Path(__file__).parent.parent
 
 
@@ -42,6 +44,60 @@ def test_links_and_commands_of_the_readme_exist() -> None:
     makefile = (ROOT / "Makefile").read_text()
     for target in re.findall(r"^make (\w+)", text, re.M):
         assert f"\n{target}:" in makefile
+
+
+def test_the_program_in_the_debugging_page_runs_as_it_stands(tmp_path: Path) -> None:
+    (program,) = re.findall(r"```python\n(.*?)```", (ROOT / "docs" / "debugging.md").read_text(), re.S)
+    script = tmp_path / "program.py"
+    script.write_text(program)
+    result = subprocess.run([sys.executable, str(script)], cwd=tmp_path, capture_output=True, text=True, timeout=120, env=_environment())
+    assert result.returncode == 0, result.stderr
+    called, evaluated = (np.array([float(n) for n in re.findall(r"\d\S*\d", line)]) for line in re.findall(r"\[(.*?)\]", result.stdout, re.S))
+    np.testing.assert_allclose(called, evaluated, rtol=1e-5)
+
+
+NET = """import mindspore as ms
+from mindspore import nn, ops
+
+
+class Net(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.w = ms.Parameter(ops.ones((512, 10)), name="w")
+
+
+    def construct(self, x):
+        h = x.view(x.shape[0], -1)
+        x = ops.relu(h)
+        y = ops.matmul(x, self.w)
+        return y
+"""
+TRAIN = """import mindspore as ms
+from mindspore import ops
+from net import Net
+
+
+class Training:
+    net, loss = Net(), staticmethod(lambda y, label: y.sum())
+{gap}
+    @ms.jit
+    def step(self, x, label):
+        loss = self.loss(self.net(x), label)
+        return loss
+
+
+Training().step(ops.ones((32, 784)), ops.ones((32,)))
+"""
+
+
+def test_the_error_in_the_debugging_page_is_what_is_printed(tmp_path: Path) -> None:
+    shown = re.search(r"```\n(ShapeError.*?)```", (ROOT / "docs" / "debugging.md").read_text(), re.S)
+    assert shown is not None
+    (tmp_path / "net.py").write_text(NET)
+    (tmp_path / "train.py").write_text(TRAIN.format(gap="\n" * 21))
+    command = [sys.executable, "-m", "graphcell", "run", "train.py"]
+    result = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=_environment())
+    assert shown[1] in result.stderr.replace(f"{tmp_path}/", ""), result.stderr
 
 
 def test_variables_in_the_debugging_page_are_read_somewhere() -> None:

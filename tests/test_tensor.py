@@ -391,8 +391,13 @@ def test_bad_arguments() -> None:
             ops.cast(T(1), wrong)
     with pytest.raises(TypeError, match="init must be an Initializer, but is str"):
         Tensor(shape=(2,), dtype=ms.float32, init="ones")
-    with pytest.raises(ValueError, match="init goes with both shape and dtype"):
-        Tensor(init=One(), shape=(2,))
+    for given in ({"shape": (2,)}, {"dtype": ms.float32}, {"input_data": [1.0]}):
+        with pytest.raises(ValueError, match="init, dtype and shape must have values at the same time"):
+            Tensor(init=One(), **given)
+    with pytest.raises(ValueError, match=r"'shape' should be set to None.But got shape: \(1,\)"):
+        Tensor([1.0], ms.float32, (1,), One())
+    with pytest.raises(TypeError, match=r"the 'shape' should be one of \[list, tuple\], but got '<class 'str'>'"):
+        Tensor(shape="x", dtype=ms.float32)
 
 
 def test_memory_order() -> None:
@@ -416,7 +421,7 @@ def test_dtypes_and_python_types() -> None:
     assert [mstype.dtype_to_pytype(d) for d in (ms.bool_, ms.uint64, ms.bfloat16)] == [bool, int, float]
     assert mstype.pytype_to_dtype(float) is ms.float64 and mstype.pytype_to_dtype(int) is ms.int64 and mstype.pytype_to_dtype(bool) is ms.bool_
     assert mstype.pytype_to_dtype(np.float32) is ms.float32 and mstype.pytype_to_dtype(np.dtype("int8")) is ms.int8
-    for wrong in (3, "a", str, list):
+    for wrong in (3, "a", dict, slice):
         with pytest.raises(TypeError):
             mstype.pytype_to_dtype(wrong)
     with pytest.raises(TypeError, match="expected a dtype"):

@@ -134,6 +134,14 @@ def _erfcx_of_mapped(scale: int) -> Function:
     return function
 
 
+def _scaled_normal_tail(a: mpf) -> mpf:
+    return mp.exp(a * a / 2) * mp.erfc(a / mp.sqrt(2)) / 2
+
+
+def _normal_weight(a: mpf) -> mpf:
+    return mp.exp(-a * a / 2) * max(mpf(1), a)
+
+
 def _mapped(a: str, scale: int) -> mpf:
     return (mpf(a) - scale) / (mpf(a) + scale)
 
@@ -214,7 +222,7 @@ def _fits() -> dict[str, Fit]:
             "(tanh(x) / x - 1) / z with z = x**2, on [0, 0.55]",
             tanh,
             tanh_weight,
-            {"float": (zero, mpf("0.3025"), 4), "double": (zero, mpf("0.3025"), 10)},
+            {"double": (zero, mpf("0.3025"), 10)},
         ),
         "SIN": Fit(
             "(sin(r) / r - 1) / z with z = r**2, on [0, pi / 4]",
@@ -258,6 +266,13 @@ def _fits() -> dict[str, Fit]:
             lambda a: mp.log(2) * mp.erfc(a) / mp.erf(a),
             {"float": (one, mpf(4), 6), "double": (one, mpf("5.95"), 18)},
             grid=3000,
+        ),
+        "NORMAL_TAIL": Fit(
+            "e**(a**2 / 2) P(z > a) with u = a / (5 + a), z normal, for a <= 5.4; the figure is the absolute error of P, of a P where a > 1",
+            lambda u: _scaled_normal_tail(5 * u / (1 - u)),
+            lambda u: _normal_weight(5 * u / (1 - u)),
+            {"float": (zero, mpf("5.4") / (5 + mpf("5.4")), 6)},
+            grid=2000,
         ),
         "ERFCX_2": Fit(
             "a e**(a**2) erfc(a) with t = (a - 2) / (a + 2), from 0.8 to where erfc(a) is 0",

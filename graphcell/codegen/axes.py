@@ -40,6 +40,8 @@ def leaves(axes: Iterable[Axis]) -> list[Axis]:
     """The axes as they are now, in order."""
     found: list[Axis] = []
     for axis in axes:
+        while axis.parts is not None and len(axis.parts) == 1:
+            axis = axis.parts[0]
         if axis.parts is None:
             found.append(axis)
         else:
@@ -88,7 +90,8 @@ class Trail:
         mark = self.mark()
         try:
             for x, y in zip(a, b, strict=True):
-                self._unify_lists(leaves(x), leaves(y))
+                if x != y:
+                    self._unify_lists(leaves(x), leaves(y))
         except _Conflict:
             self.undo(mark)
             return False

@@ -63,6 +63,6 @@ def _without(kernel: LoopKernel, dropped: set[int]) -> LoopKernel:
     for n, s in enumerate(kernel.body):
         if n not in dropped:
             number[n] = len(body)
-            body.append(replace(s, args=tuple(number[a] for a in s.args)))
+            body.append(Statement(s.what, tuple(number[a] for a in s.args), s.dtype, s.loops, s.stage))
     stores = tuple(Store(number[s.local], s.access) for s in kernel.stores)
     return replace(kernel, body=tuple(body), stores=stores)

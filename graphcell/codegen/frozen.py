@@ -131,8 +131,7 @@ def emit_prepare(frame: FrameLike[U], cut: Partition, spot: Spot, offsets: dict[
     for request, reason in zip(spot.requests, reasons[len(units) :], strict=True):
         with b.if_then(_changed(b, sources, reason)):
             request.emit(b, lowering, region, frame.place[request.root], call)
-    b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
-    b.finish(const(0, I32))
+    call.finish(b)
     return Kept(spot.nbytes, tuple(sources), len(inputs), frame.arena_bytes)
 
 

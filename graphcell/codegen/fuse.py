@@ -58,6 +58,7 @@ class Analysis:
             for v in dict.fromkeys(node.operands):
                 self.users.setdefault(v, []).append(node)
         self._layouts: dict[Value, Layout | None] = {}
+        self._roots: dict[Value, Value] = {}
 
     def layout(self, v: Value) -> Layout:
         """Where the elements of a memory value or a strided view lie."""
@@ -100,11 +101,13 @@ class Analysis:
 
     def root_of_memory(self, v: Value) -> Value:
         """The value whose buffer v is read from; v itself if it is a fill or ramp."""
-        node = self.made_by.get(v)
-        while node is not None and isinstance(node.op, View):
-            v = node.operands[0]
-            node = self.made_by.get(v)
-        return v
+        if v not in self._roots:
+            root, node = v, self.made_by.get(v)
+            while node is not None and isinstance(node.op, View):
+                root = node.operands[0]
+                node = self.made_by.get(root)
+            self._roots[v] = root
+        return self._roots[v]
 
 
 class Fusion:
@@ -172,6 +175,7 @@ class Fusion:
         group.slow = isinstance(node.op, Elementwise) and not node.op.fast
         group.values[node.results[0]] = result
         group.domain = list(leaf_set(flatten(dims)))
+        assert volume(group.domain) == node.operands[0].type.size, "an axis that stands in two places does not walk all elements"
 
     # -- two groups --------------------------------------------------------------------------------------------------
     def _try_merge(self, p: Group, g: Group) -> Group:
@@ -188,9 +192,11 @@ class Fusion:
         return any(h.ancestors & p.bits for h in g.before if h is not p) or any(h.ancestors & g.bits for h in p.before if h is not g)
 
     def _unify_groups(self, p: Group, g: Group) -> bool:
-        volumes = volume(leaf_set(p.domain)), volume(leaf_set(g.domain))
+        volumes = _volumes(p, g)
         for (a, b) in ((p, g), (g, p)):
             for operand in a.operands.values():
+                if operand.root in a.values:
+                    continue
                 computed = b.values.get(operand.root)
                 if computed is None and self.info.root_of_memory(operand.root) in b.values:
                     return False  # read through a view, which needs the whole value in memory
@@ -199,9 +205,9 @@ class Fusion:
         for root, axes in g.roots.items():
             if root in p.roots and root not in p.values and root not in g.values and not self._is_fill(root):
                 mark = self.trail.mark()
-                if not self.trail.unify(axes, p.roots[root]) or volumes != (volume(leaf_set(p.domain)), volume(leaf_set(g.domain))):
+                if self.trail.unify(axes, p.roots[root]) and self.trail.mark() > mark and volumes != _volumes(p, g):
                     self.trail.undo(mark)
-        return volumes == (volume(leaf_set(p.domain)), volume(leaf_set(g.domain)))
+        return volumes == _volumes(p, g)
 
     def _is_fill(self, root: Value) -> bool:
         maker = self.info.made_by.get(root)
@@ -311,6 +317,11 @@ class Fusion:
                     stack.append(d)
 
 
+def _volumes(p: Group, g: Group) -> tuple[int, int]:
+    """Points that the loops of each group walk now: fewer than before if axes that must stay apart became one."""
+    return volume(leaf_set(p.domain)), volume(leaf_set(g.domain))
+
+
 def _in_order(groups: list[Group]) -> list[Group]:
     """A topological order: the groups by number, each after those that it waits for, whatever their numbers. So nothing that is computed
     late for want of memory runs early because something else has to wait. (networkx has topological orders too, but importing it takes
@@ -337,6 +348,3 @@ def fuse(graph: Graph) -> tuple[list[Group], Analysis]:
         return groups, fusion.info
     fusion = Fusion(*again)
     return fusion.run(), fusion.info
-
-
-__all__ = ["Analysis", "Full", "Group", "Iota", "Operand", "fuse"]

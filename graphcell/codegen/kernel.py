@@ -8,11 +8,14 @@ finishes within its row, so that what uses it follows in the same row, one *stag
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
 
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, Reduction
+
+Strides = tuple[int, ...]
 
 SMALL_STRIDE = 4
 """Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
@@ -201,13 +204,34 @@ def rebase(kernel: LoopKernel) -> tuple[LoopKernel, tuple[int, ...]]:
     def moved(a: Access) -> Access:
         return Access(a.operand, a.strides, a.offset - bases[a.operand])
 
+    return _with_accesses(kernel, moved), bases
+
+
+def with_loops(
+    kernel: LoopKernel, extents: tuple[int, ...], outer: int, strides: Callable[[Strides], Strides], loops: Callable[[int], int]
+) -> LoopKernel:
+    """The kernel over other loops, none of which is the vector loop: what becomes of strides, and of the masks that say along which
+    loops a statement varies.
+    """
+
+    def moved(a: Access) -> Access:
+        return Access(a.operand, strides(a.strides), a.offset)
+
     def statement(s: Statement) -> Statement:
-        what = s.what
-        if isinstance(what, Load):
-            what = Load(moved(what.access), what.dtype)
-        elif isinstance(what, GatherLoad):
-            what = GatherLoad(moved(what.access), what.steps, what.extents, what.dtype)
-        return Statement(what, s.args, s.dtype, s.loops, s.stage)
+        what = Index(strides(s.what.strides), s.what.dtype) if isinstance(s.what, Index) else s.what
+        return Statement(what, s.args, s.dtype, loops(s.loops), s.stage)
+
+    body = tuple(map(statement, kernel.body))
+    return _with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands), moved)
+
+
+def _with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> LoopKernel:
+    """The kernel with `moved(access)` for each access."""
+
+    def statement(s: Statement) -> Statement:
+        if isinstance(s.what, (Load, GatherLoad)):
+            return Statement(replace(s.what, access=moved(s.what.access)), s.args, s.dtype, s.loops, s.stage)
+        return s
 
     stores = tuple(Store(s.local, moved(s.access)) for s in kernel.stores)
-    return LoopKernel(kernel.extents, kernel.outer, kernel.vector, tuple(map(statement, kernel.body)), stores, kernel.operands, kernel.tile), bases
+    return replace(kernel, body=tuple(map(statement, kernel.body)), stores=stores)

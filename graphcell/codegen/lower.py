@@ -17,11 +17,12 @@ from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.indexed import gather_kernel
+from graphcell.codegen.kernel import Load
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.target import Target
-from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val, const
+from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.native import Site, epilogue_columns, native_kernels
 from graphcell.codegen.order import Step, order
@@ -99,10 +100,12 @@ class _Frame(ControlFlow):
     def _fuse_epilogues(self) -> None:
         """Contractions whose results go into one kernel without reductions take it as their epilogue and run at its place."""
         makers: dict[Value, _Unit] = {}
+        made_at: dict[Value, int] = {}
         readers: dict[Value, int] = {}
-        for unit in self.units:
+        for step, unit in enumerate(self.units):
             if unit.node is not None and epilogue_columns(unit.node):
                 makers[unit.node.results[0]] = unit
+                made_at[unit.node.results[0]] = step
             for v in set(unit.reads(self.info)) & makers.keys():
                 readers[v] = readers.get(v, 0) + 1
         gone: set[Node] = set()
@@ -110,9 +113,9 @@ class _Frame(ControlFlow):
             if unit.kernel is None:
                 continue
             scheduled = unit.kernel
-            alone = [v for v in makers if readers.get(v) == 1 and v not in self._output_set and v.type.size == scheduled.kernel.points]
-            ready = [v for v in alone if v in scheduled.buffers]
-            for v in reversed(ready):
+            points = scheduled.kernel.points
+            ready = [v for v in scheduled.buffers if v in makers and readers.get(v) == 1 and v not in self._output_set and v.type.size == points]
+            for v in sorted(ready, key=lambda v: -made_at[v]):
                 node = makers[v].node
                 fused = match_epilogue(unit.kernel.kernel, unit.kernel.buffers.index(v), epilogue_columns(node), self.lowering.target) if node else None
                 if node is not None and fused is not None:
@@ -125,13 +128,11 @@ class _Frame(ControlFlow):
     # -- memory ------------------------------------------------------------------------------------------------------
     def plan(self, given: set[Value]) -> None:
         """Plans the temporaries; the buffers of `given` values exist already."""
-        last: dict[Value, int] = {}
-        for step, unit in enumerate(self.units):
-            for v in unit.reads(self.info):
-                last[v] = step
-        for v in self.outputs:
-            last[v] = len(self.units)
+        last = self._last_reads() | dict.fromkeys(self.outputs, len(self.units))
         self.pieces = self._find_pieces(given)
+        parts: dict[Value, list[Value]] = {}
+        for x, piece in self.pieces.items():
+            parts.setdefault(piece.whole, []).append(x)
         for step, unit in enumerate(self.units):
             for v in unit.writes():
                 if v not in given and not (unit.node is not None and isinstance(unit.node.op, Constant)):
@@ -142,7 +143,7 @@ class _Frame(ControlFlow):
                     first = self.intervals.pop(x).first
                     if y in self.intervals:
                         self.intervals[y].first = first
-            for x in [x for x, piece in self.pieces.items() if piece.whole in unit.writes()]:
+            for x in [x for v in unit.writes() for x in parts.get(v, ())]:
                 first, whole = self.intervals.pop(x).first, self.intervals.get(self.pieces[x].whole)
                 if whole is not None:
                     whole.first = min(whole.first, first)
@@ -150,6 +151,10 @@ class _Frame(ControlFlow):
             if extra and unit.node is not None:
                 self.scratch[unit.node] = Interval(extra, step, step)
         self.arena_bytes = plan_arena([*self.intervals.values(), *self.scratch.values()])
+
+    def _last_reads(self) -> dict[Value, int]:
+        """The last step that reads each value."""
+        return {v: step for step, unit in enumerate(self.units) for v in unit.reads(self.info)}
 
     def _find_pieces(self, given: set[Value]) -> dict[Value, Piece]:
         readers: dict[Value, int] = {}
@@ -231,8 +236,11 @@ class _Frame(ControlFlow):
 
     def find_in_place(self, pairs: Iterable[tuple[int, Value]]) -> None:
         """Of outputs (by position) that shall end up in the buffer of an input: those that may be written there at once."""
+        writers = {v: step for step, unit in enumerate(self.units) for v in unit.writes()}
+        last = self._last_reads()
         for k, target in pairs:
-            if _may_write_in_place(self, self.outputs[k], target):
+            step = writers.get(self.outputs[k])
+            if step is not None and last.get(target, -1) <= step and _may_write_in_place(self.units[step], self.info, self.outputs[k], target):
                 self.in_place[self.outputs[k]] = target
 
     def _bound_outputs(self, node: Node, frame: _Frame) -> set[Value]:
@@ -432,8 +440,7 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
         if frame.outputs[k] not in frame.in_place:
             frame.copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
     found = emit_prepare(_Frame(lowering, cut.once), cut, spot, kept) if spot.nbytes else None
-    b._entry.append(f"  %context = alloca [{lowering.context_slots} x ptr], align 16")
-    b.finish(const(0, I32))
+    call.finish(b)
     arena_bytes = max(frame.arena_bytes, found.arena_bytes if found is not None else 0)
     return Program(lowering.finish(), arena_bytes, lowering.constants, lowering.host_calls, lowering.steps, lowering.profiled, found)
 
@@ -442,26 +449,19 @@ def _has_effect(node: Node) -> bool:
     return node.op.has_effect or any(g.has_effect() for g in node.op.regions)
 
 
-def _may_write_in_place(frame: _Frame, output: Value, target: Value) -> bool:
-    """True if the kernel that makes `output` may write it over `target`: nobody reads the old value later, and the kernel itself
-    reads each element of it before it writes that element."""
-    writer = next((k for k, u in enumerate(frame.units) if output in u.writes()), None)
-    if writer is None:
+def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Value) -> bool:
+    """True if the step that makes `output` may write it over `target`, which nobody reads later: it reads each element before it writes
+    that element."""
+    if unit.node is not None and unit.kernel is not None and target in (info.layout(v).root for v in unit.node.operands):
         return False
-    for unit in frame.units[writer + 1 :]:
-        if target in unit.reads(frame.info):
-            return False
-    unit = frame.units[writer]
-    if unit.node is not None and unit.kernel is not None and target in (frame.info.layout(v).root for v in unit.node.operands):
-        return False
-    if target not in unit.reads(frame.info) or (target, output) in _taken_over(unit, frame.info):
+    if target not in unit.reads(info) or (target, output) in _taken_over(unit, info):
         return True
     if unit.kernel is None or unit.kernel.kernel.stages > 1:
         return False
     kernel, buffers = unit.kernel.kernel, unit.kernel.buffers
     source, result = buffers.index(target), buffers.index(output)
     (store,) = [s for s in kernel.stores if s.access.operand == result]
-    loads = [s.what.access for s in kernel.body if hasattr(s.what, "access") and s.what.access.operand == source]
+    loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == source]
     return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import insort
 from dataclasses import dataclass
 
 from graphcell.buffer import ALIGNMENT
@@ -26,19 +27,19 @@ def plan_arena(intervals: list[Interval]) -> int:
 
     Largest first, each at the lowest place that is free during its life (best-fit would gain little here).
     """
-    placed: list[Interval] = []
+    placed: list[tuple[int, int, int, int]] = []  # begin, end, first and last step, by the places where they begin
     total = 0
     for item in sorted(intervals, key=lambda i: (-i.size, i.first)):
         size = aligned_size(item.size)
         offset = 0
-        for other in placed:
-            if other.first > item.last or item.first > other.last:
+        for begin, end, first, last in placed:
+            if first > item.last or item.first > last:
                 continue
-            if other.offset >= offset + size:
+            if begin >= offset + size:
                 break
-            offset = max(offset, other.offset + aligned_size(other.size))
+            if end > offset:
+                offset = end
         item.offset = offset
         total = max(total, offset + size)
-        placed.append(item)
-        placed.sort(key=lambda i: i.offset)
+        insort(placed, (offset, offset + size, item.first, item.last))
     return total

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from graphcell.codegen.axes import Dims, Trail, fresh_dims, leaf_set
+from graphcell.codegen.axes import Dims, Trail, flatten, fresh_dims, leaves
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.movement import BroadcastTo, Reshape, Transpose
 
@@ -102,6 +102,6 @@ def _ways(trail: Trail, path: Path, known: Mapping[Value, Dims]) -> Iterator[tup
 
 
 def repeats(dims: Dims) -> bool:
-    """True if one axis stands in two places."""
-    axes = [a for d in dims for a in leaf_set(d)]
+    """True if one axis stands in two places, be it of one dimension: not all elements would be walked."""
+    axes = leaves(flatten(dims))
     return len(set(axes)) != len(axes)

@@ -168,6 +168,11 @@ class Calls:
         self.context = Val("%context", PTR)
         self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
 
+    def finish(self, b: FunctionBuilder) -> None:
+        """Closes the entry function, which succeeded."""
+        b.reserve(self.context, PTR, self.lowering.context_slots)
+        b.finish(const(0, I32))
+
     def _fill(self, b: FunctionBuilder, buffers: Sequence[Val]) -> None:
         self.lowering.context_slots = max(self.lowering.context_slots, len(buffers))
         for k, p in enumerate(buffers):

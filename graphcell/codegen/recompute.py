@@ -17,16 +17,13 @@ from graphcell.codegen.operands import chain
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ops.base import Elementwise
 from graphcell.ops.movement import Fence
+from graphcell.passes.costs import FAST, READ, WRITE
 
 if TYPE_CHECKING:
     from graphcell.codegen.fuse import Analysis, Group
 
 MAX_NODES = 8
 """Ops that may be done again for one value."""
-_BYTES_OF_AN_OP = 0.25
-"""What one op on one element costs, in bytes moved."""
-_STORE = 2
-"""What a stored byte costs: its cache line is read, too."""
 _SMALL = 16
 """A value so many times smaller than another costs nothing beside it."""
 _FROM_BYTES = 1 << 15
@@ -103,25 +100,25 @@ class _Search:
 
     def _recipes(self, v: Value, readers: dict[Group, None]) -> dict[Group, _Recipe] | None:
         """How the readers of v would compute it; None if that does not pay."""
-        gain = float(_STORE * v.type.nbytes)
+        gain = WRITE * v.type.nbytes
         recipes = {}
         for g in readers:
             recipe = recipes[g] = self.describe(v, g)
             if len(recipe.nodes) > MAX_NODES:
                 return None
-            gain += v.type.nbytes - self._cost(recipe, v, g)
+            gain += READ * v.type.nbytes - self._cost(recipe, v, g)
         return recipes if gain > 0 else None
 
     def _cost(self, recipe: _Recipe, v: Value, g: Group) -> float:
         elements = sum(n.results[0].type.size for n in recipe.nodes)
-        return _BYTES_OF_AN_OP * elements + sum(self._cost_of_reading(r, v, g) for r in recipe.reads)
+        return FAST * elements + sum(self._cost_of_reading(r, v, g) for r in recipe.reads)
 
     def _cost_of_reading(self, r: Value, v: Value, g: Group) -> float:
         if r.type.size * _SMALL <= v.type.size or r in self.reads[g]:
             return 0.0
         own = self.info.made_by.get(r)
         stored = own is None or own not in self.group_of or r in self.outputs or self._leaves_group(r, self.group_of[own])
-        return r.type.nbytes * (1 if stored else 1 + _STORE)
+        return r.type.nbytes * (READ if stored else READ + WRITE)
 
     def describe(self, v: Value, g: Group) -> _Recipe:
         """How g would compute v: each operand is read, or computed where that costs less (or where it is not stored any more)."""

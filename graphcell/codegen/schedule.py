@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.contract import contract
 from graphcell.codegen.fuse import Analysis, Group
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, is_tiled
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, is_tiled, with_loops
 from graphcell.codegen.layout import row_major
 from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
@@ -40,24 +40,20 @@ class _Raw:
 
 class _Scheduler:
     def __init__(self, group: Group, info: Analysis, outputs: set[Value]):
-        self.group, self.info, self.outputs = group, info, outputs
+        self.group, self.info = group, info
         self.reduced = set(leaf_set(group.reduced))
         self.buffers: dict[Value, int] = {}
         self.locals: dict[object, int] = {}
         self.body: list[Statement] = []
-        self.stored = [v for v in group.values if self._is_stored(v)]
+        inside = set(group.nodes)
+        self.stored = [v for v in group.values if v in outputs or any(u not in inside for u in info.readers(v))]
         self.loops = self._order_loops()
-
-    def _is_stored(self, v: Value) -> bool:
-        inside = set(self.group.nodes)
-        return v in self.outputs or any(u not in inside for u in self.info.readers(v))
 
     # -- loops -------------------------------------------------------------------------------------------------------
     def _order_loops(self) -> list[Axis]:
         """Axes from slowest to fastest in the memory of the widest access; outer ones before those reduced."""
         domain = leaf_set(self.group.domain)
         ranked = sorted(self._accesses(), key=lambda strides: -len(strides))
-        order: list[Axis] = []
         place: dict[Axis, int] = {}
         for strides in ranked:
             for axis, stride in strides.items():
@@ -69,13 +65,9 @@ class _Scheduler:
         """Strides by axis: of what is stored first, then of what is loaded."""
         found = [self._strides(self.group.values[v], row_major(v.type.shape)) for v in self.stored]
         for operand in self.group.operands.values():
-            if operand.root not in self.group.values and not self._is_constant(operand.root):
+            if operand.root not in self.group.values and not self.info.is_fill(operand.root):
                 found.append(self._strides(operand.axes, self.info.layout(operand.root).strides))
         return found
-
-    def _is_constant(self, root: Value) -> bool:
-        maker = self.info.made_by.get(root)
-        return maker is not None and isinstance(maker.op, (Full, Iota))
 
     @staticmethod
     def _strides(dims: Dims, steps: tuple[int, ...]) -> dict[Axis, int]:
@@ -180,28 +172,9 @@ def _walks_as_one(kernel: LoopKernel, d: int) -> bool:
 
 
 def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
-    def shorter(v: tuple[int, ...]) -> tuple[int, ...]:
-        return v[:d] + v[d + 1 :]
-
-    def access(a: Access) -> Access:
-        return Access(a.operand, shorter(a.strides), a.offset)
-
-    def statement(s: Statement) -> Statement:
-        low = s.loops & ((1 << d) - 1)
-        loops = low | (s.loops >> (d + 1)) << d
-        what = s.what
-        if isinstance(what, Load):
-            what = Load(access(what.access), what.dtype)
-        elif isinstance(what, Index):
-            what = Index(shorter(what.strides), what.dtype)
-        elif isinstance(what, GatherLoad):
-            what = GatherLoad(access(what.access), what.steps, what.extents, what.dtype)
-        return Statement(what, s.args, s.dtype, loops, s.stage)
-
     extents = (*kernel.extents[:d], kernel.extents[d] * kernel.extents[d + 1], *kernel.extents[d + 2 :])
     outer = kernel.outer - (d < kernel.outer)
-    stores = tuple(Store(s.local, access(s.access)) for s in kernel.stores)
-    return LoopKernel(extents, outer, -1, tuple(map(statement, kernel.body)), stores, kernel.operands)
+    return with_loops(kernel, extents, outer, lambda v: v[:d] + v[d + 1 :], lambda mask: mask & ((1 << d) - 1) | mask >> (d + 1) << d)
 
 
 def choose_vector(kernel: LoopKernel) -> LoopKernel:
@@ -317,27 +290,12 @@ def _access_cost(strides: tuple[int, ...], d: int, tile: int, lanes: int, apart:
 
 
 def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:
-    """The kernel with its loops in another order."""
+    """The kernel with its loops in another order; none is the vector loop."""
 
     def vector(v: tuple[int, ...]) -> tuple[int, ...]:
         return tuple(v[d] for d in order)
 
-    def access(a: Access) -> Access:
-        return Access(a.operand, vector(a.strides), a.offset)
-
-    def statement(s: Statement) -> Statement:
-        what = s.what
-        if isinstance(what, Load):
-            what = Load(access(what.access), what.dtype)
-        elif isinstance(what, Index):
-            what = Index(vector(what.strides), what.dtype)
-        elif isinstance(what, GatherLoad):
-            what = GatherLoad(access(what.access), what.steps, what.extents, what.dtype)
-        loops = sum(1 << new for new, old in enumerate(order) if s.loops >> old & 1)
-        return Statement(what, s.args, s.dtype, loops, s.stage)
-
-    stores = tuple(Store(s.local, access(s.access)) for s in kernel.stores)
-    return LoopKernel(tuple(kernel.extents[d] for d in order), kernel.outer, kernel.vector, tuple(map(statement, kernel.body)), stores, kernel.operands)
+    return with_loops(kernel, vector(kernel.extents), kernel.outer, vector, lambda mask: sum(1 << new for new, old in enumerate(order) if mask >> old & 1))
 
 
 def schedule(group: Group, info: Analysis, outputs: set[Value]) -> ScheduledKernel:

@@ -75,15 +75,15 @@ def seed() -> int:
     return default_generator.seed()
 
 
-def manual_seed(seed: int) -> int:
-    """Starts the default generator anew from `seed`, and returns it. `set_seed` does more: numpy's generator and the initializers follow it.
+def manual_seed(seed: int) -> Generator:
+    """Starts the default generator anew from `seed`, and returns that generator. `set_seed` does more: numpy's generator and the initializers follow it.
 
     Raises:
         TypeError: seed is no int.
     """
     default_generator.manual_seed(seed)
     forget_op_seeds()
-    return seed
+    return default_generator
 
 
 def initial_seed() -> int:

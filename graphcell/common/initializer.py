@@ -83,6 +83,7 @@ class Normal(Initializer):
         self.sigma, self.mean = sigma, mean
 
     def _initialize(self, arr: Array) -> None:
+        _not_negative(self.sigma)
         _fill_normal(arr, self.sigma, self.mean)
 
 
@@ -94,6 +95,7 @@ class TruncatedNormal(Initializer):
         self.sigma, self.mean, self.a, self.b = sigma, mean, a, b
 
     def _initialize(self, arr: Array) -> None:
+        _not_negative(self.sigma)
         _fill_truncated(arr, self.sigma, self.mean, self.a, self.b)
 
 
@@ -275,11 +277,21 @@ _calculate_fan_in_and_fan_out = fans  # the name by which models import it from 
 
 
 def _he_deviation(shape: Shape, negative_slope: float, mode: str, nonlinearity: str) -> float:
+    if nonlinearity == "leaky_relu" and (isinstance(negative_slope, bool) or not isinstance(negative_slope, (int, float, np.floating))):
+        raise ArgumentValueError(
+            f"For 'HeUniform', 'negative_slope' {negative_slope} is not a valid number.When 'nonlinearity' has been set to 'leaky_relu', "
+            f"'negative_slope' should be int or float type, but got {type(negative_slope)}."
+        )
     _one_of("HeUniform and HeNormal", "mode", mode, ("fan_in", "fan_out"))
     _one_of("HeUniform and HeNormal", "nonlinearity", nonlinearity, ("leaky_relu", "relu", "tanh", "sigmoid", "linear"))
     gains = {"relu": math.sqrt(2.0), "tanh": 5.0 / 3.0, "leaky_relu": math.sqrt(2.0 / (1.0 + negative_slope**2))}
     fan = fans(shape)[mode == "fan_out"]
     return gains.get(nonlinearity, 1.0) / math.sqrt(fan)
+
+
+def _not_negative(sigma: float) -> None:
+    if sigma < 0:
+        raise ArgumentValueError(f"sigma < 0: a standard deviation is not negative, but it is {sigma}")
 
 
 def _one_of(who: str, what: str, value: str, allowed: tuple[str, ...]) -> None:

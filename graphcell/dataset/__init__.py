@@ -1,5 +1,7 @@
 """Data pipelines: sources, the steps behind them, samplers, transforms."""
 
+from typing import TYPE_CHECKING
+
 from graphcell.dataset import callback, transforms, vision
 from graphcell.dataset.callback import DSCallback
 from graphcell.dataset.core import config
@@ -40,6 +42,7 @@ from graphcell.dataset.engine.samplers import (
     WeightedRandomSampler,
 )  # fmt: skip
 from graphcell.dataset.engine.sources import MappableDataset, SourceDataset
+from graphcell.missing import getattr_of as _getattr_of
 
 __all__ = [
     "BatchDataset", "BatchInfo", "BucketBatchByLengthDataset", "BuiltinSampler", "Cifar10Dataset", "Cifar100Dataset", "ConcatDataset", "DSCallback", "Dataset",
@@ -49,3 +52,6 @@ __all__ = [
     "SubsetRandomSampler", "SubsetSampler", "TakeDataset", "TupleIterator", "WeightedRandomSampler", "ZipDataset", "callback", "config", "get_seed", "samplers",
     "set_seed", "transforms", "vision", "zip",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # type checkers know all names that there are
+    __getattr__ = _getattr_of(__name__)

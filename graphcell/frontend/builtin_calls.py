@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, UnsupportedSyntaxError
+from graphcell.formatting import constant_in_graph
 from graphcell.frontend.counted import SymbolicRange
 from graphcell.frontend.numbers import WeakNumber, is_number, number
 from graphcell.frontend.places import AttributePlace
@@ -17,6 +18,7 @@ from graphcell.ops.arithmetic import Maximum, Minimum
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import binary, cast
 from graphcell.ops.functional.comparison import logical_and, logical_or
+from graphcell.ops.functional.creation import stop_gradient
 from graphcell.ops.host import Print, template
 from graphcell.ops.reduction import ReduceMax, ReduceMin, ReduceSum
 from graphcell.tensor import Tensor, state
@@ -59,6 +61,13 @@ def print_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:
     state.trace.append(Print(parts), operands)
 
 
+def _sequence_lines(values: Sequence[Any]) -> list[Any]:
+    """Numbers in one line, without Python's comma behind a single one: `(3)`; of others, each item in a line of its own."""
+    if all(type(x) in (int, float) for x in values):
+        return [f"({', '.join(map(str, values))})\n"]
+    return [piece for x in values for piece in _lines(x)]
+
+
 def _lines(value: Any) -> list[Any]:
     """The pieces of the lines that `value` is printed in."""
     if isinstance(value, Tensor):
@@ -67,8 +76,10 @@ def _lines(value: Any) -> list[Any]:
         return [(value.as_tensor(), "g"), "\n"]
     if isinstance(value, Text):
         return [*value.pieces, "\n"]
-    if isinstance(value, (list, tuple)) and holds_symbols(value):
-        return [piece for x in value for piece in _lines(x)]
+    if isinstance(value, (list, tuple)) and value:
+        return _sequence_lines(value)
+    if isinstance(value, (bool, int, float)):
+        return [constant_in_graph(value), "\n"]
     text = formatted(str, value)
     return [*(text.pieces if isinstance(text, Text) else (text,)), "\n"]
 
@@ -85,7 +96,7 @@ def _converter(kind: type, dtype: dt.DType) -> Handler:
                     raise ArgumentTypeError(
                         f"{kind.__name__}() of a Tensor of shape {x.shape}: only one element can be converted"
                     )
-                return number(cast(x.reshape(()), dtype))
+                return _as_number(x, dtype)
         return kind(*args, **kwargs)
 
     return convert
@@ -99,7 +110,12 @@ def item(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     if x.size != 1:
         raise ArgumentValueError(f"item: a Tensor of shape {x.shape} has {x.size} elements, not one")
     kind = dt.bool_ if x.dtype.is_bool else dt.int64 if x.dtype.is_integer else dt.float32
-    return number(cast(x.reshape(()), dt.float64 if x.dtype is dt.float64 else kind))
+    return _as_number(x, dt.float64 if x.dtype is dt.float64 else kind)
+
+
+def _as_number(x: Tensor, dtype: dt.DType) -> Tensor:
+    """The one element of `x` as a Python number, through which no gradient goes, as none goes through a number that is known."""
+    return number(stop_gradient(cast(x.reshape(()), dtype)))
 
 
 def _convert_weak(x: WeakNumber, kind: type, dtype: dt.DType) -> Any:
@@ -159,17 +175,24 @@ def getattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
     """getattr."""
     if len(args) not in (2, 3) or kwargs:
         return getattr(*args, **kwargs)
-    if len(args) == 3 and not hasattr(args[0], args[1]):
-        return args[2]
-    return calls.load_attribute(args[0], args[1])
+    owner, name, *default = args
+    try:
+        return calls.load_attribute(owner, name)
+    except AttributeError:
+        if not default:
+            raise
+        return default[0]
 
 
 def hasattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
     """hasattr."""
-    found = hasattr(*args, **kwargs)
-    if found:
+    if len(args) != 2 or kwargs:
+        return hasattr(*args, **kwargs)
+    try:
         calls.load_attribute(args[0], args[1])
-    return found
+    except AttributeError:
+        return False
+    return True
 
 
 def setattr_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ import builtins
 import functools
 import sys
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import (
     BuiltinMethodType,
     CellType,
@@ -272,8 +272,8 @@ class Calls(Loops):
         return made if isinstance(made, _IMMUTABLE) else self.bear(made)
 
     def _finish(self, result: Any) -> Any:
-        """Notes a container that was made by the call (nothing else refers to it)."""
-        if isinstance(result, CONTAINERS) and sys.getrefcount(result) <= 4:
+        """Notes a container or iterator that was made by the call (nothing else refers to it)."""
+        if isinstance(result, (*CONTAINERS, Iterator)) and sys.getrefcount(result) <= 4:
             return self.bear(result)
         return result
 

@@ -24,7 +24,7 @@ from graphcell.errors import (
     render,
 )
 from graphcell.frontend.frame import Frame, call_site
-from graphcell.frontend.guards import Guards
+from graphcell.frontend.guards import MISSING, Guards
 from graphcell.frontend.libraries import is_library_file
 from graphcell.frontend.numbers import WeakNumber
 from graphcell.frontend.places import (
@@ -68,21 +68,23 @@ class Core:
         self.outside: Span | None = None
 
     # -- places --------------------------------------------------------------------------------------------
-    def note(self, place: Place) -> None:
-        """To be called before a place changes."""
+    def note(self, place: Place) -> bool:
+        """To be called before a place changes. True if it has not changed before."""
         log = self.logs[-1]
         if isinstance(place, NamePlace):
-            if place.scope.level < log.level:
-                log.note(place)
-            return
+            return place.scope.level < log.level and log.note(place)
         subject = place.container if isinstance(place, ItemsPlace) else getattr(place, "owner", None)
-        if subject is None or id(subject) not in log.births:
-            log.note(place)
+        return (subject is None or id(subject) not in log.births) and log.note(place)
 
     def assign(self, place: Place, value: Any) -> None:
         """Writes `value` into `place`."""
-        self.note(place)
-        place.set(value)
+        is_first = self.note(place)
+        try:
+            place.set(value)
+        except BaseException:
+            if is_first:  # nothing changed, and what refuses to be set cannot be set back either
+                self.logs[-1].forget(place)
+            raise
 
     def bear(self, thing: Any) -> Any:
         """Notes that `thing` was made just now, so that changes of it concern nobody outside; returns it."""
@@ -118,6 +120,8 @@ class Core:
                 raise frame.unbound_error(name, value)
             value = frame.global_value(name)
             if isinstance(value, Unbound):
+                if not self.is_changed(GlobalPlace(frame.globals, name)):
+                    self.guards.global_read(frame.globals, name, MISSING)
                 raise frame.unbound_error(name, value)
             if (
                 not frame.library
@@ -163,16 +167,20 @@ class Core:
             and self.is_interpreted(described.fget, owner)
         ):
             return self.call(described.fget, (owner,), {})
-        value = getattr(owner, name)
+        try:
+            value = getattr(owner, name)
+        except AttributeError:
+            self._seen_attribute(owner, name, MISSING)
+            raise
         if isinstance(value, Unbound):
             raise value.error() if value.error is not None else AttributeError(name)
-        if (
-            not isinstance(owner, Tensor)
-            and id(owner) not in self.born
-            and not self.is_changed(AttributePlace(owner, name))
-        ):
-            return self.guards.attribute_read(owner, name, value)
-        return value
+        return self._seen_attribute(owner, name, value)
+
+    def _seen_attribute(self, owner: Any, name: str, value: Any) -> Any:
+        """What the traced code is to see of an attribute, which is noted if it comes from outside."""
+        if isinstance(owner, Tensor) or id(owner) in self.born or self.is_changed(AttributePlace(owner, name)):
+            return value
+        return self.guards.attribute_read(owner, name, value)
 
     def store_attribute(self, owner: Any, name: str, value: Any) -> None:
         """`owner.name = value`."""

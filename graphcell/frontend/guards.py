@@ -22,12 +22,14 @@ import numpy as np
 from graphcell.dtype import DType
 from graphcell.frontend.libraries import is_library_file, is_library_name
 from graphcell.frontend.numbers import number
+from graphcell.frontend.places import held
 from graphcell.frontend.trees import same_constant
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import no_trace
 from graphcell.tensor import StateEpoch, StorageEpoch, Tensor
 
-_MISSING = object()
+MISSING = object()
+"""The value of what is not there."""
 _NAMESPACES = (("types", "SimpleNamespace"), ("argparse", "Namespace"))
 _NEVER = (
     super,
@@ -51,6 +53,13 @@ _NEVER = (
     MethodType,
 )
 _CONTAINERS = (list, dict, set, np.ndarray)
+_CHECK = """
+def check():
+    try:
+        return {}
+    except (AttributeError, ValueError):  # something is not there any more
+        return False
+"""
 
 
 def is_cell(x: Any) -> bool:
@@ -71,10 +80,10 @@ class _Read:
             try:
                 return self.owner.cell_contents
             except ValueError:
-                return _MISSING
+                return MISSING
         if type(self.owner) is dict:
-            return self.owner.get(self.name, _MISSING)
-        return getattr(self.owner, self.name, _MISSING)
+            return self.owner.get(self.name, MISSING)
+        return held(getattr(self.owner, self.name, MISSING))
 
     def what(self) -> str:
         if isinstance(self.owner, CellType):
@@ -133,8 +142,8 @@ class Guards:
         return self._seen(cell, name, value)
 
     def attribute_read(self, owner: Any, name: str, value: Any) -> Any:
-        """Notes the value of an attribute; what the traced function is to see of it."""
-        self._attribute_read(owner, name, value)
+        """Notes the value of an attribute (MISSING if it has none); what the traced function is to see of it."""
+        self._attribute_read(owner, name, held(value))
         return self._as_number(owner, name, value) if (id(owner), name) in self.varying else value
 
     def _seen(self, owner: Any, name: str, value: Any) -> Any:
@@ -165,9 +174,8 @@ class Guards:
         kind = owner if isinstance(owner, type) else type(owner)
         if is_library_name(kind.__module__) and not is_cell(owner) and (kind.__module__, kind.__name__) not in _NAMESPACES:
             return
-        if getattr(owner, name, _MISSING) is not value and not same_constant(
-            getattr(owner, name, None), value
-        ):
+        now = held(getattr(owner, name, MISSING))
+        if now is not value and not same_constant(now, value):
             return  # made anew at every read
         self._read(owner, name, value)
 
@@ -237,20 +245,23 @@ class Guards:
 
     def _expression(self, reads: Sequence[_Read], terms: list[str]) -> Callable[[], bool]:
         """A function that says if `terms` and what `reads` and containers held still hold."""
-        names: dict[str, Any] = {"guards": self, "epoch": StateEpoch, "holds": _holds}
+        names: dict[str, Any] = {"guards": self, "epoch": StateEpoch, "holds": _holds, "missing": MISSING}
         for k, read in enumerate(reads):
             names[f"o{k}"], names[f"r{k}"] = read.owner, read
             if isinstance(read.owner, CellType):
                 now = f"o{k}.cell_contents"
             elif type(read.owner) is dict:
-                now = f"o{k}[{read.name!r}]"
+                now = f"o{k}.get({read.name!r}, missing)"
+            elif read.value is MISSING:
+                now = f"getattr(o{k}, {read.name!r}, missing)"
             else:
                 now = f"o{k}.{read.name}" if read.name.isidentifier() else f"getattr(o{k}, {read.name!r})"
             terms.append(f"{now} is r{k}.value")
         for k, (container, contents, _) in enumerate(self._contents.values()):
             names[f"c{k}"], names[f"h{k}"] = container, contents
             terms.append(f"holds(c{k}, h{k})")
-        check: Callable[[], bool] = eval(f"lambda: {' and '.join(terms)}", names)
+        exec(_CHECK.format(" and ".join(terms)), names)
+        check: Callable[[], bool] = names["check"]
         return check
 
     def comparisons(self) -> Comparisons | None:
@@ -259,19 +270,28 @@ class Guards:
             return None
         reads = self._outside()
         cells = tuple((r.owner, r.value) for r in reads if isinstance(r.owner, CellType))
-        variables = tuple((r.owner, r.name, r.value) for r in reads if type(r.owner) is dict)
-        others = [r for r in reads if not isinstance(r.owner, CellType) and type(r.owner) is not dict]
+        variables = tuple((r.owner, r.name, r.value) for r in reads if type(r.owner) is dict and r.value is not MISSING)
+        others = [r for r in reads if r.value is MISSING or not isinstance(r.owner, (CellType, dict))]
         check = self._expression(others, []) if others or self._contents else None
         return Comparisons(self._epoch, self.changes, cells, variables, check)
+
+    @staticmethod
+    def compare_together(several: Sequence[Guards]) -> Comparisons | None:
+        """What native code compares to know that all is as it was for several, which hold now; None as for `comparisons`."""
+        together, reads = Guards(), dict[tuple[int, str], _Read]()
+        for guards in several:
+            if guards._numbers or guards._epoch != several[0]._epoch:
+                return None
+            reads |= {(id(read.owner), read.name): read for read in guards._outside()}
+            together._contents |= guards._contents
+        together._always, together._epoch = list(reads.values()), several[0]._epoch
+        return together.comparisons()
 
     def failure(self, captured: list[Tensor]) -> str:
         """What changed since the trace, or "". Puts Tensors that were replaced into `captured`."""
         self.changed = None
-        try:
-            if self.holds():
-                return ""
-        except (AttributeError, KeyError, ValueError):  # something is not there any more
-            pass
+        if self.holds():
+            return ""
         self.changes += 1
         for read in self._always:
             if not self._is_same(read):

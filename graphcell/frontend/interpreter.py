@@ -14,6 +14,7 @@ from typing import Any
 
 from graphcell.frontend.calls import Calls
 from graphcell.frontend.source import check_interpretable
+from graphcell.locks import Lock
 from graphcell.ops.dispatch import Trace
 from graphcell.tensor import state
 
@@ -33,7 +34,7 @@ class _RecursionLimit:
     """Python's recursion limit, raised while any thread interprets."""
 
     def __init__(self) -> None:
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self.users = 0
         self.before = 0
 

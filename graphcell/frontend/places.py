@@ -15,6 +15,7 @@ from types import CellType
 from typing import Any, Protocol
 
 from graphcell.errors import GraphcellError
+from graphcell.tensor import Tensor
 
 
 class Unbound:
@@ -132,9 +133,15 @@ class GlobalPlace:
             self.table[self.name] = value
 
 
+def held(value: Any) -> Any:
+    """What an attribute holds, where reading it gives that in the dtype of `to_float`, or as a hook changed it."""
+    return value.__dict__.get("written_through", value) if isinstance(value, Tensor) else value
+
+
 @dataclass(slots=True, eq=False)
 class AttributePlace:
-    """An attribute of an object."""
+    """An attribute of an object. Of a Cell's Parameter the value is the Parameter, which stays when something is written into it; of a
+    Tensor that `to_float` shows in another dtype it is that Tensor."""
 
     owner: Any
     attribute: str
@@ -152,7 +159,9 @@ class AttributePlace:
         return f"{type(self.owner).__name__}.{self.attribute}"
 
     def get(self) -> Any:
-        return getattr(self.owner, self.attribute, UNBOUND)
+        value = getattr(self.owner, self.attribute, UNBOUND)
+        variables = getattr(self.owner, "__dict__", {})
+        return held(value) if any(self.attribute in variables.get(table, ()) for table in ("_parameters", "_tensors")) else value
 
     def set(self, value: Any) -> None:
         if value is UNBOUND:
@@ -188,11 +197,19 @@ class ItemsPlace:
 
     def set(self, value: Any) -> None:
         c = self.container
+        if _known_by_identity(c) == _known_by_identity(value):
+            return  # it was only read; another thread may be reading it now
         c.clear()
         if isinstance(c, (dict, set)):
             c.update(value)
         else:
             c.extend(value)
+
+
+def _known_by_identity(contents: Any) -> Any:
+    if isinstance(contents, dict):
+        return [(id(key), id(value)) for key, value in contents.items()]
+    return set(map(id, contents)) if isinstance(contents, set) else list(map(id, contents))
 
 
 @dataclass(slots=True, eq=False)
@@ -208,11 +225,17 @@ class Log:
     entries: dict[Hashable, tuple[Place, Any]] = field(default_factory=dict)
     births: dict[int, Any] = field(default_factory=dict)
 
-    def note(self, place: Place) -> None:
-        """To be called before `place` changes."""
+    def note(self, place: Place) -> bool:
+        """To be called before `place` changes. True if it has not changed before."""
         key = place.key
-        if key not in self.entries:
-            self.entries[key] = (place, place.get())
+        if key in self.entries:
+            return False
+        self.entries[key] = (place, place.get())
+        return True
+
+    def forget(self, place: Place) -> None:
+        """Takes a note back: `place` has not changed."""
+        del self.entries[place.key]
 
     def finals(self) -> dict[Hashable, Any]:
         """The present values of the places that changed."""

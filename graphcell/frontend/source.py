@@ -19,6 +19,7 @@ from typing import Any
 
 from graphcell.errors import SourceNotFoundError, Span, UnsupportedSyntaxError
 from graphcell.frontend.libraries import is_library_file
+from graphcell.locks import Lock
 
 Function = ast.FunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -85,6 +86,7 @@ class _File:
     lines: list[str]
     functions: dict[tuple[str, int], list[tuple[Function, str]]] = field(default_factory=dict)
     is_whole: bool = False
+    lock: Lock = field(default_factory=Lock)
 
     def add(self, tree: ast.Module, class_name: str) -> None:
         """Adds the functions of a tree; those that are known already stay."""
@@ -97,19 +99,22 @@ class _File:
     def read(self, code: CodeType) -> list[tuple[Function, str]]:
         """The functions that `code` may come from. Its own lines are parsed, a long file only where these do not tell."""
         key = (code.co_name, code.co_firstlineno)
-        if key not in self.functions and not self.is_whole and code.co_name != "<lambda>":
-            tree = _parse_lines(self.lines, code)
-            if tree is not None:
-                self.add(tree, _class_of(code))
-        if key not in self.functions and not self.is_whole:
-            self.is_whole = True
-            try:
-                tree = ast.parse("".join(self.lines))
-            except SyntaxError:
-                self.is_whole = False
-                tree = _parse_block(self.lines, code)
-            self.add(tree, "")
+        with self.lock:  # what one thread parses another one need not, nor may take for complete
+            if key not in self.functions and not self.is_whole and code.co_name != "<lambda>":
+                tree = _parse_lines(self.lines, code)
+                if tree is not None:
+                    self.add(tree, _class_of(code))
+            if key not in self.functions and not self.is_whole:
+                self._read_all(code)
         return self.functions.get(key, [])
+
+    def _read_all(self, code: CodeType) -> None:
+        try:
+            tree = ast.parse("".join(self.lines))
+            self.is_whole = True
+        except SyntaxError:
+            tree = _parse_block(self.lines, code)
+        self.add(tree, "")
 
 
 _files: dict[str, _File] = {}

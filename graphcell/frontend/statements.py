@@ -18,6 +18,7 @@ from graphcell.errors import (
     MissingAttributeError,
     SourceNotFoundError,
     UnsupportedSyntaxError,
+    render,
 )
 from graphcell.frontend import numbers
 from graphcell.frontend.expressions import BINARY, Expressions, mangled, plain_index
@@ -266,14 +267,19 @@ class Statements(Expressions):
             )
         kind = error if isinstance(error, type) else type(error)
         pieces, operands = template(text.pieces if isinstance(text, Text) else (text,))
-        op = Raise(kind.__module__, kind.__qualname__, pieces)
+        op = Raise(kind.__module__, kind.__qualname__, pieces, self._place())
         op.kind()  # the class must be found again by its name
         state.trace.append(op, operands)  # type: ignore[union-attr]
         raise Never
 
     def _effect(self, kind: type[Assert], text: Any, truth: Tensor) -> None:
         pieces, operands = template(text.pieces if isinstance(text, Text) else (text,))
-        state.trace.append(kind(pieces), [truth, *operands])  # type: ignore[union-attr]
+        state.trace.append(kind(pieces, self._place()), [truth, *operands])  # type: ignore[union-attr]
+
+    def _place(self) -> str:
+        """The present place, as an error shows it that is raised when the graph runs."""
+        span = self.span()
+        return "" if span is None else render(span.in_any_call())
 
     # -- with and try --------------------------------------------------------------------------------------
     def run_block_With(self, node: ast.With, frame: Frame, rest: Chain) -> Chain | Done:

@@ -150,7 +150,7 @@ def trace_function(
             random.setstate(drawn[0])
             np.random.set_state(drawn[1])
             if isinstance(error, ConcretizationError):
-                interpreter.guards.seal([tensor for tensor, _ in trace.captured.values()], trace.noted.values())
+                interpreter.guards.seal((), trace.noted.values())  # there is no graph that would take Tensors
                 error.guards = interpreter.guards
             raise
 

@@ -16,6 +16,7 @@ from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.frontend.numbers import WeakNumber
 from graphcell.ir.types import SHORT_DTYPE, TensorType
+from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 
 NUMBERS = (bool, int, float)
@@ -73,6 +74,8 @@ def unflatten(tree: Tree, leaves: Iterator[Any]) -> Any:
         return children
     if hasattr(tree.kind, "_fields"):  # a namedtuple
         return tree.kind(*children)
+    if issubclass(tree.kind, ParameterTuple) and not all(isinstance(c, Parameter) for c in children):
+        return tuple(children)  # their values, which is what a compiled function returns
     return tree.kind(children)
 
 

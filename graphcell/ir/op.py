@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -21,6 +21,12 @@ if TYPE_CHECKING:
     from graphcell.ir.graph import Graph
 
 Array = np.ndarray[Any, Any]
+
+
+_CALL_NANOSECONDS = 3000.0
+_NANOSECONDS_OF_A_BYTE = 0.15
+_NARROW_NANOSECONDS = 5.0
+"""Of an element in half precision, which numpy converts."""
 
 
 class Op:
@@ -39,6 +45,8 @@ class Op:
     table: ClassVar[dict[str, type[Op]]] = {}
     has_effect: ClassVar[bool] = False
     """True where running the op is visible beyond its results (print, assert): kept, never merged, order preserved."""
+    eval_element_nanoseconds: ClassVar[float] = 0.0
+    """What `eval` takes for an element, in numpy, beside moving its bytes; given where it is slow."""
 
     def __init_subclass__(cls) -> None:
         if not cls.__dict__.get("name"):
@@ -53,6 +61,14 @@ class Op:
 
     def eval(self, *arrays: Array) -> Array | tuple[Array, ...]:
         raise NotImplementedError(f"{self.name}.eval")
+
+    def eval_nanoseconds(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+        """About how long `eval` takes: a call, the bytes that are moved, and what the op computes. Products and the like add to that."""
+        types = (*operands, *results)
+        is_narrow = any(t.dtype.is_float and t.dtype.itemsize == 2 for t in types)
+        each = self.eval_element_nanoseconds + (_NARROW_NANOSECONDS if is_narrow else 0.0)
+        elements = max((t.size for t in types), default=0)
+        return _CALL_NANOSECONDS + _NANOSECONDS_OF_A_BYTE * sum(t.nbytes for t in types) + each * elements
 
     def grad(self, inputs: tuple[Any, ...], outputs: tuple[Any, ...], cotangents: tuple[Any, ...]) -> tuple[Any, ...]:
         raise NoGradientError(f"{self.name} has no gradient", hint="cut it off with ops.stop_gradient if none is meant to flow")

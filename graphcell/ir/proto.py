@@ -19,7 +19,6 @@ them. Regions are attributes of type graph. The file name and line of a node sta
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterable
 
 import numpy as np
@@ -29,42 +28,18 @@ from graphcell.dtype import DType
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.op import format_attribute
 from graphcell.ir.types import TensorType
+from graphcell.wire import bytes_field, float_field, number_field, repeated
 
 _DTYPES = {
     dt.bool_: 1, dt.int8: 2, dt.int16: 3, dt.int32: 4, dt.int64: 5, dt.uint8: 6, dt.uint16: 7, dt.uint32: 8, dt.uint64: 9,
     dt.float16: 10, dt.float32: 11, dt.float64: 12, dt.bfloat16: 46,
 }  # fmt: skip
 _BOOL, _INT64, _FLOAT64, _STRING, _TENSOR, _GRAPH, _TUPLE, _NONE, _TYPE = 1, 5, 12, 13, 14, 15, 31, 34, 39
-_VARINT, _FIXED64, _BYTES = 0, 1, 2
 
 
 def graph_proto(graph: Graph) -> bytes:
     """`graph` as a ModelProto."""
-    return _number(1, 1) + _field(4, _graph(graph))
-
-
-# -- the wire format -------------------------------------------------------------------------------------------------------
-def _varint(number: int) -> bytes:
-    number &= 2**64 - 1  # negative numbers as 64 bits
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _number(field: int, value: int) -> bytes:
-    return _varint(field << 3 | _VARINT) + _varint(value)
-
-
-def _field(field: int, value: bytes | str) -> bytes:
-    data = value.encode() if isinstance(value, str) else value
-    return _varint(field << 3 | _BYTES) + _varint(len(data)) + data
-
-
-def _fields(field: int, values: Iterable[bytes]) -> bytes:
-    return b"".join(_field(field, value) for value in values)
+    return number_field(1, 1) + bytes_field(4, _graph(graph))
 
 
 # -- graphs ----------------------------------------------------------------------------------------------------------------
@@ -106,53 +81,52 @@ class _Writer:
     def _node(self, kind: str, operands: Iterable[str], attributes: Iterable[bytes], type: bytes, where: str) -> str:
         name = str(len(self.nodes) + 1)
         self.nodes.append(
-            _fields(1, (_field(1, x) for x in operands)) + _field(2, name) + _field(3, kind) + _field(4, "Default")
-            + _fields(5, attributes) + _field(6, type) + _field(8, f"Default/{kind}-op{name}{f' {where}' if where else ''}")
+            repeated(1, (bytes_field(1, x) for x in operands)) + bytes_field(2, name) + bytes_field(3, kind) + bytes_field(4, "Default")
+            + repeated(5, attributes) + bytes_field(6, type) + bytes_field(8, f"Default/{kind}-op{name}{f' {where}' if where else ''}")
         )  # fmt: skip
         return name
 
     def message(self) -> bytes:
-        parameters = [_field(1, self.names[v]) + _field(2, _tensor_type(v.type)) for v in self.graph.inputs]
-        outputs = [_field(1, self.names[v]) + _field(2, _tensor_type(v.type)) for v in self.graph.outputs]
-        return (
-            _fields(1, self.nodes) + _field(2, self.graph.name) + _fields(3, parameters) + _fields(4, outputs) + _fields(5, self.constants)
-        )
+        parameters = [bytes_field(1, self.names[v]) + bytes_field(2, _tensor_type(v.type)) for v in self.graph.inputs]
+        outputs = [bytes_field(1, self.names[v]) + bytes_field(2, _tensor_type(v.type)) for v in self.graph.outputs]
+        nodes = repeated(1, self.nodes) + bytes_field(2, self.graph.name)
+        return nodes + repeated(3, parameters) + repeated(4, outputs) + repeated(5, self.constants)
 
 
 # -- types and values ------------------------------------------------------------------------------------------------------
 def _tensor_type(type: TensorType) -> bytes:
-    shape = _fields(1, (_number(1, d) for d in type.shape))
-    return _number(1, _TENSOR) + _field(2, _number(1, _DTYPES[type.dtype]) + _field(2, shape))
+    shape = repeated(1, (number_field(1, d) for d in type.shape))
+    return number_field(1, _TENSOR) + bytes_field(2, number_field(1, _DTYPES[type.dtype]) + bytes_field(2, shape))
 
 
 def _tuple_type(types: Iterable[TensorType]) -> bytes:
-    return _number(1, _TUPLE) + _field(3, _fields(1, map(_tensor_type, types)))
+    return number_field(1, _TUPLE) + bytes_field(3, repeated(1, map(_tensor_type, types)))
 
 
 def _named(name: str, value: bytes) -> bytes:
-    return _field(1, name) + _field(2, value)
+    return bytes_field(1, name) + bytes_field(2, value)
 
 
 def _region(graph: Graph) -> bytes:
-    return _number(1, _GRAPH) + _field(9, _graph(graph))
+    return number_field(1, _GRAPH) + bytes_field(9, _graph(graph))
 
 
 def _value(value: object) -> bytes:
     """A static parameter as a ValueProto; what has no type of its own there, as IR text."""
     value = getattr(value, "array", value)  # of a constant's literal
     if value is None:
-        return _number(1, _NONE)
+        return number_field(1, _NONE)
     if isinstance(value, (bool, np.bool_)):
-        return _number(1, _BOOL) + _number(2, int(value))
+        return number_field(1, _BOOL) + number_field(2, int(value))
     if isinstance(value, (int, np.integer)):
-        return _number(1, _INT64) + _number(3, int(value))
+        return number_field(1, _INT64) + number_field(3, int(value))
     if isinstance(value, (float, np.floating)):
-        return _number(1, _FLOAT64) + _varint(6 << 3 | _FIXED64) + struct.pack("<d", float(value))
+        return number_field(1, _FLOAT64) + float_field(6, float(value))
     if isinstance(value, DType):
-        return _number(1, _TYPE) + _field(20, _number(1, _DTYPES[value]))
+        return number_field(1, _TYPE) + bytes_field(20, number_field(1, _DTYPES[value]))
     if isinstance(value, (tuple, list)):
-        return _number(1, _TUPLE) + _fields(18, map(_value, value))
+        return number_field(1, _TUPLE) + repeated(18, map(_value, value))
     if isinstance(value, np.ndarray):
-        dims = b"".join(_number(1, d) for d in value.shape)
-        return _number(1, _TENSOR) + _field(8, dims + _number(2, _DTYPES[dt.from_numpy(value.dtype)]) + _field(8, value.tobytes()))
-    return _number(1, _STRING) + _field(7, value if isinstance(value, str) else format_attribute(value))
+        dims = b"".join(number_field(1, d) for d in value.shape)
+        return number_field(1, _TENSOR) + bytes_field(8, dims + number_field(2, _DTYPES[dt.from_numpy(value.dtype)]) + bytes_field(8, value.tobytes()))
+    return number_field(1, _STRING) + bytes_field(7, value if isinstance(value, str) else format_attribute(value))

@@ -1,5 +1,8 @@
 """Neural network layers, losses and optimizers."""
 
+from typing import TYPE_CHECKING
+
+from graphcell.missing import getattr_of as _getattr_of
 from graphcell.nn.cell import Cell
 from graphcell.nn.dynamic_lr import (
     cosine_decay_lr,
@@ -55,7 +58,11 @@ from graphcell.nn.layer.basic import (
     L1Regularizer,
     Linear,
     MatrixSetDiag,
+    Norm,
+    OneHot,
     Pad,
+    Tril,
+    Triu,
     Unflatten,
     Unfold,
     Upsample,
@@ -67,7 +74,7 @@ from graphcell.nn.layer.conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTrans
 from graphcell.nn.layer.dense import BiDense
 from graphcell.nn.layer.embedding import Embedding, EmbeddingLookup
 from graphcell.nn.layer.image import MSSSIM, PSNR, SSIM, CentralCrop, ImageGradients, PixelShuffle, PixelUnshuffle
-from graphcell.nn.layer.math import DiGamma, LBeta, LGamma, MatDet, MatInverse, MatMul, ReduceLogSumExp
+from graphcell.nn.layer.math import DiGamma, LBeta, LGamma, MatDet, MatInverse, MatMul, Moments, Range, ReduceLogSumExp
 from graphcell.nn.layer.normalization import (
     BatchNorm1d,
     BatchNorm2d,
@@ -218,14 +225,18 @@ __all__ = [
     "InstanceNorm3d", "InverseDecayLR", "KLDivLoss", "L1Loss", "L1Regularizer", "LBeta", "LGamma", "LPPool1d", "LPPool2d", "LSTMCell", "Lamb",
     "LayerNorm", "LazyAdam", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "LossBase", "MAELoss", "MSELoss", "MarginRankingLoss", "MatDet",
     "MatInverse", "MatMul", "MatrixSetDiag", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
-    "MicroBatchInterleaved", "Mish", "Momentum", "MultiClassDiceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention",
-    "MultilabelMarginLoss", "NLLLoss", "NaturalExpDecayLR", "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PipelineCell", "PipelineGradReducer",
-    "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "PolynomialDecayLR", "ProximalAdagrad", "RMSELoss", "RMSProp", "RNNCell", "RReLU", "ReLU",
-    "ReLU6", "ReduceLogSumExp", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d",
-    "Rprop", "SampledSoftmaxLoss", "SeLU", "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss", "SoftMarginLoss", "SoftShrink", "Softmax",
-    "Softmax2d", "SoftmaxCrossEntropyWithLogits", "Softmin", "Softplus", "Softsign", "SyncBatchNorm", "Tanh", "Tanhshrink", "Threshold",
-    "TimeDistributed", "TrainOneStepCell", "TrainOneStepWithLossScaleCell", "Transformer", "TransformerDecoder", "TransformerDecoderLayer",
-    "TransformerEncoder", "TransformerEncoderLayer", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "Upsample",
-    "VirtualDatasetCellTriple", "WarmUpLR", "WithEvalCell", "WithGradCell", "WithLossCell", "ZeroPad2d", "cosine_decay_lr", "exponential_decay_lr",
-    "get_activation", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr", "polynomial_decay_lr", "thor", "warmup_lr",
+    "MicroBatchInterleaved", "Mish", "Moments", "Momentum", "MultiClassDiceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention",
+    "MultilabelMarginLoss", "NLLLoss", "NaturalExpDecayLR", "Norm", "OneHot", "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PipelineCell",
+    "PipelineGradReducer", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "PolynomialDecayLR", "ProximalAdagrad", "RMSELoss", "RMSProp",
+    "RNNCell", "RReLU", "Range", "ReLU", "ReLU6", "ReduceLogSumExp", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
+    "ReplicationPad2d", "ReplicationPad3d", "Rprop", "SampledSoftmaxLoss", "SeLU", "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss",
+    "SoftMarginLoss", "SoftShrink", "Softmax", "Softmax2d", "SoftmaxCrossEntropyWithLogits", "Softmin", "Softplus", "Softsign", "SyncBatchNorm",
+    "Tanh", "Tanhshrink", "Threshold", "TimeDistributed", "TrainOneStepCell", "TrainOneStepWithLossScaleCell", "Transformer", "TransformerDecoder",
+    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Tril", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Triu",
+    "Unflatten", "Unfold", "Upsample", "VirtualDatasetCellTriple", "WarmUpLR", "WithEvalCell", "WithGradCell", "WithLossCell", "ZeroPad2d",
+    "cosine_decay_lr", "exponential_decay_lr", "get_activation", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr",
+    "polynomial_decay_lr", "thor", "warmup_lr",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # type checkers know all names that there are
+    __getattr__ = _getattr_of(__name__)

@@ -12,7 +12,7 @@ import re
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
 
 from graphcell.bprop import call_with_bprop
 from graphcell.context import GRAPH_MODE, config
@@ -28,16 +28,19 @@ from graphcell.pullback import invoke, keep_forward
 from graphcell.recompute import call_recomputed
 from graphcell.tensor import StateEpoch, Tensor, state
 
+if TYPE_CHECKING:
+    from graphcell.dynamic import DynamicRows
+
 C = TypeVar("C", bound="Cell")
 _PREFIX = re.compile(r"^\w*[0-9a-zA-Z\_\.\-]*$", re.ASCII)
 
 
 class _Run:
-    """A run of the `construct` of a Cell with a `to_float` dtype, and the Parameters that it has read in that dtype."""
+    """A run of the `construct` of a Cell with a `to_float` dtype, and the Parameters and Tensors that it has read in that dtype."""
 
     def __init__(self, cell: Cell, around: _Run | None):
         self.cell, self.around = cell, around
-        self.narrow: dict[int, tuple[Any, Any, Tensor]] = {}  # id(parameter) -> trace, value, the same in that dtype
+        self.narrow: dict[int, tuple[Any, Any, Tensor]] = {}  # id(tensor) -> trace, value, the same in that dtype
 
     def of(self, cell: Cell) -> _Run | None:
         """The innermost run of `cell`."""
@@ -46,14 +49,16 @@ class _Run:
             run = run.around
         return run
 
-    def read(self, param: Parameter, dtype: DType) -> Tensor:
-        """`param` in `dtype`: cast once, as long as it is not written to."""
+    def read(self, tensor: Tensor, dtype: DType) -> Tensor:
+        """`tensor` in `dtype`: cast once, as long as it is not written to."""
         trace = state.trace
-        value: Any = param.array() if trace is None else trace.newest(param)
-        known = self.narrow.get(id(param))
+        value: Any = tensor.array() if trace is None else trace.newest(tensor)
+        known = self.narrow.get(id(tensor))
         if known is None or known[0] is not trace or known[1] is not value:
-            known = self.narrow[id(param)] = (trace, value, cast(param, dtype))
-            known[2].__dict__.update(name=param.name, written_through=param)
+            known = self.narrow[id(tensor)] = (trace, value, cast(tensor, dtype))
+            known[2].__dict__["written_through"] = tensor
+            if isinstance(tensor, Parameter):
+                known[2].__dict__["name"] = tensor.name
         return known[2]
 
 
@@ -82,9 +87,9 @@ class Cell(Hooks, StateDict, Settings):
 
     def __init__(self, auto_prefix: bool = True, flags: dict[str, Any] | None = None):
         tables: dict[str, Any] = self.__dict__
-        tables.update(_parameters=OrderedDict(), _cells=OrderedDict(), _buffers=OrderedDict(), _non_persistent=set())
+        tables.update(_parameters=OrderedDict(), _cells=OrderedDict(), _buffers=OrderedDict(), _non_persistent=set(), _tensors={})
         tables.update(_flags={}, _jit=None, _auto_prefix=auto_prefix, _to_float=None, _phase="train", cell_type=None)
-        tables.update(training=False, requires_grad=False)
+        tables.update(training=False, requires_grad=False, _next_number=1)
         self._start_hooks()
         self._start_settings()
         if flags:
@@ -104,14 +109,15 @@ class Cell(Hooks, StateDict, Settings):
             return  # nothing changes; a property of the class may do more
         StateEpoch.value += 1
         if isinstance(value, Parameter):
-            self._forget(name, self._parameters)
+            tables.pop(name, None)
             self.insert_param_to_cell(name, value)
         elif isinstance(value, Cell):
             self._hold_cell(name, value)
             self._forget(name, self._cells)
         elif isinstance(value, ParameterTuple):
-            self._forget(name, None)
-            self._parameters.update((p.name, p) for p in value)
+            for param in value:
+                self._hold_in_tuple(param)
+            self._forget(name, self._parameters if any(p.name == name for p in value) else None)
             object.__setattr__(self, name, value)
         elif name in self._parameters:
             self._assign_to_parameter(name, value)
@@ -123,8 +129,25 @@ class Cell(Hooks, StateDict, Settings):
             self._cells[name] = None
         elif name in self._buffers:
             self._assign_to_buffer(name, value)
+        elif type(value) is Tensor and tables["_to_float"] is not None and not hasattr(type(self), name):
+            tables.pop(name, None)
+            tables["_tensors"][name] = self._as_kept(tables["_tensors"].get(name), value)
         else:
+            tables["_tensors"].pop(name, None)
             object.__setattr__(self, name, value)
+
+    def _compute_in(self, dtype: DType | None) -> None:
+        """Sets the dtype of `to_float`. From then on the Tensors among the attributes are in a table of their own, so that reading them
+        comes by `__getattr__`."""
+        self._to_float = dtype
+        for name in [name for name, value in self.__dict__.items() if type(value) is Tensor]:
+            self._tensors[name] = self.__dict__.pop(name)
+
+    def _as_kept(self, before: Tensor | None, value: Tensor) -> Tensor:
+        """What `construct` stores in place of the Tensor `before`, in the dtype of that: the state of a Cell stays as it is."""
+        if before is None or not before.dtype.is_float or not value.dtype.is_float or _running.innermost is None:
+            return value
+        return value if _running.innermost.of(self) is None else cast(value, before.dtype)
 
     def _assign_to_parameter(self, name: str, value: Any) -> None:
         if value is None:
@@ -151,12 +174,19 @@ class Cell(Hooks, StateDict, Settings):
 
     def _forget(self, name: str, keep: Any) -> None:
         """Lets go of an attribute, but for what the table `keep` has of that name, so that it keeps its place there."""
-        for table in (self._parameters, self._cells, self._buffers, self.__dict__):
+        for table in (self._parameters, self._cells, self._buffers, self._tensors, self.__dict__):
             if table is not keep:
                 table.pop(name, None)
 
+    def _hold_in_tuple(self, param: Parameter) -> None:
+        """Holds a Parameter of a ParameterTuple, under its own name. One without a name gets one that is the same in each run of a program."""
+        if param.__dict__["has_default_name"]:
+            param.name = f"Parameter${self.__dict__['_next_number']}"
+            self.__dict__["_next_number"] += 1
+        self.insert_param_to_cell(param.name, param, check_name_contain_dot=False)
+
     def _hold_cell(self, name: str, cell: Cell) -> None:
-        if hasattr(type(self), name) or name in self._parameters:
+        if hasattr(type(self), name) or name in self._parameters or name in self._buffers:
             raise MissingKeyError(
                 f"For 'insert_child_to_cell', the {name} child cell already exists in the network."
                 "Cannot insert another child cell with the same name."
@@ -171,18 +201,21 @@ class Cell(Hooks, StateDict, Settings):
             param = tables["_parameters"][name]
             shown = param if tables["_to_float"] is None else self._as_computed(name, param)
             return shown if state.trace is None or name not in tables["_parameter_hooks"] else self._hooked(name, param, shown)
-        for table in ("_cells", "_buffers", "_flags"):
+        for table in ("_buffers", "_tensors"):
+            if name in tables.get(table, ()):
+                return self._as_computed(name, tables[table][name])
+        for table in ("_cells", "_flags"):
             if name in tables.get(table, ()):
                 return tables[table][name]
         raise MissingAttributeError(f"The '{type(self).__name__}' object has no attribute '{name}'.")
 
-    def _as_computed(self, name: str, param: Parameter | None) -> Tensor | None:
-        """While `construct` runs: a Parameter in the dtype of `to_float`. What is assigned to it goes to the Parameter."""
+    def _as_computed(self, name: str, held: Tensor | None) -> Tensor | None:
+        """While `construct` runs: a Parameter or Tensor in the dtype of `to_float`. What is written into it goes to what is `held`."""
         dtype = self._to_float
-        if param is None or dtype is None or not param.dtype.is_float or param.dtype is dtype or name in self._in_full_precision:
-            return param
+        if held is None or dtype is None or not held.dtype.is_float or held.dtype is dtype or name in self._in_full_precision:
+            return held
         run = _running.innermost.of(self) if _running.innermost is not None else None
-        return param if run is None else run.read(param, dtype)
+        return held if run is None else run.read(held, dtype)
 
     def _hooked(self, name: str, param: Parameter, shown: Any) -> Any:
         """In a graph: what the forward hook of a Parameter makes of it. What is written into that goes to the Parameter."""
@@ -191,16 +224,21 @@ class Cell(Hooks, StateDict, Settings):
             new.__dict__.update(name=param.name, written_through=param)
         return new
 
+    @property
+    def _params(self) -> OrderedDict[str, Parameter | None]:
+        """The Parameters of this Cell alone, by MindSpore's name of the table, to which hooks may add."""
+        return self._parameters  # type: ignore[no-any-return]
+
     def __delattr__(self, name: str) -> None:
         StateEpoch.value += 1
-        for table in (self._parameters, self._cells, self._buffers):
+        for table in (self._parameters, self._cells, self._buffers, self._tensors):
             if name in table:
                 del table[name]
                 return
         object.__delattr__(self, name)
 
     def __dir__(self) -> list[str]:
-        return sorted({*super().__dir__(), *self._parameters, *self._cells, *self._buffers})
+        return sorted({*super().__dir__(), *self._parameters, *self._cells, *self._buffers, *self._tensors})
 
     def __getstate__(self) -> dict[str, Any]:
         return {k: v for k, v in self.__dict__.items() if k not in ("_jit", "_dynamic", "_compiled_methods", "_forward")}
@@ -235,16 +273,26 @@ class Cell(Hooks, StateDict, Settings):
 
     def _call_declared(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A call of a Cell whose inputs were declared, perhaps for any number of rows."""
-        self._check_inputs(args, kwargs)
-        function, rows = self._compiled, self._settings["inputs"].with_any_rows
-        if kwargs or not rows:
-            return function(*args, **kwargs)
         dynamic = self.__dict__.get("_dynamic")
-        if dynamic is None or dynamic.function is not function or dynamic.arguments != rows:
-            from graphcell.dynamic import DynamicRows
+        if dynamic is None or dynamic.function is not self._jit:
+            dynamic = self._with_any_rows()
+        if dynamic is not None and not kwargs:
+            return dynamic(*args)  # which checks them
+        self._check_inputs(args, kwargs)
+        return self._compiled(*args, **kwargs)
 
-            dynamic = self.__dict__["_dynamic"] = DynamicRows(function, rows)  # type: ignore[arg-type]
-        return dynamic(*args)
+    def _with_any_rows(self) -> DynamicRows | None:
+        """What runs this Cell for any number of rows, if its inputs were declared so."""
+        dynamic: DynamicRows | None = self.__dict__.get("_dynamic")
+        if dynamic is not None and dynamic.function is self._jit:
+            return dynamic
+        rows = self._settings["inputs"].with_any_rows
+        if not rows:
+            return None
+        from graphcell.dynamic import DynamicRows
+
+        dynamic = self.__dict__["_dynamic"] = DynamicRows(self._compiled, rows, self._check_inputs)  # type: ignore[arg-type]
+        return dynamic
 
     def _run(self, *args: Any, **kwargs: Any) -> Any:
         if self._to_float is not None:
@@ -278,7 +326,7 @@ class Cell(Hooks, StateDict, Settings):
         if bprop is not None:
             given = inspect.signature(self.construct).bind(*args, **kwargs)
             given.apply_defaults()  # `bprop` gets every input
-            return call_with_bprop(self.construct, self.bprop, *given.args)
+            return call_with_bprop(self.construct, self.bprop, *given.args, **given.kwargs)
         if state.trace is None:
             return self.construct(*args, **kwargs)
         from graphcell.frontend import call
@@ -300,7 +348,7 @@ class Cell(Hooks, StateDict, Settings):
             raise MissingKeyError(f"{owner}, the argument 'param_name' should not be None.")
         if check_name_contain_dot and "." in param_name:
             raise MissingKeyError(f"{owner}, the argument 'param_name' should not contain'.' ")
-        if hasattr(type(self), param_name) or (param_name in self.__dict__ and param_name not in self._parameters):
+        if param_name not in self._parameters and hasattr(self, param_name):
             raise MissingKeyError(
                 f"{owner}, the {param_name} parameter already exists in the network.Cannot insert another parameter "
                 "with the same name."
@@ -461,7 +509,7 @@ class Cell(Hooks, StateDict, Settings):
         return ""
 
     def __repr__(self) -> str:
-        extra = self.extend_repr()
+        extra = self.extend_repr() or ""
         lines = [*extra.split("\n")] if extra else []
         if len(lines) < 2 and not self._cells:
             return f"{type(self).__name__}({extra})"

@@ -1,4 +1,4 @@
-"""Checks of constructor arguments, with MindSpore's messages."""
+"""Checks of the arguments of layers, with MindSpore's messages."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.tensor import Tensor
 
 
 def is_int(value: Any) -> bool:
@@ -18,17 +19,20 @@ def is_number(value: Any) -> bool:
     return isinstance(value, (int, float)) and not isinstance(value, bool)
 
 
+def check_tensor(owner: str, name: str, value: Any) -> Tensor:
+    """`value` if it is a Tensor; raises TypeError."""
+    if not isinstance(value, Tensor):
+        raise ArgumentTypeError(f"For '{owner}', the '{name}' must be a Tensor, but got '{type(value).__name__}'.")
+    return value
+
+
 def positive_int(owner: str, name: str, value: Any) -> int:
     """`value` if it is an int above 0.
 
     Raises:
         TypeError: no int. ValueError: below 1.
     """
-    if not is_int(value):
-        raise ArgumentTypeError(f"For '{owner}', the '{name}' must be int, but got '{type(value).__name__}'")
-    if value < 1:
-        raise ArgumentValueError(f"For '{owner}', the '{name}' must be int and must > 0, but got '{value}' with type 'int'.")
-    return int(value)
+    return _int_from(1, owner, name, value)
 
 
 def non_negative_int(owner: str, name: str, value: Any) -> int:
@@ -37,10 +41,15 @@ def non_negative_int(owner: str, name: str, value: Any) -> int:
     Raises:
         TypeError: no int. ValueError: below 0.
     """
+    return _int_from(0, owner, name, value)
+
+
+def _int_from(least: int, owner: str, name: str, value: Any) -> int:
     if not is_int(value):
         raise ArgumentTypeError(f"For '{owner}', the '{name}' must be int, but got '{type(value).__name__}'")
-    if value < 0:
-        raise ArgumentValueError(f"For '{owner}', the '{name}' must be int and must >= 0, but got '{value}' with type 'int'.")
+    if value < least:
+        bound = "> 0" if least == 1 else f">= {least}"
+        raise ArgumentValueError(f"For '{owner}', the '{name}' must be int and must {bound}, but got '{value}' with type 'int'.")
     return int(value)
 
 
@@ -103,11 +112,5 @@ def int_or_tuple(owner: str, name: str, value: Any, rank: int, least: int = 1) -
     if len(value) != rank:
         raise ArgumentTypeError(f"For '{owner}', '{name}' as a tuple must hold {rank} ints, but got {value}")
     for item in value:
-        if not is_int(item):
-            raise ArgumentTypeError(f"For '{owner}', the '{name} item' must be int, but got '{type(item).__name__}'")
-        if item < least:
-            bound = f"> {least - 1}" if least == 1 else f">= {least}"
-            raise ArgumentValueError(
-                f"For '{owner}', the '{name} item' must be int and must {bound}, but got '{item}' with type 'int'."
-            )
+        _int_from(least, owner, f"{name} item", item)
     return value  # type: ignore[no-any-return]

@@ -77,14 +77,29 @@ class DeclaredInputs:
 
     def check_call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Raises ValueError or TypeError if the arguments of a call are not those declared."""
-        given = inspect.signature(self.construct).bind(*args, **kwargs).args if kwargs else args
+        given = dict(enumerate(args)) if not kwargs and len(args) == len(self.inputs) else self._by_position(args, kwargs)
         if self.every and len(given) != len(self.inputs):
             raise ArgumentValueError(
                 f"For set_inputs, the length of input must be equal to expected one, but got expected: {len(self.inputs)} and input: {len(given)}!"
             )
         for k, declared in self.inputs.items():
-            if k < len(given):
+            if k in given:
                 _check(declared, given[k], f"{k + 1}th")
+
+    def _by_position(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> dict[int, Any]:
+        """The arguments of a call by their positions, where those that can only be given by keyword may be declared.
+
+        Raises:
+            TypeError: `construct` does not take them.
+        """
+        signature = inspect.signature(self.construct)
+        try:
+            bound = signature.bind(*args, **kwargs)
+        except TypeError as e:
+            raise ArityError(f"For 'Cell', the function construct: {e}") from None
+        names = list(signature.parameters)
+        by_keyword = {} if self.every else {names.index(name): x for name, x in bound.kwargs.items() if name in names}
+        return dict(enumerate(bound.args)) | by_keyword
 
 
 def _counted(count: int, kind: str) -> str:

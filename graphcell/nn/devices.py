@@ -9,45 +9,39 @@ from graphcell.common.checks import not_negative_int
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingAttributeError
 
 
+class _Numbered:
+    """A number of at least 0; AttributeError as long as none was set.
+
+    Raises:
+        TypeError: set to no int. ValueError: set to a negative one.
+    """
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    def __get__(self, cell: Any, owner: type | None = None) -> Any:
+        if cell is None:
+            return self
+        if self._name not in cell.__dict__["_devices"]:
+            raise MissingAttributeError(f"The '{type(cell).__name__}' object has no attribute '{self._name}'.")
+        return cell.__dict__["_devices"][self._name]
+
+    def __set__(self, cell: Any, value: Any) -> None:
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise ArgumentTypeError(f"For 'Cell', the property '{self._name}' must be int type, but got type : {type(value)}")
+        if value < 0:
+            raise ArgumentValueError(f"For 'Cell', the property '{self._name}' can not be less than 0, but got {value}")
+        cell.__dict__["_devices"][self._name] = value
+
+
 class DeviceSettings:
     """The part of a Cell that keeps settings for several devices."""
 
     def _start_device_settings(self) -> None:
         self.__dict__["_devices"] = {"layout": {}, "data_parallel": False, "strategy": None, "offload": None}
 
-    # -- pipelines ---------------------------------------------------------------------------------------------------
-    @property
-    def pipeline_stage(self) -> int:
-        """The stage set. AttributeError if none was."""
-        return self._once_set("pipeline_stage")
-
-    @pipeline_stage.setter
-    def pipeline_stage(self, value: int) -> None:
-        self._set_number("pipeline_stage", value)
-
-    @property
-    def pipeline_segment(self) -> int:
-        """The segment set. AttributeError if none was."""
-        return self._once_set("pipeline_segment")
-
-    @pipeline_segment.setter
-    def pipeline_segment(self, value: int) -> None:
-        self._set_number("pipeline_segment", value)
-
-    def _once_set(self, name: str) -> int:
-        if name not in self.__dict__["_devices"]:
-            raise MissingAttributeError(f"The '{type(self).__name__}' object has no attribute '{name}'.")
-        value: int = self.__dict__["_devices"][name]
-        return value
-
-    def _set_number(self, name: str, value: Any) -> None:
-        if not isinstance(value, int) or isinstance(value, bool):
-            raise ArgumentTypeError(
-                f"For 'Cell', the property '{name}' must be int type, but got type : {type(value)}"
-            )
-        if value < 0:
-            raise ArgumentValueError(f"For 'Cell', the property '{name}' can not be less than 0, but got {value}")
-        self.__dict__["_devices"][name] = value
+    pipeline_stage = _Numbered()
+    pipeline_segment = _Numbered()
 
     # -- how Parameters are spread -----------------------------------------------------------------------------------
     @property

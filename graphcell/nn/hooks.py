@@ -14,12 +14,12 @@ from typing import Any
 
 from graphcell.bprop import call_with_bprop
 from graphcell.common.hook_handle import Hook, HookHandle, Table, current, register
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, UnsupportedSyntaxError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError, UnsupportedSyntaxError
 from graphcell.frontend.signature import key_of
 from graphcell.ir.types import TensorType
 from graphcell.parameter import Parameter
 from graphcell.passes.autodiff import zeros_of_type
-from graphcell.pullback import invoke, replace_tensors, tensors_in, trace_child
+from graphcell.pullback import Arguments, invoke, replace_tensors, tensors_in, trace_child
 from graphcell.tensor import StateEpoch, Tensor, state
 
 
@@ -72,12 +72,15 @@ class Hooks:
 
     def register_backward_hook(self, hook_fn: Hook) -> HookHandle:
         """Calls `hook_fn(cell, grad_input, grad_output)` in the backward pass; both are tuples of Tensors. What it returns
-        (if not None) replaces grad_input. Where no input is differentiated, grad_input holds None.
+        (if not None) replaces grad_input. Where no input is differentiated, grad_input holds None; else it holds the gradients of all that
+        are, or depend on, arguments of the gradient function, and of Parameters.
 
         Raises:
             TypeError: hook_fn cannot be called.
         """
-        return register(self._backward_hooks, hook_fn)
+        handle = register(self._backward_hooks, hook_fn)
+        Arguments.followed = True
+        return handle
 
     def register_backward_pre_hook(self, hook_fn: Hook) -> HookHandle:
         """Calls `hook_fn(cell, grad_output)` in the backward pass, before the Cell's; what it returns (if not None) replaces
@@ -218,9 +221,12 @@ class _Backward:
         self.inputs = len(inputs)
         if not self.cell._backward_hooks:
             return args, kwargs
-        self.followed = [k for k, t in enumerate(inputs) if t.dtype.is_float and _is_followed(t)]
-        if not self.followed:
+        if not any(t.dtype.is_float and _is_followed(t) for t in inputs):
             return args, kwargs
+        for parameter in (t for t in inputs if isinstance(t, Parameter) and not _is_followed(t)):
+            for tape in state.tapes:  # beside an input that is differentiated its gradient is of use
+                tape.watch(parameter)
+        self.followed = [k for k, t in enumerate(inputs) if t.dtype.is_float and _is_followed(t)]
         types = () if state.trace is None else self._output_types(args, kwargs)
 
         def identity(*xs: Tensor) -> tuple[Tensor, ...]:
@@ -259,7 +265,7 @@ class _Backward:
         for _, (hook,) in current(self.cell._backward_hooks):
             new = invoke(hook, (self.cell, grad_input, grad_output), {})
             if new is not None:
-                grad_input = _checked(new, self.inputs, "backward hook", "grad input")
+                grad_input = _checked(new, grad_input, "backward hook", "grad input")
         return grad_input
 
     # -- outputs -----------------------------------------------------------------------------------------------------
@@ -285,7 +291,7 @@ class _Backward:
         for _, (hook,) in current(self.cell._backward_pre_hooks):
             new = invoke(hook, (self.cell, grad_output), {})
             if new is not None:
-                grad_output = _checked(new, self.outputs, "backward pre hook", "output")
+                grad_output = _checked(new, grad_output, "backward pre hook", "output")
         if state.trace is None:
             self.seen = grad_output
         if not self.followed:
@@ -310,16 +316,18 @@ def _replaced(structure: Any, tensors: Sequence[Tensor], places: Sequence[int], 
     return replace_tensors(structure, iter([found.get(k, t) for k, t in enumerate(tensors)]))
 
 
-def _checked(new: Any, count: int, hook: str, expected: str) -> Gradients:
-    """What a hook returned, as a tuple of `count` gradients.
+def _checked(new: Any, before: Gradients, hook: str, expected: str) -> Gradients:
+    """What a hook returned in place of the gradients `before`, as a tuple.
 
     Raises:
-        TypeError: another number of them, or something that is no Tensor.
+        TypeError: another number of them, or something that is no Tensor. ValueError: a gradient of another shape.
     """
     gradients = tuple(new) if isinstance(new, (tuple, list)) else (new,)
-    if len(gradients) != count:
-        raise ArgumentTypeError(f"The {hook} return value size is {len(gradients)} not equal to expect {expected} size {count}")
-    for g in gradients:
-        if g is not None and not isinstance(g, Tensor):
+    if len(gradients) != len(before):
+        raise ArgumentTypeError(f"The {hook} return value size is {len(gradients)} not equal to expect {expected} size {len(before)}")
+    for g, b in zip(gradients, before, strict=True):
+        if not isinstance(g, Tensor) and not (g is None and b is None):
             raise ArgumentTypeError(f"The output type of the {hook} should be a tensor but got {type(g).__name__}.")
+        if isinstance(g, Tensor) and b is not None and g.shape != b.shape:
+            raise ShapeError(f"The output of the {hook} should be a tensor of shape {b.shape}, as the gradient that it got, but has shape {g.shape}.")
     return gradients

@@ -45,6 +45,8 @@ class Settings(DeviceSettings):
     requires_grad: bool
     cell_type: str | None
     construct: Callable[..., Any]
+    _to_float: DType | None
+    _compute_in: Callable[[DType | None], None]
 
     def _start_settings(self) -> None:
         self.__dict__["_settings"] = {"inputs": None, "scope": None, "prefix": "", "bprop_debug": False, "jit_config": {}, "train_flag": False}
@@ -101,7 +103,7 @@ class Settings(DeviceSettings):
         context_fn: Any = None, **kwargs: Any,
     ) -> None:  # fmt: skip
         """Gradients keep nothing that this Cell computes but its inputs and its result: the rest is computed again in the backward pass.
-        Less memory, the same numbers (eagerly to the bit, in graphs but for rounding), random ones too. A recomputed Cell may hold others.
+        Less memory, the same numbers but for rounding, random ones too. A recomputed Cell may hold others.
 
         Args:
             use_reentrant, early_stop: MindSpore's ways to do this; here there is one, which has the limits of none.
@@ -125,8 +127,8 @@ class Settings(DeviceSettings):
 
     # -- precision ---------------------------------------------------------------------------------------------------
     def to_float(self, dst_type: Any) -> Self:
-        """Computes in `dst_type`: float inputs of this Cell and of all inside, and their trained Parameters, are cast to it; the
-        Parameters themselves stay as they are. A later call on an inner Cell wins there. Returns this Cell.
+        """Computes in `dst_type`: float inputs of this Cell and of all inside, their trained Parameters, and the Tensors among their
+        attributes are cast to it; the Parameters and Tensors themselves stay as they are. A later call on an inner Cell wins there. Returns this Cell.
 
         Raises:
             ValueError: for a dtype that is not float16, bfloat16 or float32.
@@ -138,7 +140,7 @@ class Settings(DeviceSettings):
             )
         flags = {"fp16": dst_type is dt.float16, "fp32": dst_type is dt.float32, "bf16": dst_type is dt.bfloat16}
         for _, cell in self._inside:
-            cell._to_float = dst_type
+            cell._compute_in(dst_type)
             cell.add_flags(**flags)
         return self
 
@@ -154,7 +156,7 @@ class Settings(DeviceSettings):
         """
         if not isinstance(kind, MixedPrecisionType):
             raise ArgumentTypeError(f"For 'set_mixed_precision_type', the argument must be a MixedPrecisionType, but got {type(kind)}.")
-        self._to_float = next(dtype for dtype, named in _PRECISIONS.items() if named is kind)
+        self._compute_in(next(dtype for dtype, named in _PRECISIONS.items() if named is kind))
 
     def to(self, *args: Any, **kwargs: Any) -> Self:
         """Casts the float Parameters and buffers of this Cell and all inside: `to(dtype)`, `to(tensor)`, `to(device=…, dtype=…)`.
@@ -253,17 +255,25 @@ class Settings(DeviceSettings):
 
     # -- compiling ---------------------------------------------------------------------------------------------------
     def compile(self, *args: Any, **kwargs: Any) -> None:
-        """Compiles this Cell for arguments like these, without running it. For a Tensor that describes an input of unknown size there is
-        nothing to compile yet: its sizes are compiled for when they come.
+        """Compiles this Cell for arguments like these, without running it. If `set_inputs` declared that there may be any number of rows, all
+        that calls with any number of them need is compiled, whether the arguments have rows or only describe them. For other
+        dimensions of unknown size there is nothing to compile yet: they are compiled for when they come.
         """
         self._check_inputs(args, kwargs)
-        if any(d < 0 for t in tensors_in((args, kwargs)) for d in t.shape):
+        declared = self.__dict__["_settings"]["inputs"]
+        rows = declared.with_any_rows if declared is not None and not kwargs else ()
+        shapes = [t.shape[1:] if any(t is args[k] for k in rows) else t.shape for t in tensors_in((args, kwargs))]
+        if any(d < 0 for shape in shapes for d in shape):
             return
-        self._compiled.compile(*args, **kwargs)  # type: ignore[attr-defined]
+        if rows:
+            self._with_any_rows().compile(*args)  # type: ignore[attr-defined]
+        else:
+            self._compiled.compile(*args, **kwargs)  # type: ignore[attr-defined]
 
     def compile_and_run(self, *args: Any, **kwargs: Any) -> Any:
         """Compiles this Cell and runs it; calling it does the same in GRAPH_MODE."""
-        self._check_inputs(args, kwargs)
+        if self.__dict__["_settings"]["inputs"] is not None:
+            return self._call_declared(args, kwargs)  # type: ignore[attr-defined]
         return self._compiled(*args, **kwargs)  # type: ignore[attr-defined]
 
     @property
@@ -305,13 +315,15 @@ class Settings(DeviceSettings):
         """Declares the inputs that GRAPH_MODE compiles for, all of them by position, or some by name. A Tensor made with `shape` and `dtype`
         alone stands for any Tensor like it; None in its shape for any size. A call with other inputs is an error then.
 
-        Where the first dimension has any size, and each row of the results depends on that row alone, a few graphs for blocks of rows
-        serve all sizes; `explain` of the compiled function says if not. For other dimensions of any size each shape is compiled.
+        Where the first dimension has any size, and each row of the results depends on that row alone, the first call (or `compile`) compiles
+        graphs for a few blocks of rows, which serve all sizes; `explain` of the compiled function says if not. For other dimensions of any
+        size each shape is compiled.
 
         Raises:
             ValueError: both ways at once, or an unknown name. TypeError: another number of inputs than `construct` has.
         """
         self.__dict__["_settings"]["inputs"] = declared = DeclaredInputs.of(self.construct, inputs, kwargs)
+        self.__dict__["_dynamic"] = None
         if config.mode == GRAPH_MODE:
             declared.check_count()
 

@@ -189,8 +189,8 @@ class StateDict:
         """
         if not isinstance(state_dict, Mapping):
             raise ArgumentTypeError(f"Expected state_dict to be dict-like, got {type(state_dict)}.")
-        loading = _Loading(dict(state_dict), strict)
-        loading.visit(self, "")
+        loading = _Loading(strict)
+        loading.visit(self, "", dict(state_dict))
         keys = _IncompatibleKeys(loading.missing, loading.unexpected)
         for cell in reversed(loading.visited):
             for _, (hook,) in current(cell._state_hooks("load_state_dict")):
@@ -220,7 +220,9 @@ class StateDict:
         return register(self._state_hooks("state_dict"), hook)
 
     def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> HookHandle:
-        """Calls `hook(cell, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` first."""
+        """Calls `hook(cell, state_dict, prefix, local_metadata, strict, missing_keys, unexpected_keys, error_msgs)` before this Cell's state is
+        taken. The dict holds what begins with `prefix`; the hook may change it.
+        """
         return register(self._state_hooks("load_state_dict_pre"), hook)
 
     def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> HookHandle:
@@ -235,8 +237,8 @@ def _overrides(cell: Any, method: str) -> bool:
 class _Loading:
     """One `load_state_dict`: what fits, what is missing, what is wrong."""
 
-    def __init__(self, given: dict[str, Any], strict: bool):
-        self.given, self.strict = given, strict
+    def __init__(self, strict: bool):
+        self.strict = strict
         self.missing: list[str] = []
         self.unexpected: list[str] = []
         self.errors: list[str] = []
@@ -244,27 +246,29 @@ class _Loading:
         self.pairs: list[tuple[Tensor, Tensor]] = []
         self.extras: list[tuple[Any, Any]] = []
 
-    def visit(self, cell: Any, prefix: str) -> None:
+    def visit(self, cell: Any, prefix: str, given: dict[str, Any]) -> None:
+        """Takes what is in `given` for this Cell and those inside. Each has a dict of its own names, which its hooks may change."""
         self.visited.append(cell)
         for _, (hook,) in current(cell._state_hooks("load_state_dict_pre")):
-            hook(cell, self.given, prefix, {}, self.strict, self.missing, self.unexpected, self.errors)
+            hook(cell, given, prefix, {}, self.strict, self.missing, self.unexpected, self.errors)
         own = dict(cell._own_state())
         for name, target in own.items():
-            self._take(prefix + name, target)
+            self._take(given, prefix + name, target)
         known = {*own}
         if _overrides(cell, "set_extra_state"):
             known.add(_EXTRA)
-            self._take_extra(cell, prefix + _EXTRA)
-        self._note_unexpected(prefix, known, cell._cells)
+            self._take_extra(given, cell, prefix + _EXTRA)
+        self._note_unexpected(given, prefix, known, cell._cells)
         for name, child in cell._cells.items():
             if child is not None:
-                self.visit(child, f"{prefix}{name}.")
+                inside = f"{prefix}{name}."
+                self.visit(child, inside, {k: v for k, v in given.items() if str(k).startswith(inside)})
 
-    def _take(self, key: str, target: Tensor) -> None:
-        if key not in self.given:
+    def _take(self, given: dict[str, Any], key: str, target: Tensor) -> None:
+        if key not in given:
             self.missing.append(key)
             return
-        value = self.given[key]
+        value = given[key]
         if not isinstance(value, Tensor):
             self.errors.append(
                 f'While copying the parameter named "{key}", expected Tensor or Tensor-like object from checkpoint '
@@ -278,15 +282,15 @@ class _Loading:
         else:
             self.pairs.append((target, value))
 
-    def _take_extra(self, cell: Any, key: str) -> None:
-        if key in self.given:
-            self.extras.append((cell, self.given[key]))
+    def _take_extra(self, given: dict[str, Any], cell: Any, key: str) -> None:
+        if key in given:
+            self.extras.append((cell, given[key]))
         else:
             self.missing.append(key)
 
-    def _note_unexpected(self, prefix: str, own: set[str], cells: Mapping[str, Any]) -> None:
+    def _note_unexpected(self, given: dict[str, Any], prefix: str, own: set[str], cells: Mapping[str, Any]) -> None:
         """Notes the names that begin with `prefix` and lead neither to a state of this Cell nor into one of its Cells."""
-        for key in map(str, self.given):
+        for key in map(str, given):
             if key.startswith(prefix):
                 name, dot, _ = key[len(prefix) :].partition(".")
                 if name not in (cells if dot else own):

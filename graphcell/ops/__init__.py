@@ -3,6 +3,7 @@
 import importlib
 from typing import Any
 
+from graphcell.missing import refuse as _refuse
 from graphcell.ops import functional as functional
 from graphcell.ops.functional.activation import *  # noqa: F403
 from graphcell.ops.functional.arithmetic import *  # noqa: F403
@@ -16,6 +17,7 @@ from graphcell.ops.functional.distributions import *  # noqa: F403
 from graphcell.ops.functional.einsum import *  # noqa: F403
 from graphcell.ops.functional.filling import *  # noqa: F403
 from graphcell.ops.functional.fractional_pooling import *  # noqa: F403
+from graphcell.ops.functional.frequencies import *  # noqa: F403
 from graphcell.ops.functional.gathering import *  # noqa: F403
 from graphcell.ops.functional.interpolation import *  # noqa: F403
 from graphcell.ops.functional.linear_algebra import *  # noqa: F403
@@ -62,6 +64,6 @@ _ABOVE = {
 def __getattr__(name: str) -> Any:
     home = _ABOVE.get(name)
     if home is None:
-        raise AttributeError(f"module 'graphcell.ops' has no attribute '{name}'")
+        _refuse("graphcell.ops", name)
     module = importlib.import_module(home)
     return module if home == f"{__name__}.{name}" else getattr(module, name)

@@ -234,6 +234,7 @@ class FloorDiv(Elementwise):
     takes = dt.NUMBERS
     fast = False
     name = "floor_div"
+    eval_element_nanoseconds = 10.0
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         with np.errstate(all="ignore"):
@@ -254,6 +255,7 @@ class FloorMod(Elementwise):
     takes = dt.NUMBERS
     fast = False
     name = "floor_mod"
+    eval_element_nanoseconds = 10.0
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         with np.errstate(all="ignore"):
@@ -275,6 +277,7 @@ class TruncDiv(Elementwise):
     takes = dt.NUMBERS
     fast = False
     name = "trunc_div"
+    eval_element_nanoseconds = 10.0
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         with np.errstate(all="ignore"):
@@ -299,6 +302,7 @@ class TruncMod(Elementwise):
     takes = dt.NUMBERS
     fast = False
     name = "trunc_mod"
+    eval_element_nanoseconds = 15.0
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         with np.errstate(all="ignore"):
@@ -346,6 +350,7 @@ class Select(Elementwise):
     """x where `condition` (Bool), else y."""
 
     name = "select"
+    eval_element_nanoseconds = 4.0
 
     def result_dtype(self, *dtypes: DType) -> DType:
         condition, x, y = dtypes

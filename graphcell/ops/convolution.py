@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from graphcell.errors import DTypeError, ShapeError
+from graphcell.errors import ContractionShapeError, DTypeError, ShapeError
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.dispatch import apply1
 
 Grads = tuple[Any, ...]
+_PRODUCT_NANOSECONDS = 0.025
+"""Of a product that is summed, in numpy."""
 
 
 @dataclass(frozen=True)
@@ -30,6 +32,16 @@ class _Convolution(Op):
     dilation: tuple[int, ...]
     groups: int = 1
     channels_last: bool = False
+
+    def eval_nanoseconds(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+        """All three multiply each output element of the convolution by the weights of one filter; numpy goes over the images for each tap."""
+        weights, outputs = self.weights_and_outputs(operands, results)
+        taps = math.prod(weights.shape[2:])
+        return taps * super().eval_nanoseconds(operands, results) + _PRODUCT_NANOSECONDS * outputs.size * math.prod(weights.shape[1:])
+
+    def weights_and_outputs(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        """The types of the weights, and of the convolution's result or its cotangent."""
+        return operands[1], results[0]
 
     @property
     def rank(self) -> int:
@@ -107,7 +119,7 @@ class Conv(_Convolution):
             raise ShapeError(f"conv: x {x.shape} and weight {w.shape} must have {self.rank + 2} dimensions")
         c = self.channels(x.shape)
         if c != w.shape[1] * self.groups or w.shape[0] % self.groups:
-            raise ShapeError(f"conv: x has {c} channels, but the weight {w.shape} with {self.groups} groups takes {w.shape[1] * self.groups}")
+            raise ContractionShapeError(f"conv: x has {c} channels, but the weight {w.shape} with {self.groups} groups takes {w.shape[1] * self.groups}")
         out = self.output_spatial(self.spatial(x.shape), w.shape[2:])
         if min((1, *out)) < 1:
             raise ShapeError(f"conv: the kernel {w.shape[2:]} is larger than the padded input, x is {x.shape}")
@@ -140,6 +152,9 @@ class ConvInputGrad(_Convolution):
 
     spatial_shape: Shape = ()
     name = "conv_input_grad"
+
+    def weights_and_outputs(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        return operands[0], operands[1]
 
     def infer(self, w: TensorType, g: TensorType) -> TensorType:  # type: ignore[override]
         self.check_dtypes(w, g)
@@ -175,6 +190,9 @@ class ConvWeightGrad(_Convolution):
 
     kernel: Shape = ()
     name = "conv_weight_grad"
+
+    def weights_and_outputs(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> tuple[TensorType, TensorType]:
+        return results[0], operands[1]
 
     def infer(self, x: TensorType, g: TensorType) -> TensorType:  # type: ignore[override]
         self.check_dtypes(x, g)

@@ -6,7 +6,6 @@ operands record it. Enters: an op and its operand Tensors. Leaves: a tuple of Te
 
 from __future__ import annotations
 
-import time
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -19,7 +18,7 @@ from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ir.op import Op, evaluate, exact_key, infer_types
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import View
-from graphcell.ops.kernels import Native, Work
+from graphcell.ops.kernels import NATIVE_SHARE, Native, Work, spent
 from graphcell.tensor import Tensor, state
 
 _infer = lru_cache(maxsize=8192)(infer_types)
@@ -30,12 +29,13 @@ _KEPT_SIGNATURES = 8192
 class Signature(Work):
     """An op with the types of its operands: checked once, and run natively when that is worth it."""
 
-    __slots__ = ("exact", "has_regions", "is_candidate", "op", "rules")
+    __slots__ = ("each", "exact", "has_regions", "is_candidate", "op", "rules")
 
     def __init__(self, op: Op, types: tuple[TensorType, ...]):
         super().__init__()
-        infer_types(op, types)  # for its errors
+        results = infer_types(op, types)  # for its errors, too
         self.op = op
+        self.each = op.eval_nanoseconds(types, results)
         self.has_regions = bool(op.regions)
         self.is_candidate = bool(types or op.name == "full") and not (self.has_regions or op.has_effect or isinstance(op, View))
         self.exact = exact_key(op)
@@ -64,10 +64,11 @@ class Signature(Work):
         if self.kernel is not None and (op is self.op or exact_key(op) == self.exact):  # 0.0 and -0.0 are equal, but other kernels
             results = self.kernel(*operands)
             if results is not NotImplemented:
+                spent.nanoseconds += NATIVE_SHARE * self.each
                 return results  # type: ignore[no-any-return]
-        start = time.perf_counter_ns()
         outputs = tuple(map(Tensor.of_array, evaluate(op, tuple([t.array() for t in operands]))))
-        if self.is_candidate and self.is_due(start):
+        spent.nanoseconds += self.each
+        if self.is_candidate and self.is_due(self.each):
             self.kernel = Native.compile(_graph_of(self.op, operands))
         return outputs
 
@@ -479,17 +480,27 @@ def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         state.tapes = before
 
 
+def written_in(target: Tensor) -> Tensor:
+    """What holds the values that change when `target` is written to: in a Cell with a `to_float` dtype, not the Parameter in that dtype but
+    the Parameter itself, or a step that is small beside the sum would be lost, and rounded what is not written to.
+    """
+    source: Tensor | None = target.__dict__.get("written_through")
+    return target if source is None or source.dtype is target.dtype else source
+
+
 def write(target: Tensor, value: Tensor) -> None:
     """Makes `value`, of the same dtype and shape, the newest value of `target`: in the graph under construction, or in its buffer.
 
     To gradients a Parameter stays one variable, whatever is written into it (see `Overwrite`).
-    What shows the value of a Parameter, perhaps in the dtype of a Cell's `to_float`, is written through to that.
+    What shows the value of a Parameter, perhaps in the dtype of a Cell's `to_float`, is written through to that; `value` may then be of
+    the Parameter's dtype.
     """
     source = target.__dict__.get("written_through")
     if source is not None:
         from graphcell.ops.functional.common import cast
 
         write(source, cast(value, source.dtype))
+        value = cast(value, target.dtype)
     if state.trace is not None:
         new = state.trace.read(value)
         if target.is_variable:

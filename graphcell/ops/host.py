@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from graphcell import dtype as dt
 from graphcell.errors import ArgumentValueError, DataIndexError, DTypeError
+from graphcell.formatting import graph_form
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 from graphcell.tensor import Tensor
@@ -53,20 +53,11 @@ def _shown(array: Array, form: str) -> str:
     return repr(tensor) if form == "r" else str(tensor)
 
 
-def graph_form(array: Array) -> str:
-    """A Tensor as MindSpore's graphs print it: `Tensor(shape=[2], dtype=Float32, value=[ 1.00000000e+00
-    2.00000000e+00])`.
-    """
-    dtype = dt.from_numpy(array.dtype)
-    if not array.ndim:
-        return str(int(array)) if not dtype.is_float else f"{float(array):g}"
-    digits = 4 if dtype.bits == 16 else 8
-    values = array.astype(np.float32) if dtype is dt.bfloat16 else array
-    text = np.array2string(
-        values, formatter={"float_kind": lambda x: f"{x: .{digits}e}"} if dtype.is_float else None
-    )
-    gap = "\n" if array.ndim > 1 else ""
-    return f"Tensor(shape={list(array.shape)}, dtype={dtype}, value={gap}{text})"
+def _placed(error: Exception, place: str) -> Exception:
+    """The error, to which a traceback adds where it comes from."""
+    if place:
+        error.add_note(place)
+    return error
 
 
 @dataclass(frozen=True)
@@ -88,9 +79,10 @@ class Print(Op):
 
 @dataclass(frozen=True)
 class Assert(Op):
-    """Raises AssertionError if the first operand, a Bool scalar, is false. The text's operands follow it."""
+    """Raises AssertionError if the first operand, a Bool scalar, is false. The text's operands follow it. `place` shows the user's line."""
 
     text: Template
+    place: str = ""
     name = "assert"
     has_effect = True
 
@@ -99,17 +91,18 @@ class Assert(Op):
 
     def eval(self, condition: Array, *arrays: Array) -> tuple[Array, ...]:  # type: ignore[override]
         if not condition:
-            raise AssertionError(fill(self.text, arrays))
+            raise _placed(AssertionError(fill(self.text, arrays)), self.place)
         return ()
 
 
 @dataclass(frozen=True)
 class Raise(Op):
-    """Raises an exception of the class `qualname` in `module`."""
+    """Raises an exception of the class `qualname` in `module`. `place` shows the user's line."""
 
     module: str
     qualname: str
     text: Template
+    place: str = ""
     name = "raise"
     has_effect = True
 
@@ -134,7 +127,7 @@ class Raise(Op):
 
     def eval(self, *arrays: Array) -> tuple[Array, ...]:
         text = fill(self.text, arrays)
-        raise self.kind()(text) if text else self.kind()()
+        raise _placed(self.kind()(text) if text else self.kind()(), self.place)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,8 @@
 
 Enters: computations that are done again and again: an op on operands of one signature, its gradient rule, or a function of the library
 that is a composition of many ops (`composite`). Leaves: the same results, equal but for rounding. The first calls run op by op in numpy;
-once that took as long as compiling would have taken, the computation is compiled (or loaded from the cache on disk) as one graph.
+once that took as long as compiling would have taken, the computation is compiled (or loaded from the cache on disk) as one graph. How long
+it took is estimated from shapes (`Op.eval_nanoseconds`), not measured: a program gives the same bits at each run.
 Refuses nothing: what cannot be compiled stays in numpy. GRAPHCELL_EAGER_KERNELS=0 in the environment keeps everything there, and
 GRAPHCELL_EAGER_KERNELS=now compiles at the first call, for comparison.
 """
@@ -11,7 +12,7 @@ from __future__ import annotations
 
 import functools
 import os
-import time
+import threading
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, TypeVar
 
@@ -44,21 +45,32 @@ class Native:
     enabled: ClassVar[bool] = _CHOICE != "0"
 
 
+class _Spent(threading.local):
+    """About how long this thread has computed eagerly."""
+
+    nanoseconds = 0.0
+
+
+spent = _Spent()
+NATIVE_SHARE = 0.1
+"""Of the time in numpy that native code takes, about."""
+
+
 class Work:
-    """One computation: how much time it took so far in numpy, and its kernel once that was worth compiling."""
+    """One computation: how much time it took so far in numpy, about, and its kernel once that was worth compiling."""
 
     __slots__ = ("calls", "kernel", "nanoseconds")
 
     def __init__(self) -> None:
-        self.calls = self.nanoseconds = 0
+        self.calls, self.nanoseconds = 0, 0.0
         self.kernel: Kernel | None = None
 
-    def is_due(self, start: int) -> bool:
-        """Notes a call in numpy that began at `start` (perf_counter_ns); True, once, when it should be compiled."""
+    def is_due(self, nanoseconds: float) -> bool:
+        """Notes a call in numpy that takes so long; True, once, when it should be compiled."""
         if self.calls < 0:
             return False
         self.calls += 1
-        self.nanoseconds += time.perf_counter_ns() - start
+        self.nanoseconds += nanoseconds
         is_too_early = self.calls < LEAST_CALLS and self.nanoseconds < LONG_NANOSECONDS
         if is_too_early or self.nanoseconds < WORTH_NANOSECONDS or not Native.enabled:
             return False

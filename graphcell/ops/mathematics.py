@@ -203,6 +203,7 @@ class Erf(Real):
     """Error function."""
 
     name = "erf"
+    eval_element_nanoseconds = 100.0
     function = staticmethod(special.erf)
     at_least = np.float64
 
@@ -215,6 +216,7 @@ class Erfc(Real):
     """1 - erf(x), without cancellation for large x."""
 
     name = "erfc"
+    eval_element_nanoseconds = 100.0
     function = staticmethod(special.erfc)
     at_least = np.float64
 
@@ -227,6 +229,7 @@ class Gelu(Real):
     """x times the standard normal distribution function."""
 
     name = "gelu"
+    eval_element_nanoseconds = 120.0
     at_least = np.float64
 
     @staticmethod
@@ -242,6 +245,7 @@ class GeluSlope(Real):
     """The derivative of gelu: distribution function plus x times density; 0 at -inf and 1 at inf. Its error is absolute, not relative."""
 
     name = "gelu_slope"
+    eval_element_nanoseconds = 120.0
     at_least = np.float64
 
     @staticmethod
@@ -258,6 +262,7 @@ class Erfinv(Real):
     """The inverse of erf."""
 
     name = "erfinv"
+    eval_element_nanoseconds = 600.0
     function = staticmethod(special.erfinv)
     at_least = np.float64
 

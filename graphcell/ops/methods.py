@@ -17,7 +17,7 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, IndexRangeError, ShapeError
-from graphcell.ops.dispatch import write
+from graphcell.ops.dispatch import write, written_in
 from graphcell.ops.functional import activation, arithmetic, common, comparison, creation, mathematics
 from graphcell.ops.functional.axes import arguments
 from graphcell.ops.functional.common import NUMBER_TYPES
@@ -80,7 +80,7 @@ def _getitem(self: Tensor, index: Any) -> Any:
 def _setitem(self: Tensor, index: Any, value: Any) -> None:
     from graphcell.ops.functional.indexing import tensor_setitem
 
-    write(self, tensor_setitem(self, index, value))
+    write(self, tensor_setitem(written_in(self), index, value))
 
 
 def _iter(self: Tensor) -> Iterator[Tensor]:
@@ -117,12 +117,12 @@ OPERATORS: tuple[tuple[str, Function], ...] = (
 
 # -- conversion ------------------------------------------------------------------------------------------------------------
 def astype(self: Tensor, dtype: Any, copy: builtins.bool = True) -> Tensor:
-    """The values converted to `dtype` (a DType, its name, a Python or numpy type). Names without a width are numpy's: 'float' is float64.
+    """The values converted to `dtype` (a DType, its name, a Python or numpy type). Names without a width, and `float`, are numpy's: float64.
 
     Raises:
         TypeError: `dtype` is none.
     """
-    target = dt.float64 if dtype == "float" else dt.int64 if dtype == "int" else dt.as_dtype(dtype)
+    target = dt.float64 if dtype is float or dtype == "float" else dt.int64 if dtype == "int" else dt.as_dtype(dtype)
     return self if not copy and target is self.dtype else creation.cast(self, target)
 
 
@@ -238,11 +238,15 @@ def update(self: Tensor, new: Any, function: str) -> Tensor:
         ValueError: the shape would change. TypeError: the dtype would have to be of a higher kind.
     """
     t = common.as_tensor(new, "value", function)
+    held = written_in(self)
     if t.shape != self.shape:
         raise ShapeError(f"{function}: a result of shape {t.shape} cannot be written into a Tensor of shape {self.shape}")
-    if dt.promote(self.dtype, t.dtype) is not self.dtype:
-        raise DTypeError(f"{function}: a result of {t.dtype} cannot be written into a Tensor of {self.dtype}", hint="cast the Tensor first")
-    write(self, common.cast(t, self.dtype))
+    if dt.promote(held.dtype, t.dtype) is not held.dtype:
+        raise DTypeError(f"{function}: a result of {t.dtype} cannot be written into a Tensor of {held.dtype}", hint="cast the Tensor first")
+    if held.dtype is t.dtype or held is self:
+        write(self, common.cast(t, held.dtype))
+    else:  # of what was not changed nothing is rounded
+        write(self, creation.where(t == self, held, common.cast(t, held.dtype)))
     return self
 
 
@@ -250,7 +254,7 @@ def in_place(function: Function, name: str) -> Function:
     """The in-place form of a function of one operand."""
 
     def method(self: Tensor) -> Tensor:
-        return update(self, function(self), name)
+        return update(self, function(written_in(self)), name)
 
     method.__doc__ = f"In place: {function.__doc__}"
     return method
@@ -258,42 +262,42 @@ def in_place(function: Function, name: str) -> Function:
 
 def add_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """In place: self + alpha * other."""
-    return update(self, add(self, other, alpha=alpha), "add_")
+    return update(self, add(written_in(self), other, alpha=alpha), "add_")
 
 
 def sub_(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     """In place: self - alpha * other."""
-    return update(self, sub(self, other, alpha=alpha), "sub_")
+    return update(self, sub(written_in(self), other, alpha=alpha), "sub_")
 
 
 def mul_(self: Tensor, other: Any) -> Tensor:
     """In place: self * other."""
-    return update(self, arithmetic.mul(self, other), "mul_")
+    return update(self, arithmetic.mul(written_in(self), other), "mul_")
 
 
 def div_(self: Tensor, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     """In place: self / other (see `ops.div`)."""
-    return update(self, arithmetic.div(self, other, rounding_mode=rounding_mode), "div_")
+    return update(self, arithmetic.div(written_in(self), other, rounding_mode=rounding_mode), "div_")
 
 
 def copy_(self: Tensor, src: Any, non_blocking: builtins.bool = False) -> Tensor:
     """In place: the values of `src`, broadcast to this shape and converted to this dtype."""
-    return update(self, common.broadcast(common.cast(src, self.dtype), self.shape), "copy_")
+    return update(self, common.broadcast(common.cast(src, written_in(self).dtype), self.shape), "copy_")
 
 
 def fill_(self: Tensor, value: Any) -> Tensor:
     """In place: `value` in every element."""
-    return update(self, creation.full_like(self, value), "fill_")
+    return update(self, creation.full_like(written_in(self), value), "fill_")
 
 
 def zero_(self: Tensor) -> Tensor:
     """In place: 0 in every element."""
-    return update(self, creation.zeros_like(self), "zero_")
+    return update(self, creation.zeros_like(written_in(self)), "zero_")
 
 
 def clamp_(self: Tensor, min: Any = None, max: Any = None) -> Tensor:
     """In place: see `ops.clamp`."""
-    return update(self, arithmetic.clamp(self, min, max), "clamp_")
+    return update(self, arithmetic.clamp(written_in(self), min, max), "clamp_")
 
 
 def assign_value(self: Tensor, value: Any) -> Tensor:

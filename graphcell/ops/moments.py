@@ -26,6 +26,7 @@ class Moments(Op):
 
     axis: tuple[int, ...]
     name = "moments"
+    eval_element_nanoseconds = 6.0
 
     def count(self, shape: Shape) -> int:
         """Elements behind one mean."""

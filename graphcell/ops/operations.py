@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from graphcell.missing import refuse
+
 
 def __getattr__(name: str) -> Any:
     from graphcell import ops
 
-    try:
-        return getattr(ops, name)
-    except AttributeError:
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'") from None
+    if not hasattr(ops, name):
+        refuse(__name__, name)
+    return getattr(ops, name)

@@ -112,6 +112,7 @@ class ReduceMaxFirst(Reduction):
     axis: tuple[int, ...]
     keep_dims: bool = False
     name = "reduce_max_first"
+    eval_element_nanoseconds = 15.0
     kind = "max"
 
     def infer(self, x: TensorType) -> TensorType:  # type: ignore[override]
@@ -156,6 +157,7 @@ class ReduceMinPlace(Reduction):
     axis: tuple[int, ...]
     keep_dims: bool = False
     name = "reduce_min_place"
+    eval_element_nanoseconds = 15.0
     kind = "min"
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]

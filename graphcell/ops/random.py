@@ -80,6 +80,7 @@ class RandomUniform(_Random):
 
     dtype: DType
     name = "random_uniform"
+    eval_element_nanoseconds = 20.0
 
     def eval(self, index: Array, seed: Array, call: Array) -> Array:  # type: ignore[override]
         w = philox_words(index, seed, call)
@@ -98,6 +99,7 @@ class RandomNormal(_Random):
 
     dtype: DType
     name = "random_normal"
+    eval_element_nanoseconds = 40.0
 
     def eval(self, index: Array, seed: Array, call: Array) -> Array:  # type: ignore[override]
         w = philox_words(index, seed, call)

@@ -72,7 +72,7 @@ class _Decomposition:
         low, high = (self.emit(reduce(axes, False), self._cast(index, dt.int64)) for reduce in (ReduceMin, ReduceMax))
         below = self.emit(Less(), low, self._full(-op.extent, low))
         outside = self.emit(BitwiseOr(), below, self.emit(GreaterEqual(), high, self._full(op.extent, high)))
-        place = f" [{DataIndexError.code}]\n{render(self.span)}" if self.span is not None else ""
+        place = f" [{DataIndexError.code}]\n{render(self.span.in_any_call())}" if self.span is not None else ""
         before, between, after = op.message("\0", "\0").split("\0")
         text = (before, (0, "g"), between, (1, "g"), after + place)
         branch = Builder("index_out_of_range")

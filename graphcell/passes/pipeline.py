@@ -74,16 +74,16 @@ class PassRecord:
 
 
 def run_pipeline(
-    graph: Graph, name: str = "", passes: tuple[tuple[str, Pass], ...] = PIPELINE
+    graph: Graph, name: str = "", passes: tuple[tuple[str, Pass], ...] = PIPELINE, dumps: bool = True
 ) -> tuple[Graph, list[PassRecord]]:
     """`graph` after all `passes`, and their records. `name` is used in the names of dumped files; default:
-    the graph's.
+    the graph's. `dumps=False`: no files, whatever is configured.
 
     Raises:
         VerificationError: under `config.verify`, if a graph is broken; the message names the pass.
         ExecutionError: a dump cannot be written.
     """
-    dump = _Dump.begin(name or graph.name)
+    dump = _Dump.begin(name or graph.name) if dumps else None
     records: list[PassRecord] = []
     if config.verify:
         verify(graph)

@@ -20,14 +20,11 @@ from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.movement import Fence
+from graphcell.passes.costs import READ, WRITE, cost_again
 from graphcell.passes.residuals import cheapest_cut, components, cone_of
 
 SMALLEST = 1 << 16
 """Bytes from which a value is worth a thought."""
-_READ, _WRITE = 1.0, 2.0
-_FAST, _DIVISION, _SLOW, _RANDOM = 0.3, 2.0, 7.0, 25.0
-"""Time of one element of an op, in bytes that memory moves in that time."""
-_DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
 
 
 def recompute(graph: Graph) -> Graph:
@@ -37,16 +34,6 @@ def recompute(graph: Graph) -> Graph:
         nodes = [Node(n.op.with_regions(regions[n]), n.operands, n.results, n.span) if n in regions else n for n in graph.nodes]
         graph = Graph(graph.name, graph.inputs, nodes, graph.outputs)
     return _Recomputation(graph).run()
-
-
-def op_cost(node: Node) -> float:
-    """What it costs to compute the node's results once more."""
-    op = node.op
-    if isinstance(op, (View, Full, Iota)):
-        return 0.0
-    assert isinstance(op, Elementwise)
-    per_element = _FAST if op.fast else _RANDOM if op.name.startswith("random") else _SLOW
-    return (_DIVISION if op.name in _DIVISIONS else per_element) * node.results[0].type.size
 
 
 def _is_virtual(node: Node) -> bool:
@@ -172,11 +159,11 @@ class _Recomputation:
         node = self.made_by.get(v)
         if node is not None and _is_virtual(node):
             return math.inf  # rather what it looks at
-        return v.type.nbytes * (_READ if v in self.kept else _READ + _WRITE)
+        return v.type.nbytes * (READ if v in self.kept else READ + WRITE)
 
     def _cost_again(self, v: Value, node: Node) -> float:
         """What it costs to compute v late: nothing more where it is then computed late only, and once."""
-        return 0.0 if len(self.late.get(v, ())) == 1 else op_cost(node)
+        return 0.0 if len(self.late.get(v, ())) == 1 else cost_again(node)
 
     def _choose(self, crossings: dict[Value, _Crossing], level: int) -> None:
         def maker(v: Value) -> Node | None:

@@ -3,7 +3,7 @@
 Enters: the forward nodes and the values that the backward nodes read. Leaves: the values to save; all the others that are read can be
 recomputed from these, from inputs and from outputs. What is saved is a minimum cut between what is costly to compute (products,
 reductions, slow functions) and what is read late: saving a value costs the bytes that are written and read again, unless it is an input
-or an output and exists anyway; computing one again (fast elementwise ops, views, fills) costs little, but not nothing.
+or an output and exists anyway; computing one again (fast elementwise ops, views, fills) costs little, but not nothing (costs.py).
 
 The pass `recompute` puts the same question to whole graphs, where nothing needs to be saved at all.
 """
@@ -18,10 +18,13 @@ from types import ModuleType
 
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.op import Op
+from graphcell.locks import whole
 from graphcell.ops.base import Elementwise, View
+from graphcell.ops.creation import Constant, Full, Iota
+from graphcell.passes.costs import READ, WRITE, cost_again
 
-_FAST = 0.1
-"""What a fast op costs for each element, in bytes of memory that are moved in that time."""
+_LITTLE, _MORE, _MOST = 0.001, 0.01, 1.0
+"""Where the costs are equal: rather what exists anyway than another op, and rather that than another value to keep."""
 
 Makers = Callable[[Value], "Node | None"]
 """The node that makes a value, if that may be done again."""
@@ -34,8 +37,8 @@ def choose_saved(inputs: Sequence[Value], nodes: Sequence[Node], outputs: Sequen
     saved: set[Value] = set()
     for wanted in components(list(crossing), made_by.get, given):
         cone = list(cone_of(wanted, made_by.get))
-        store = {v: 0.001 if v in kept else 1.0 + v.type.nbytes for v in cone}
-        again = {v: 0.01 + _FAST * v.type.size for v in cone}
+        store = {v: _LITTLE if v in kept else _MOST + (READ + WRITE) * v.type.nbytes for v in cone}
+        again = {v: _MORE + cost_again(node) for v in cone if (node := made_by.get(v)) is not None}
         late = cheapest_cut(cone, made_by.get, store, again, wanted)
         needed = {x for v in late for x in made_by[v].operands} | set(wanted)
         saved |= needed - late - given
@@ -46,7 +49,7 @@ def is_cheap(op: Op) -> bool:
     """True for ops that cost about as much as reading their result from memory."""
     if op.has_effect or op.regions:
         return False
-    return isinstance(op, View) or (isinstance(op, Elementwise) and op.fast) or op.name in ("full", "iota", "constant")
+    return isinstance(op, (View, Full, Iota, Constant)) or (isinstance(op, Elementwise) and op.fast)
 
 
 # -- the cut -----------------------------------------------------------------------------------------------------------------------------
@@ -83,7 +86,8 @@ def _networkx() -> ModuleType:
     """networkx, when it is first needed: its import takes as long as that of the rest of graphcell. Of an import that was interrupted
     (Ctrl-C), nothing stays: the next one would take the parts that are there and lack names for good."""
     try:
-        return importlib.import_module("networkx")
+        with whole:
+            return importlib.import_module("networkx")
     except BaseException:
         for name in [n for n in sys.modules if n.partition(".")[0] == "networkx"]:
             del sys.modules[name]

@@ -81,6 +81,31 @@ def row_axes(graph: Graph, other: Graph, inputs: Sequence[int | None], counts: t
     return [analysis.axis_of_output(v) for v in graph.outputs]
 
 
+def work_of(graph: Graph, rows: int) -> tuple[float, float]:
+    """What a graph for so many rows, a prime that no other extent is a multiple of, has to do.
+
+    Returns:
+        How many numbers are computed, or multiplied in products, for each row, and how many weights products read for all rows.
+    """
+    done, weights = 0.0, 0.0
+    for node in inline(graph).nodes:
+        for region in node.op.regions:
+            steps = node.op.trip_count if isinstance(node.op, For) else 1
+            inner = work_of(region, rows)
+            done, weights = done + steps * inner[0], weights + steps * inner[1]
+        done += sum(math.prod(v.type.shape) for v in node.results if math.prod(v.type.shape) % rows == 0) / rows
+        if isinstance(node.op, (MatMul, Conv, ConvInputGrad)):
+            x, y = (v.type.shape for v in node.operands[:2])
+            each = node.results[0].type.shape
+            if isinstance(node.op, MatMul):
+                products = math.prod(each) * x[-2 if node.op.transpose_x else -1]
+            else:
+                products = math.prod(each) * math.prod(y[1:]) if isinstance(node.op, Conv) else math.prod(y) * math.prod(x[1:])
+            done += products / rows
+            weights += sum(math.prod(shape) for shape in (x, y) if math.prod(shape) % rows)
+    return done, weights
+
+
 class _Analysis:
     """Walks both graphs in step."""
 

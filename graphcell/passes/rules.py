@@ -6,7 +6,6 @@ shows which operands and results it reads (only those are kept alive), drops wha
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -21,7 +20,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.base import View
 from graphcell.ops.control import Linearized, RegionOp, positions
 from graphcell.ops.dispatch import Trace, apply
-from graphcell.ops.kernels import Native, Work
+from graphcell.ops.kernels import Native, Work, spent
 from graphcell.passes.autodiff import check_gradient, cotangent_of, live_nodes, lowest_category
 from graphcell.tensor import Tensor, state
 
@@ -123,11 +122,13 @@ class _Plan:
         self.constants: dict[Value, Array] = {}
         self.nodes: list[Node] = []
         self.work = Work()
+        self._each = 0.0
         for node in graph.nodes:
             if not node.operands and node.results[0].type.nbytes <= _FOLD_BYTES:
                 self.constants[node.results[0]] = evaluate(node.op, ())[0]
             else:
                 self.nodes.append(node)
+                self._each += node.op.eval_nanoseconds([v.type for v in node.operands], [v.type for v in node.results])
 
     def __call__(self, kept: Sequence[Tensor], cotangents: Sequence[Tensor]) -> Gradients:
         if state.tapes or state.trace is not None:
@@ -137,14 +138,14 @@ class _Plan:
             if results is not NotImplemented:
                 found = iter(results)
                 return [None if v is None else next(found) for v in self.values]
-        start = time.perf_counter_ns()
         table = dict(self.constants)
         table.update(zip(self.graph.inputs, [t.array() for t in (*kept, *cotangents)], strict=True))
         for node in self.nodes:
             table.update(
                 zip(node.results, evaluate(node.op, tuple([table[v] for v in node.operands])), strict=True)
             )
-        if self.work.is_due(start) and not all(isinstance(n.op, View) for n in self.nodes):
+        spent.nanoseconds += self._each
+        if self.work.is_due(self._each) and not all(isinstance(n.op, View) for n in self.nodes):
             self.work.kernel = Native.compile(self.graph)
         return [None if v is None else Tensor.of_array(table[v]) for v in self.values]
 

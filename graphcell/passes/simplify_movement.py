@@ -365,7 +365,7 @@ def matmul_of_repeated(r: Rewriter, node: Node) -> Result:
     if op.transpose_x or x.type.rank < 3 or not isinstance(r.op_of(y), BroadcastTo):
         return None
     matrix = source_of(r, y)
-    if matrix.type.size != math.prod(y.type.shape[-2:]) or matrix.type.rank < 2 or x.type.size == 0:
+    if without_ones(matrix.type.shape[:-2]) or matrix.type.shape[-2:] != y.type.shape[-2:] or x.type.size == 0:
         return None
     k = x.type.shape[-1]
     rows = r.emit(Reshape((x.type.size // k, k)), x)

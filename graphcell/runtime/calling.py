@@ -14,20 +14,21 @@ import ctypes
 import functools
 from typing import Any
 
-import llvmlite
 import numpy as np
 
-from graphcell.codegen.llvm import target
+from graphcell.buffer import RetiredBuffers, Writers
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
 from graphcell.context import config
-from graphcell.runtime.cache import make_key, open_cache
+from graphcell.runtime.support import load_support
 from graphcell.runtime.vectorcall import ArrayFields, is_possible, slot_offset
-from graphcell.tensor import Activity, ContentsEpoch, RetiredBuffers, StateEpoch, StorageEpoch, Tensor
+from graphcell.tensor import Activity, ContentsEpoch, StateEpoch, StorageEpoch, Tensor
 
 KEPT_OUTPUTS = 3
 """So many buffers of an output are kept to be given out again."""
 KEPT_RECORDS = 8
 """So many signatures of a function are called natively."""
+RECORD_SLOTS = 64
+"""So many where the extent of an argument says which one it is: a power of two."""
 # kinds of nodes of a pattern
 IDENTICAL, EQUAL, FLOAT, TENSOR, TUPLE, LIST, DICT = range(7)
 # what comes of the outputs
@@ -50,13 +51,13 @@ def _words(name: str, *fields: str) -> Any:
 
 NodeState = _words("NodeState", "kind", "value", "count", "table", "position", "mask", "type")
 OutputState: Any = type("OutputState", (ctypes.Structure,), {"_fields_": [("count", _WORD), ("arrays", _WORD * KEPT_OUTPUTS), ("make", _WORD)]})
-BindingState = _words("BindingState", "free", "run", "releases", "outputs", "slots", "writes", "contents")
-SpaceState = _words("SpaceState", "next", "epoch", "inputs", "outputs", "arena", "pool", "callback", "fail", "arrays")
+BindingState = _words("BindingState", "home", "free", "run", "plan", "releases", "outputs", "slots", "writes", "contents", "needs")
+SpaceState = _words("SpaceState", "next", "epoch", "ready", "plan", "inputs", "outputs", "arena", "pool", "callback", "fail", "arrays", "generation")
 RecordState = _words(
     "RecordState", "owner", "positional", "keywords", "names", "nodes", "state_epoch", "contents_epoch", "cells", "cell_table",
     "globals", "global_table", "check", "binding", "structure", "finish", "hits",
 )  # fmt: skip
-_TABLE_FIELDS = [("count", _WORD), ("always", _WORD), ("last", _WORD), ("records", _WORD * KEPT_RECORDS)]
+_TABLE_FIELDS = [("count", _WORD), ("counted", _WORD), ("always", _WORD), ("last", _WORD), ("records", _WORD * RECORD_SLOTS)]
 TableState: Any = type("TableState", (ctypes.Structure,), {"_fields_": _TABLE_FIELDS})
 
 _FUNCTIONS = (
@@ -66,8 +67,8 @@ _FUNCTIONS = (
     "PyEval_RestoreThread", "PyMem_Malloc", "PyMem_Free",
 )  # fmt: skip
 _OBJECTS = ("tensor_type", "array_type", "none", "true", "false")
-_COUNTERS = ("busy", "state_epoch", "storage_epoch", "contents_epoch", "running")
-_EnvironmentState = _words("_EnvironmentState", *_FUNCTIONS, *_OBJECTS, *_COUNTERS, "slow", "threads_slot", "threads", "table_offset")
+_COUNTERS = ("busy", "state_epoch", "storage_epoch", "contents_epoch", "running", "generation", "writing", "claimed")
+_EnvironmentState = _words("_EnvironmentState", *_FUNCTIONS, *_OBJECTS, *_COUNTERS, "slow", "threads_slot", "threads", "table_offset", "data_offset")
 
 
 # -- the generated code ------------------------------------------------------------------------------------------------
@@ -91,6 +92,11 @@ class _Emitter(FunctionBuilder):
 
     def add_to_counter(self, name: str, amount: int) -> None:
         at = self.environment(name)
+        self.store(self.add(self.load(at, I64), i64(amount)), at)
+
+    def add_to_calls(self, generation: Val, amount: int) -> None:
+        """Counts calls under way (see RetiredBuffers)."""
+        at = self.gep(self.environment("running"), generation, I64)
         self.store(self.add(self.load(at, I64), i64(amount)), at)
 
     def item(self, table: Val, index: Val | int, type: LType = PTR) -> Val:
@@ -278,6 +284,13 @@ def _emit_perform(module: Module) -> None:
         b.return_if(b.equals(array, 0), _NULL)
         b.store(array, b.gep(arrays, loop.index, I64))
         b.store(b.load(b.gep(array, ArrayFields.DATA, I8), PTR), b.gep(outputs, loop.index, I64))
+    epoch = b.get(space, SpaceState, "epoch")
+    moved = b.and_(b.is_not(epoch, ANY), b.is_not(epoch, b.counter("storage_epoch")))
+    others = b.or_(b.is_not(b.counter("claimed"), 0), b.icmp("sgt", b.counter("writing"), i64(0)))
+    unsafe = b.and_(b.is_not(b.get(binding, BindingState, "writes"), 0), b.or_(moved, others))  # making an output may have run Python
+    with b.if_then(unsafe):
+        b.call("let_go_of", VOID, space, count)
+    b.return_if(unsafe, _MISSED)
     b.set(record, RecordState, "hits", b.add(b.get(record, RecordState, "hits"), i64(1)))
     failed = b.call("run", I32, binding, space)
     with b.if_then(b.is_not(b.get(binding, BindingState, "writes"), 0)):
@@ -298,16 +311,25 @@ def _emit_run(module: Module) -> None:
     b = _Emitter(module, "run", (("binding", PTR), ("space", PTR)), I32, internal=False)
     binding, space = b.args["binding"], b.args["space"]
     function = b.get(binding, BindingState, "run", PTR)
+    b.set(space, SpaceState, "plan", b.get(binding, BindingState, "plan"))
     given = [b.get(space, SpaceState, name, PTR) for name in ("inputs", "outputs", "arena", "pool", "callback")]
     releases = b.get(binding, BindingState, "releases")
     with b.if_then(b.equals(releases, 0)):
         short = b.call_pointer(function, I32, *given)
         b.return_if(b.equals(short, 0), const(0, I32))
         b.return_if(b.is_not(short, 0), const(1, I32))
+    writes = b.get(binding, BindingState, "writes")  # 1 if it does
+    _emit_add_to_writing(b, writes)
     thread = b.python("PyEval_SaveThread", PTR)
     status = b.call_pointer(function, I32, *given)
     b.python("PyEval_RestoreThread", VOID, thread)
+    _emit_add_to_writing(b, b.sub(i64(0), writes))
     b.finish(status)
+
+
+def _emit_add_to_writing(b: _Emitter, amount: Val) -> None:
+    at = b.environment("writing")
+    b.store(b.add(b.load(at, I64), amount), at)
 
 
 def _emit_holds(module: Module) -> None:
@@ -360,10 +382,12 @@ def _emit_attempt(module: Module) -> None:
     b.return_if(b.equals(fits, -1), _NULL)
     b.return_if(b.equals(fits, 0), _MISSED)
     binding = b.get(record, RecordState, "binding", PTR)
-    space = b.get(binding, BindingState, "free", PTR)
+    space = b.get(b.get(binding, BindingState, "home", PTR), BindingState, "free", PTR)
     b.return_if(b.equals(space, 0), _MISSED)
     epoch = b.get(space, SpaceState, "epoch")
     b.return_if(b.and_(b.is_not(epoch, ANY), b.is_not(epoch, b.counter("storage_epoch"))), _MISSED)
+    missing = b.and_(b.get(binding, BindingState, "needs"), b.xor(b.get(space, SpaceState, "ready"), i64(-1)))  # bits, see blocks.py
+    b.return_if(b.is_not(missing, 0), _MISSED)
     contents = b.get(binding, BindingState, "contents")  # for which what is kept of weights holds; -1: nothing is
     b.return_if(b.and_(b.is_not(contents, -1), b.is_not(contents, b.counter("contents_epoch"))), _MISSED)
     b.call("pop", PTR, binding)
@@ -375,18 +399,25 @@ def _emit_attempt(module: Module) -> None:
 
 def _emit_spaces(module: Module) -> None:
     """`pop(binding) -> ptr` and `push(binding, space)` begin and end a call: they take and give back a workspace that no other call uses
-    (null if there is none), and between them buffers that Tensors let go of are kept, since the call may have their addresses."""
+    (null if there is none, and no call begins), of those that the binding's `home` has, and between them buffers that Tensors let go of
+    are kept, since the call may have their addresses. `add(binding, space)` gives a new one."""
     b = _Emitter(module, "pop", (("binding", PTR),), PTR, internal=False)
-    b.add_to_counter("running", 1)
-    first = b.get(b.args["binding"], BindingState, "free", PTR)
+    home = b.get(b.args["binding"], BindingState, "home", PTR)
+    first = b.get(home, BindingState, "free", PTR)
     b.return_if(b.equals(first, 0), first)
-    b.set(b.args["binding"], BindingState, "free", b.get(first, SpaceState, "next", PTR))
+    b.set(home, BindingState, "free", b.get(first, SpaceState, "next", PTR))
+    generation = b.counter("generation")
+    b.set(first, SpaceState, "generation", generation)
+    b.add_to_calls(generation, 1)
     b.finish(first)
+    b = _Emitter(module, "add", (("binding", PTR), ("space", PTR)), internal=False)
+    home = b.get(b.args["binding"], BindingState, "home", PTR)
+    b.set(b.args["space"], SpaceState, "next", b.get(home, BindingState, "free", PTR))
+    b.set(home, BindingState, "free", b.args["space"])
+    b.finish()
     b = _Emitter(module, "push", (("binding", PTR), ("space", PTR)), internal=False)
-    b.add_to_counter("running", -1)
-    b.return_if(b.equals(b.args["space"], 0), None)
-    b.set(b.args["space"], SpaceState, "next", b.get(b.args["binding"], BindingState, "free", PTR))
-    b.set(b.args["binding"], BindingState, "free", b.args["space"])
+    b.add_to_calls(b.get(b.args["space"], SpaceState, "generation"), -1)
+    b.call("add", VOID, b.args["binding"], b.args["space"])
     b.finish()
 
 
@@ -413,6 +444,24 @@ def _emit_slowly(module: Module) -> None:
     b.finish(result)
 
 
+def _emit_slot(module: Module) -> None:
+    """`slot(table, args, count) -> i64`: which record serves as many rows as the argument that counts has; -1 if none does."""
+    b = _Emitter(module, "slot", (("table", PTR), ("args", PTR), ("count", I64)), I64)
+    table, none, f = b.args["table"], i64(-1), ArrayFields
+    counted = b.get(table, TableState, "counted")
+    b.return_if(b.icmp("sge", counted, b.args["count"]), none)
+    thing = b.item(b.args["args"], counted)
+    b.return_if(b.is_not(b.type_of(thing), b.environment("tensor_type")), none)
+    array = b.load(b.gep(thing, b.environment("data_offset", I64), I8), PTR)
+    b.return_if(b.equals(array, 0), none)
+    b.return_if(b.is_not(b.type_of(array), b.environment("array_type")), none)
+    b.return_if(b.equals(b.load(b.gep(array, f.RANK, I8), I32), 0), none)
+    rows = b.load(b.load(b.gep(array, f.DIMS, I8), PTR), I64)
+    slot = b.and_(rows, i64(RECORD_SLOTS - 1))
+    b.return_if(b.equals(b.item(b.gep(table, TableState.records.offset, I8), slot), 0), none)
+    b.finish(slot)
+
+
 def _emit_call(module: Module) -> None:
     """`call(self, args, nargsf, keywords) -> ptr`: CPython's vectorcallfunc."""
     names = (("self", PTR), ("args", PTR), ("nargsf", I64), ("keywords", PTR))
@@ -420,11 +469,17 @@ def _emit_call(module: Module) -> None:
     args, keywords = b.args["args"], b.args["keywords"]
     count = b.and_(b.args["nargsf"], i64(_NO_FLAGS))
     table = b.load(b.gep(b.args["self"], b.environment("table_offset", I64), I8), PTR)
-    place = b.alloca(I64)
+    place, stop = b.alloca(I64), b.alloca(I64)
     b.store(i64(0), place)
 
+    def choose() -> None:
+        """Puts the only record that may fit between `place` and `stop`."""
+        slot = b.call("slot", I64, table, args, count)
+        b.store(slot, place)
+        b.store(b.add(slot, b.cast(b.icmp("sge", slot, i64(0)), I64)), stop)
+
     def more() -> Val:
-        return b.icmp("slt", b.load(place, I64), b.get(table, TableState, "count"))
+        return b.icmp("slt", b.load(place, I64), b.load(stop, I64))
 
     def attempt() -> None:
         at = b.load(place, I64)
@@ -443,6 +498,11 @@ def _emit_call(module: Module) -> None:
     with b.if_then(b.is_not(table, 0)):
         b.store(b.or_(b.cast(b.equals(b.counter("busy"), 0), I64), b.get(table, TableState, "always")), always)
     with b.if_then(b.is_not(b.load(always, I64), 0)):
+        b.if_else(
+            b.icmp("slt", b.get(table, TableState, "counted"), i64(0)),
+            lambda: b.store(b.get(table, TableState, "count"), stop),
+            choose,
+        )
         b.while_loop(more, attempt)
     b.finish(b.call("slowly", PTR, b.args["self"], args, count, keywords))
 
@@ -456,7 +516,7 @@ def assembly(offsets: dict[str, int]) -> str:
     _emit_match_tensor(module, offsets["_data"])
     _emit_tensor(module, offsets)
     for emit in (_emit_match, _emit_take, _emit_let_go_of, _emit_results, _emit_perform, _emit_run, _emit_holds, _emit_attempt,
-                 _emit_spaces, _emit_slowly, _emit_call):  # fmt: skip
+                 _emit_spaces, _emit_slowly, _emit_slot, _emit_call):  # fmt: skip
         emit(module)
     return str(module)
 
@@ -466,12 +526,12 @@ class Native:
     """The loaded code, one for the process; see `native`."""
 
     def __init__(self, offsets: dict[str, int], threads_offset: int):
-        library = target.load_object(_object_code(assembly(offsets)))
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # code that objects may call until the process is gone is never freed
+        library = load_support("calls", assembly(offsets))
         pointer = ctypes.c_void_p
         self.vectorcall = library.address("call")
         self.pop = ctypes.PYFUNCTYPE(pointer, pointer)(library.address("pop"))
         self.push = ctypes.PYFUNCTYPE(None, pointer, pointer)(library.address("push"))
+        self.add = ctypes.PYFUNCTYPE(None, pointer, pointer)(library.address("add"))
         self.run = ctypes.PYFUNCTYPE(ctypes.c_int32, pointer, pointer)(library.address("run"))
         self._environment = _EnvironmentState.from_address(ctypes.CFUNCTYPE(pointer)(library.address("environment_address"))())
         for name in _FUNCTIONS:
@@ -479,10 +539,12 @@ class Native:
         objects = (Tensor, np.ndarray, None, True, False)
         for name, thing in zip(_OBJECTS, objects, strict=True):
             setattr(self._environment, name, id(thing))
-        counters = (Activity, StateEpoch, StorageEpoch, ContentsEpoch, RetiredBuffers.running)
+        counters = (Activity, StateEpoch, StorageEpoch, ContentsEpoch, RetiredBuffers.running, RetiredBuffers.generation,
+                    Writers.writing, Writers.claimed)  # fmt: skip
         for name, counter in zip(_COUNTERS, counters, strict=True):
             setattr(self._environment, name, ctypes.addressof(counter))
         self._environment.threads_slot = id(config) + threads_offset
+        self._environment.data_offset = offsets["_data"]
 
     def connect(self, slow: Any, table_offset: int) -> bool:
         """Tells what to call, with the function before its arguments, in all unusual cases, and where functions keep their tables.
@@ -525,15 +587,3 @@ def _values_are_known() -> bool:
     assert cell is not None
     content = ctypes.c_int64.from_address(id(cell[0]) + _VALUE_OFFSET).value
     return ctypes.c_double.from_address(id(number) + _VALUE_OFFSET).value == number and content == id(mark)
-
-
-def _object_code(text: str) -> bytes:
-    """The code for this processor, from the object cache if it is there."""
-    host, objects = target.host(), open_cache()
-    key = make_key("calls", text, repr(host), llvmlite.__version__)
-    entry = objects.get(key)
-    if entry is not None:
-        return entry[1]
-    code = target.compile_object(text, host)
-    objects.put(key, {"what": "calls"}, code)
-    return code

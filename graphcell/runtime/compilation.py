@@ -16,6 +16,7 @@ import llvmlite
 from graphcell.codegen.llvm import target as machine
 from graphcell.codegen.program import Program
 from graphcell.ir.graph import Graph
+from graphcell.locks import whole
 from graphcell.passes.pipeline import PassRecord, run_pipeline
 from graphcell.runtime.cache import ObjectCache, make_key, open_cache
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
@@ -109,7 +110,8 @@ def _load(cache: ObjectCache, key: str) -> tuple[Program, machine.Library] | Non
 
 def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: machine.Target, seconds: dict[str, float]) -> Listing:
     """Runs the passes and lowers the result."""
-    from graphcell.codegen.lower import lower  # not needed where the program is in the cache
+    with whole:
+        from graphcell.codegen.lower import lower  # not needed where the program is in the cache
 
     start = time.perf_counter()
     optimized, passes = run_pipeline(graph, name)

@@ -6,7 +6,6 @@ the function. Refuses: graphs that would call back into Python; functions whose 
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
@@ -15,9 +14,10 @@ from typing import Any
 from graphcell.dtype import DType
 from graphcell.errors import GraphcellError, NotImplementedFeatureError, OutOfMemoryError
 from graphcell.ir.graph import Graph
+from graphcell.locks import whole
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import Trace, apply, write
-from graphcell.ops.kernels import Native, Work
+from graphcell.ops.kernels import Native, Work, spent
 from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state
 
@@ -34,8 +34,9 @@ class Kernel(NativelyCalled):
         return object.__new__(_KERNEL)
 
     def __init__(self, graph: Graph):
-        from graphcell.runtime.binding import Binding
-        from graphcell.runtime.executable import compile_graph
+        with whole:
+            from graphcell.runtime.binding import Binding
+            from graphcell.runtime.executable import compile_graph
 
         executable = compile_graph(graph)
         self.calls_python = bool(executable.compilation.program.host_calls)
@@ -187,9 +188,9 @@ class Composite(NativelyCalled):
                 self._entries.popitem(last=False)
         if entry.compiled is not None:
             return self._run(entry, entry.compiled, leaves, args, kwargs)
-        start = time.perf_counter_ns()
+        before = spent.nanoseconds
         result = self._function(*args, **kwargs)
-        if entry.is_due(start):
+        if entry.is_due(spent.nanoseconds - before):
             entry.compiled = self._compile(args, kwargs, leaves)
         return result
 

@@ -10,14 +10,15 @@ import ctypes
 from collections.abc import Sequence
 
 from graphcell import buffer
+from graphcell.buffer import Writers
 from graphcell.codegen.llvm import target as machine
 from graphcell.codegen.program import PROFILE, Step
 from graphcell.context import config
 from graphcell.errors import ExecutionError
 from graphcell.ir.graph import Graph
 from graphcell.ops.control import If, While
-from graphcell.runtime.binding import Threads, Workspaces, run_host_call
 from graphcell.runtime.compilation import Compilation, compile_program
+from graphcell.runtime.workspaces import Threads, Workspaces, run_host_call
 from graphcell.tensor import StorageEpoch, Tensor
 
 
@@ -50,6 +51,12 @@ class Executable:
         Raises:
             MemoryError: the temporaries or outputs do not fit into memory.
         """
+        if not self.updates:
+            return self._run(inputs)
+        with Writers.alone():
+            return self._run(inputs)
+
+    def _run(self, inputs: Sequence[Tensor]) -> tuple[Tensor, ...]:
         if config.runtime_num_threads is not Threads.applied:
             Threads.apply()
         space = self._spaces.pop()
@@ -58,8 +65,7 @@ class Executable:
             for k, keep in self.updated_inputs:
                 addresses[k] = inputs[k].own_buffer(keep)
             space.set_inputs(0, addresses)
-            if self._spaces.kept is not None:
-                self._spaces.prepare(self._spaces.kept, space, inputs, 0)
+            self._spaces.prepare(space, inputs, 0)
             return self._spaces.run(space)
         finally:
             self._spaces.push(space)

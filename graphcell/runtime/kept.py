@@ -12,17 +12,18 @@ of the Tensors, or its bare address: then what depends on that Tensor is compute
 from __future__ import annotations
 
 import ctypes
-import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from graphcell import buffer
+from graphcell.buffer import RetiredBuffers
 from graphcell.codegen.program import Kept
 from graphcell.errors import OutOfMemoryError
 from graphcell.ir.op import Array
-from graphcell.tensor import ContentsEpoch, RetiredBuffers, StorageEpoch, Tensor
+from graphcell.locks import Lock
+from graphcell.tensor import ContentsEpoch, StorageEpoch, Tensor
 
 PREPARE = ctypes.CFUNCTYPE(ctypes.c_int32, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)
 """The type of `prepare` (see codegen/frozen.py)."""
@@ -67,7 +68,7 @@ class KeptMemory:
         self._storage = self._contents = _NEVER
         self._data: Array | None = None
         self._address = 0
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     @property
     def contents(self) -> int:
@@ -98,7 +99,7 @@ class KeptMemory:
         with self._lock:
             storage, contents = StorageEpoch.value, ContentsEpoch.value
             changed = [s.look(tensors[k - first]) for s, k in zip(self._sources, self.kept.sources, strict=True)]
-            in_use = RetiredBuffers.running.value > 1  # this call is one
+            in_use = RetiredBuffers.calls() > 1  # this call is one
             new = self._data is None or (any(changed) and in_use)
             if new:
                 self._allocate()
@@ -115,9 +116,7 @@ class KeptMemory:
 
     def _allocate(self) -> None:
         """A new block; the one before may still be read by a run that is under way."""
-        if self._data is not None:
-            self._forget()
-            StorageEpoch.value += 1  # other workspaces know the old address
+        self._forget()
         try:
             self._data = buffer.empty((self.kept.nbytes,), np.dtype(np.uint8))
         except OutOfMemoryError as e:
@@ -125,7 +124,9 @@ class KeptMemory:
         self._address = buffer.address(self._data)
 
     def _forget(self) -> None:
-        """Lets go of the block, so that everything is computed again."""
-        RetiredBuffers.retire(self._data)
-        self._data = None
+        """Lets go of the block, if there is one, so that everything is computed again."""
+        before, self._data = self._data, None
         self._storage = self._contents = _NEVER
+        if before is not None:
+            StorageEpoch.value += 1  # other workspaces know its address
+            RetiredBuffers.retire(before)

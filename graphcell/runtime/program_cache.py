@@ -4,10 +4,11 @@ Enters: a traced graph, what else `lower` is told, and the processor; or a Progr
 without what is only for looking at (its text, its steps), and that key. An entry of the object cache holds a program as plain data (storable.py) and names
 the entry of its code, which programs of the same text share.
 
-A key holds all that the code generator looks at: the graph's fingerprint, updates and frozen inputs, the processor, the versions of Python, numpy and
-LLVM, graphcell's version and the times and sizes of its source files (as Python itself knows bytecode that is stale), and the
-GRAPHCELL_ variables of the environment. There is none, and so nothing is read or kept, where passes shall be seen
-(verified or dumped), where a program counts its cycles, and where a source changed since graphcell was imported.
+A key holds all that the code generator looks at: the graph's fingerprint, the places in the user's source that its errors name, updates
+and frozen inputs, the processor, the versions of Python, numpy and LLVM, graphcell's version and the times and sizes of its source files
+(as Python itself knows bytecode that is stale), and the GRAPHCELL_ variables of the environment. There is none, and so nothing is read or
+kept, where passes shall be seen (verified or dumped), where a program counts its cycles, and where a source changed since graphcell was
+imported.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ from __future__ import annotations
 import dataclasses
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -54,7 +56,16 @@ def program_key(graph: Graph, options: tuple[object, ...], target: Target) -> st
     libraries = (llvmlite.__version__, np.__version__, ml_dtypes.__version__, sys.version)
     variables = sorted((k, v) for k, v in os.environ.items() if k.startswith("GRAPHCELL_") and k not in _NO_INFLUENCE)
     machine = (repr(target), repr((PASSES, NOT_RUN)), repr(libraries))
-    return make_key("program", str(FORMAT), digest, repr(options), *machine, version.__version__, sources, repr(variables))
+    return make_key("program", str(FORMAT), digest, repr(list(_named_places(graph))), repr(options), *machine, version.__version__, sources, repr(variables))
+
+
+def _named_places(graph: Graph) -> Iterator[str]:
+    """Of the ops with effects: what they raise or print names the line of the program that compiled them, which another program must not see."""
+    for node in graph.nodes:
+        if node.op.has_effect and node.span is not None:
+            yield node.span.place()
+        for region in node.op.regions:
+            yield from _named_places(region)
 
 
 def source_state(package: Path, imported: int) -> str | None:

@@ -28,13 +28,9 @@ import functools
 import os
 import platform
 import signal
-import threading
 import time
 from typing import Any
 
-import llvmlite
-
-from graphcell.codegen.llvm import target
 from graphcell.codegen.llvm.text import (
     I1,
     I32,
@@ -49,7 +45,8 @@ from graphcell.codegen.llvm.text import (
     i64,
 )
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError
-from graphcell.runtime.cache import make_key, open_cache
+from graphcell.locks import Lock
+from graphcell.runtime.support import load_support
 
 SIZE_VARIABLE = "GRAPHCELL_NUM_THREADS"
 MAX_THREADS = 1024 if os.name == "posix" else 1
@@ -348,10 +345,7 @@ class Pool:
     """The process's worker threads. There is one, see `pool()`."""
 
     def __init__(self, threads: int):
-        code = target.load_object(_object_code())
-        # Workers may be inside this code until the process is gone, so it is never freed, not even when
-        # Python ends.
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(code))
+        code = load_support("thread pool", assembly())
         self.address: int = code.address("parallel_for")
         self._want = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("want"))
         self._quiesce = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("quiesce"))
@@ -436,18 +430,6 @@ class Pool:
         self._initialise_locks()
 
 
-def _object_code() -> bytes:
-    """The pool's code for this processor, from the object cache if it is there."""
-    text, host, objects = assembly(), target.host(), open_cache()
-    key = make_key("thread pool", text, repr(host), llvmlite.__version__)
-    entry = objects.get(key)
-    if entry is not None:
-        return entry[1]
-    code = target.compile_object(text, host)
-    objects.put(key, {"what": "thread pool"}, code)
-    return code
-
-
 def checked_size(value: object, what: str) -> int:
     """`value` if a pool can have that size.
 
@@ -480,17 +462,7 @@ def default_size(configured: int | None = None) -> int:
 
 
 _pool: Pool | None = None
-_creating = threading.Lock()
-
-
-def _renew_lock() -> None:
-    """A fork may have happened while another thread, which the child does not have, was making the pool."""
-    global _creating
-    _creating = threading.Lock()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew_lock)
+_creating = Lock()
 
 
 def pool(configured: int | None = None) -> Pool:

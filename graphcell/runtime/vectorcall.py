@@ -13,6 +13,7 @@ import functools
 import os
 import sys
 import sysconfig
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import numpy as np
@@ -148,13 +149,17 @@ class NativelyCalled:
         Args:
             always: run them while graphs are being built and tapes are recorded, too.
         """
+        from graphcell.runtime.binding import Table
+
+        return self._natives_in(lambda: Table(always))
+
+    def _natives_in(self, make: Callable[[], Table]) -> Table | None:
         if self._natives is None and self.table_offset:
-            from graphcell.runtime.binding import Table
             from graphcell.runtime.calling import native
 
             code = native()
             if code is not None and code.connect(_call_in_python, self.table_offset + _WORD):
-                self._natives = Table(always)
+                self._natives = make()
                 words = self._words.from_address(id(self) + self.table_offset)
                 words[1] = self._natives.address
                 words[0] = code.vectorcall

@@ -1,5 +1,8 @@
 """Training: `Model`, callbacks, metrics, checkpoints."""
 
+from typing import TYPE_CHECKING
+
+from graphcell.missing import getattr_of as _getattr_of
 from graphcell.train.amp import build_train_network
 from graphcell.train.callback import (
     BackupAndRestore,
@@ -67,3 +70,6 @@ __all__ = [
     "auc", "build_train_network", "ckpt_to_safetensors", "connect_network_with_dataset", "data_sink", "get_metric_fn", "load_checkpoint",
     "load_checkpoint_async", "load_param_into_net", "names", "rearrange_inputs", "safetensors_to_ckpt", "save_checkpoint",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # type checkers know all names that there are
+    __getattr__ = _getattr_of(__name__)

@@ -215,7 +215,7 @@ def _narrow_inside(network: Cell, listed: Set[type], dtype: DType) -> Cell:
 
 def _narrow(cell: Cell, dtype: DType) -> None:
     """`cell.to_float(dtype)`, but for Cells inside for which a user has set it."""
-    cell._to_float = dtype
+    cell._compute_in(dtype)
     for inner in cell.cells():
         if inner._to_float is None:
             _narrow(inner, dtype)

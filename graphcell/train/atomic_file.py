@@ -27,8 +27,17 @@ def replace_file(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     """Writes a file that only its owner can read, and nobody write, in place of any that is there.
 
     Raises:
-        OSError: it cannot be written; the old file stays.
+        OSError: it cannot be written, by its name; the old file stays.
     """
+    try:
+        _replace(path, pieces)
+    except OSError as e:
+        if e.errno is None or e.filename == str(path):
+            raise
+        raise OSError(e.errno, e.strerror, str(path)) from e  # the temporary file's name says nothing, and some have none
+
+
+def _replace(path: Path, pieces: Iterable[bytes | memoryview]) -> None:
     import tempfile  # takes as long to import as a whole layer; only needed here
 
     _remove_abandoned(path)

@@ -8,13 +8,13 @@ A file is a protocol-buffers message (https://protobuf.dev/programming-guides/en
 
 with a Value for each entry in order, dims not packed (none for a scalar), and the content as raw little-endian data. The content of a large
 Tensor is cut: Values of one tag that follow each other, all with the whole dims. With a checksum, `crc_num` and the CRC-32 of all before
-it, as ten big-endian bytes, follow. Reading checks every length, so that no file, however damaged, leads to anything but an error;
-nothing is ever executed.
+it, as ten big-endian bytes, follow. No file, however damaged, leads to anything but an error; nothing is ever executed.
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 import zlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -25,6 +25,7 @@ import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import CheckpointError
+from graphcell.wire import Malformed, bytes_field, header, number_field, read_fields, read_varint
 
 Array = np.ndarray[Any, Any]
 Entries = list[tuple[str, Array | str]]
@@ -32,7 +33,6 @@ _TYPES = {str(d): d for d in dt.ALL}
 _CRC_MARK, _CRC_SIZE = b"crc_num", 10
 _CHUNK = 2**29
 _DIMS_LIMIT = 64  # of which MindSpore's Tensors have 8 at most
-_VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 
 
 def encode(entries: Iterable[tuple[str, Array | str]], checksum: bool = False, chunk: int = _CHUNK) -> Iterator[bytes | memoryview]:
@@ -47,12 +47,12 @@ def encode(entries: Iterable[tuple[str, Array | str]], checksum: bool = False, c
 
 
 def _encode_text(name: str, value: str) -> Iterator[bytes | memoryview]:
-    return _encode_value(name, b"\x08\x00", "str", memoryview(value.encode("utf-32-le")))
+    return _encode_value(name, number_field(1, 0), "str", memoryview(value.encode("utf-32-le")))
 
 
 def _encode_array(name: str, value: Array, chunk: int) -> Iterator[bytes | memoryview]:
     kind = str(dt.from_numpy(value.dtype))
-    dims = b"".join(b"\x08" + _varint(d) for d in value.shape)
+    dims = b"".join(number_field(1, d) for d in value.shape)
     little = np.ascontiguousarray(value.astype(value.dtype.newbyteorder("<"), copy=False))
     content = memoryview(little.reshape(-1).view(np.uint8))  # type: ignore[arg-type]  # Python 3.11 has no type for buffers
     for start in range(0, max(len(content), 1), chunk):
@@ -61,48 +61,33 @@ def _encode_array(name: str, value: Array, chunk: int) -> Iterator[bytes | memor
 
 def _encode_value(name: str, dims: bytes, kind: str, content: memoryview) -> Iterator[bytes | memoryview]:
     """A Value; its content comes as it is, since it may be large."""
-    tensor = dims + _field(2, kind.encode()) + _header(3, len(content))
-    value = _field(1, name.encode()) + _header(2, len(tensor) + len(content)) + tensor
-    yield _header(1, len(value) + len(content)) + value
+    tensor = dims + bytes_field(2, kind) + header(3, len(content))
+    value = bytes_field(1, name) + header(2, len(tensor) + len(content)) + tensor
+    yield header(1, len(value) + len(content)) + value
     yield content
 
 
-def _varint(number: int) -> bytes:
-    out = bytearray()
-    while number > 0x7F:
-        out.append(number & 0x7F | 0x80)
-        number >>= 7
-    out.append(number)
-    return bytes(out)
-
-
-def _header(number: int, size: int) -> bytes:
-    return _varint(number << 3 | _BYTES) + _varint(size)
-
-
-def _field(number: int, content: bytes) -> bytes:
-    return _header(number, len(content)) + content
-
-
-class Malformed(Exception):
-    """Bytes that are no checkpoint."""
-
-
-def decode(data: bytes) -> Entries:
+def decode(data: bytes, checksum: bool = False) -> Entries:
     """The named arrays and strings of a file, whose checksum is checked if it has one.
 
     Raises:
-        CheckpointError: if the bytes are not a whole checkpoint.
+        CheckpointError: if the bytes are not a whole checkpoint. Warns: with `checksum`, if there is none to check.
     """
     try:
         view = _without_checksum(data)
-        values = (_decode_value(content) for number, content in _fields(view) if number == 1 and isinstance(content, memoryview))
+        if checksum and len(view) == len(data):
+            warn_of_no_checksum()
+        values = (_decode_value(number, content) for number, content in read_fields(view))
         found = [(name, _join(list(parts))) for name, parts in groupby(values, lambda value: value.name)]
         if len({name for name, _ in found}) < len(found):
             raise Malformed("two entries have the same name")
         return found
     except (Malformed, UnicodeDecodeError) as e:
         raise CheckpointError(f"the file is corrupt or no checkpoint ({e})") from e
+
+
+def warn_of_no_checksum() -> None:
+    warnings.warn("load_checkpoint: crc_check is True, but the file has no checksum", RuntimeWarning, stacklevel=4)
 
 
 def _without_checksum(data: bytes) -> memoryview:
@@ -112,40 +97,6 @@ def _without_checksum(data: bytes) -> memoryview:
     if int.from_bytes(data[-_CRC_SIZE:], "big") != zlib.crc32(memoryview(data)[:at]):
         raise Malformed("its checksum is wrong")
     return memoryview(data)[:at]
-
-
-def _fields(view: memoryview) -> Iterator[tuple[int, memoryview | int]]:
-    at = 0
-    while at < len(view):
-        key, at = _read_varint(view, at)
-        number, kind = key >> 3, key & 7
-        if kind == _VARINT:
-            value, at = _read_varint(view, at)
-            yield number, value
-            continue
-        if kind == _BYTES:
-            size, at = _read_varint(view, at)
-        elif kind in (_FIXED64, _FIXED32):
-            size = 8 if kind == _FIXED64 else 4
-        else:
-            raise Malformed(f"unknown wire type {kind}")
-        if number == 0 or at + size > len(view):
-            raise Malformed("a field reaches beyond the end")
-        yield number, view[at : at + size]
-        at += size
-
-
-def _read_varint(view: memoryview, at: int) -> tuple[int, int]:
-    result = 0
-    for shift in range(0, 70, 7):
-        if at >= len(view):
-            raise Malformed("it ends inside a number")
-        byte = view[at]
-        at += 1
-        result |= (byte & 0x7F) << shift
-        if byte < 0x80:
-            return result, at
-    raise Malformed("a number is too long")
 
 
 @dataclass(frozen=True)
@@ -158,10 +109,12 @@ class _Value:
     content: memoryview
 
 
-def _decode_value(view: memoryview) -> _Value:
+def _decode_value(field: int, entry: memoryview | int) -> _Value:
+    if field != 1 or not isinstance(entry, memoryview):
+        raise Malformed(f"a part that is no entry (field {field})")
     name: str | None = None
     tensor: memoryview | None = None
-    for number, content in _fields(view):
+    for number, content in read_fields(entry):
         if not isinstance(content, memoryview):
             raise Malformed("a number where text was expected")
         if number == 1:
@@ -176,7 +129,7 @@ def _decode_value(view: memoryview) -> _Value:
 def _decode_tensor(name: str, view: memoryview) -> _Value:
     dims: list[int] = []
     kind, content = "", memoryview(b"")
-    for number, value in _fields(view):
+    for number, value in read_fields(view):
         if number == 1:
             dims += [value] if isinstance(value, int) else _packed(value)
         elif number == 2 and isinstance(value, memoryview):
@@ -194,7 +147,7 @@ def _packed(view: memoryview) -> list[int]:
     numbers: list[int] = []
     at = 0
     while at < len(view) and len(numbers) <= _DIMS_LIMIT:
-        number, at = _read_varint(view, at)
+        number, at = read_varint(view, at)
         numbers.append(number)
     return numbers
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell.errors import ArgumentValueError, ExecutionError
-from graphcell.nn.checks import positive_int
+from graphcell.nn.checks import check_number, positive_int
 from graphcell.nn.wrap.loss_scale import DynamicLossScaleUpdateCell, FixedLossScaleUpdateCell
 
 _MOST_BAD_STEPS = 1000
@@ -32,11 +32,11 @@ class FixedLossScaleManager(LossScaleManager):
         drop_overflow_update: leave out the steps that overflow.
 
     Raises:
-        ValueError: the scale is less than 1.
+        TypeError: the scale is no number. ValueError: it is less than 1.
     """
 
     def __init__(self, loss_scale: float = 128.0, drop_overflow_update: bool = True):
-        if loss_scale < 1:
+        if check_number("FixedLossScaleManager", "loss_scale", loss_scale) < 1:
             raise ArgumentValueError(f"The argument 'loss_scale' must be >= 1, but got {loss_scale}")
         self._loss_scale, self._drop_overflow_update = loss_scale, drop_overflow_update
 
@@ -59,15 +59,15 @@ class DynamicLossScaleManager(LossScaleManager):
     without.
 
     Raises:
-        TypeError: the window is no int. ValueError: the scale is less than 1, the factor or the window not positive.
+        TypeError: the window is no int, the scale or factor no number. ValueError: the scale is less than 1, the factor or the window not positive.
     """
 
     def __init__(self, init_loss_scale: float = 2**24, scale_factor: int = 2, scale_window: int = 2000):
-        if init_loss_scale < 1.0:
+        if check_number("DynamicLossScaleManager", "init_loss_scale", init_loss_scale) < 1.0:
             raise ArgumentValueError(f"The argument 'init_loss_scale' must be > 1, but got {init_loss_scale}")
         self.loss_scale = init_loss_scale
         self.scale_window = positive_int("DynamicLossScaleManager", "scale_window", scale_window)
-        if scale_factor <= 0:
+        if check_number("DynamicLossScaleManager", "scale_factor", scale_factor) <= 0:
             raise ArgumentValueError(f"The argument 'scale_factor' must be > 0, but got {scale_factor}")
         self.scale_factor = self.increase_ratio = scale_factor
         self.decrease_ratio = 1 / scale_factor

@@ -7,13 +7,14 @@ training step (forward, backward, update) is one executable; in PYNATIVE_MODE th
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
 
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError, MissingAttributeError
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_int, non_negative_int, positive_int
 from graphcell.nn.wrap import WithEvalCell, WithLossCell
@@ -88,6 +89,8 @@ class Model:
         if self._optimizer is not None:
             network = build_train_network(network, self._optimizer, self._loss_fn, level=self._amp_level, boost_level=self._boost_level, **options)
         elif self._loss_fn is not None:
+            if not isinstance(self._loss_fn, Cell):
+                raise ArgumentTypeError(f"The type of 'loss_fn' should be 'Cell', but got type '{type(self._loss_fn).__name__}'.")
             network = WithLossCell(network, self._loss_fn)
         return self._with_inputs(network)
 
@@ -112,7 +115,7 @@ class Model:
     def _with_inputs(self, network: Cell) -> Cell:
         """`network` (data, label), with the inputs that the network and the loss function were told of by `set_inputs`."""
         data = self._network.get_inputs()
-        labels = self._loss_fn.get_inputs() if data and isinstance(self._loss_fn, Cell) else None
+        labels = self._loss_fn.get_inputs() if data and self._loss_fn is not None else None
         if data and labels:
             network.set_inputs(*data, *labels[1:])
         return network
@@ -170,6 +173,8 @@ class Model:
             raise ArgumentTypeError(
                 f"For 'Model.fit', the type of 'valid_frequency' must be a list or an integer, but got type {type(valid_frequency)}."
             )
+        if valid_frequency == 0:
+            raise ArgumentValueError("For 'Model.fit', the 'valid_frequency' must not be 0.", hint="without valid_dataset there is no evaluation")
         if valid_dataset is not None and not self._metric_fns:
             raise ArgumentValueError(
                 "For 'Model.fit', if valid_dataset is not None, the model argument 'metrics' can not beNone or empty, "
@@ -182,6 +187,8 @@ class Model:
                     f"For {type(cb).__name__} callback, {old} methods may not be supported in later version, "
                     "Use methods prefixed with 'on_train' or 'on_eval' instead when using customized callbacks."
                 )
+        if valid_dataset is not None:
+            _check_dataset("Model.fit", "valid_dataset", valid_dataset)
         self._train("fit", epoch, train_dataset, callbacks, dataset_sink_mode, sink_size, initial_epoch, valid_dataset, valid_frequency)
 
     def _train(
@@ -222,6 +229,7 @@ class Model:
 
     def _train_epoch(self, batches: Any, manager: CallbackManager, context: RunContext, advance: Any) -> None:
         run, network, manager_of_scale = context.original_args(), self._train_network, self._loss_scale_manager
+        before = run["cur_step_num"]
         for inputs in _elements(batches):
             if self._loss_fn is not None and len(inputs) != 2:
                 raise ArgumentValueError(
@@ -240,6 +248,11 @@ class Model:
             advance()
             if context.get_stop_requested():
                 return
+        if run["cur_step_num"] == before:
+            warnings.warn(
+                f"In epoch {run['cur_epoch_num']} the dataset gave no batch, and nothing was trained. (Some sources can be gone through only once.)",
+                stacklevel=4,
+            )
 
     def _keep_mode(self, network: Cell, training: bool) -> None:
         """Switches a network if a callback has switched it: by this Model, or in training by other means. (To look at every Cell would cost.)"""
@@ -270,6 +283,7 @@ class Model:
             raise ArgumentValueError(
                 "For Model.eval, the model argument 'metrics' can not be None or empty, you should set the argument 'metrics' for model."
             )
+        _check_dataset("Model.eval", "valid_dataset", valid_dataset)
         listed = list_of_callbacks(callbacks)
         run = InternalCallbackParam(list_callback=listed, network=self._network)
         return self._evaluate(valid_dataset, listed, run, None)
@@ -401,12 +415,21 @@ def _check_run(owner: str, epoch: int, dataset: Any, sink: bool, sink_size: int,
             f"For '{owner}', the parameter 'epoch' must bigger than parameter 'initial_epoch', "
             f"but got the parameter 'epoch' is {epoch}, 'initial_epoch' is {initial_epoch}."
         )
+    _check_dataset(owner, "train_dataset", dataset)
     steps: int = dataset.get_dataset_size()
     if steps == 0:
         raise ArgumentValueError("There is no valid data in dataset, please check dataset file firstly.")
     if sink_size < -1 or sink_size == 0:
         raise ArgumentValueError(f"For '{owner}', The argument 'sink_size' must be -1 or positive, but got {sink_size}.")
     return steps
+
+
+def _check_dataset(owner: str, name: str, dataset: Any) -> None:
+    if not hasattr(dataset, "get_dataset_size") or not hasattr(dataset, "create_tuple_iterator"):
+        raise MissingAttributeError(
+            f"For '{owner}', the '{name}' should be a dataset, with get_dataset_size and create_tuple_iterator, but got {type(dataset)}.",
+            hint="NumpySlicesDataset((data, labels)).batch(32) makes one of arrays, GeneratorDataset of anything to iterate over",
+        )
 
 
 @contextmanager

@@ -1,4 +1,4 @@
-"""A progress bar for long runs: on a terminal, by tqdm where that is installed; nothing otherwise, so that redirected output stays the same.
+"""A progress bar for long runs: on a terminal, by tqdm; nothing otherwise, so that redirected output stays the same.
 
 `TQDM_DISABLE=1` in the environment switches it off.
 """
@@ -20,11 +20,8 @@ def progress(steps: int) -> Iterator[Callable[[], object]]:
     if not sys.stderr.isatty():
         yield _nothing
         return
-    try:
-        from tqdm import tqdm
-    except ImportError:
-        yield _nothing
-        return
+    from tqdm import tqdm  # late: most programs show no bar
+
     bar = tqdm(total=steps, unit="step", file=sys.stderr, delay=_SECONDS_BEFORE, leave=False, dynamic_ncols=True)
     with bar, redirect_stdout(_AboveBar(sys.stdout, bar)):  # type: ignore[type-var]
         yield bar.update

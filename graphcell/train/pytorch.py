@@ -7,6 +7,7 @@ needed only to read its own files.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,7 @@ Array = np.ndarray[Any, Any]
 _NORM = {"gamma": "weight", "beta": "bias", "moving_mean": "running_mean", "moving_variance": "running_var"}
 _INSTANCE_NORMS = (nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d)
 _NAMES: tuple[tuple[tuple[type[Cell], ...], dict[str, str]], ...] = (
-    ((nn.BatchNorm1d, nn.BatchNorm2d, nn.LayerNorm, nn.GroupNorm, *_INSTANCE_NORMS), _NORM),
+    ((nn.BatchNorm1d, nn.BatchNorm2d, nn.SyncBatchNorm, nn.LayerNorm, nn.GroupNorm, *_INSTANCE_NORMS), _NORM),
     ((nn.Embedding,), {"embedding_table": "weight"}),
     ((nn.PReLU,), {"w": "weight"}),
 )
@@ -42,6 +43,8 @@ def load_pytorch_state_dict(
             `torch.save` wrote (which needs PyTorch, and reads weights only).
         name_map: PyTorch's path of a module → the path in the Cell, where they differ: {"features.0": "conv1", "module": ""}.
         strict: raise if a name has no counterpart on either side.
+
+    Warns: if not one name has a counterpart.
 
     Returns:
         names in the Cell that got no value, and names in the state_dict that were not used (`num_batches_tracked`, which counts steps
@@ -76,6 +79,12 @@ def load_pytorch_state_dict(
             f"load_pytorch_state_dict: names without a counterpart. In {type(net).__name__}: {', '.join(missing) or 'none'}. "
             f"In the state_dict: {', '.join(unused) or 'none'}.",
             hint="name_map={'path.there': 'path.here'} translates paths of modules",
+        )
+    if unused and not values:
+        warnings.warn(
+            f"load_pytorch_state_dict: nothing was loaded: {type(net).__name__} has no counterpart of any of the {len(unused)} names, {unused[0]} for one. "
+            "name_map={'path.there': 'path.here'} translates paths of modules.",
+            stacklevel=2,
         )
     net.load_state_dict(values, strict=False)
     return missing, unused

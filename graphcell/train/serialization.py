@@ -21,7 +21,6 @@ from graphcell.errors import (
     ArgumentValueError,
     CheckpointError,
     CheckpointMismatchError,
-    NotImplementedFeatureError,
 )
 from graphcell.nn.cell import Cell
 from graphcell.parameter import Parameter
@@ -29,6 +28,7 @@ from graphcell.tensor import Tensor
 from graphcell.train import checkpoint_format, safetensors_format
 from graphcell.train.atomic_file import BackgroundWriter, replace_file
 from graphcell.train.checkpoint_format import Array, Entries
+from graphcell.train.encryption import decrypt, encrypt, is_encrypted
 
 __all__ = ["async_ckpt_thread_status", "load_checkpoint", "load_param_into_net", "save_checkpoint"]
 
@@ -49,15 +49,17 @@ def save_checkpoint(
         ckpt_file_name: the path; the format's suffix is added where it is missing.
         append_dict: more entries: Tensors, numbers, strings, and Generators, whose states (see `Generator.get_state`) are saved.
         choice_func: called with each name; False leaves that one out.
-        crc_check: add a checksum (format 'ckpt').
+        crc_check: add a checksum.
         format: 'ckpt' or 'safetensors'.
         async_save: True, "thread" or "process" copies the values and writes them in the background, by a thread. A later call waits for it, as
             does the end of the process.
         integrated_save: accepted; there is one device.
+        enc_key, enc_mode: encrypts the file, of format 'ckpt': a key of 16, 24 or 32 bytes, and 'AES-GCM', 'AES-CBC' or 'SM4-CBC' (16 bytes). Needs
+            the package `cryptography`.
 
     Raises:
-        TypeError: arguments of the wrong kind. ValueError: an unknown format. OSError: the file cannot be written; an old file stays.
-        NotImplementedError: encryption, which is not there.
+        TypeError: arguments of the wrong kind. ValueError: an unknown format or mode, or a key that does not fit. OSError: the file cannot be written;
+            an old file stays. NotImplementedError: encryption without the package `cryptography`.
     """
     if not isinstance(save_obj, (Cell, list, dict)):
         raise ArgumentTypeError(
@@ -74,21 +76,24 @@ def save_checkpoint(
         raise ArgumentTypeError(f"The input value must be a bool, but got {type(integrated_save).__name__}.")
     _check_async_save(async_save)
     _check_kind("crc_check", crc_check, bool)
-    _refuse_encryption("save_checkpoint", enc_key, enc_mode, "enc")
+    _check_encryption("save_checkpoint", enc_key, enc_mode, "enc", format)
     path = _path_to_write(os.fspath(ckpt_file_name), format)
     entries = {name: value for name, value in _entries_of(save_obj) if choice_func is None or choice_func(name)}
     entries |= _appended(append_dict)
     _background.wait()
     if not async_save:
-        replace_file(path, _encoded(entries, format, crc_check))
+        replace_file(path, _encoded(entries, format, crc_check, enc_key, enc_mode))
         return
     values = {name: value if isinstance(value, str) else value.copy() for name, value in entries.items()}
-    _background.replace_file(path, _encoded(values, format, crc_check))
+    _background.replace_file(path, _encoded(values, format, crc_check, enc_key, enc_mode))
 
 
-def _encoded(entries: dict[str, Array | str], format: str, checksum: bool) -> Iterable[bytes | memoryview]:
+def _encoded(entries: dict[str, Array | str], format: str, checksum: bool, key: bytes | None, mode: str) -> Iterable[bytes | memoryview]:
     items = entries.items()
-    return checkpoint_format.encode(items, checksum) if format == "ckpt" else safetensors_format.encode(items)
+    if format != "ckpt":
+        return safetensors_format.encode(items, checksum)
+    pieces = checkpoint_format.encode(items, checksum)
+    return pieces if key is None else encrypt(pieces, key, mode)
 
 
 def _check_kind(name: str, value: Any, *kinds: type) -> None:
@@ -96,12 +101,12 @@ def _check_kind(name: str, value: Any, *kinds: type) -> None:
         raise ArgumentValueError(f"The parameter '{name}' must be isinstance of {kinds[0] if len(kinds) == 1 else kinds}, but got {value}.")
 
 
-def _refuse_encryption(function: str, key: Any, mode: Any, which: str) -> None:
+def _check_encryption(function: str, key: Any, mode: Any, which: str, format: str) -> None:
     _check_kind(f"{which}_key", key, type(None), bytes)
     _check_kind(f"{which}_mode", mode, str)
-    if key is not None:
-        raise NotImplementedFeatureError(
-            f"{function}: encryption ('{which}_key') is not there", hint="save without a key, and encrypt the file by a tool for files"
+    if key is not None and format != "ckpt":
+        raise ArgumentValueError(
+            f"For '{function}', when format is '{format}', the parameter '{which}_key' must be set to default value 'None'."
         )
 
 
@@ -119,7 +124,8 @@ def _path_to_write(name: str, format: str) -> Path:
         raise IsADirectoryError(
             f"For 'save_checkpoint', the parameter `ckpt_file_name`: {name} is a directory, it must be a file name."
         )
-    return Path(os.path.abspath(name if name.endswith(f".{format}") else f"{name}.{format}"))  # the thread may write when the folder is another
+    # A link stays one, and what it leads to is written. The whole path, for the thread may write when the current folder is another.
+    return Path(os.path.realpath(name if name.endswith(f".{format}") else f"{name}.{format}"))
 
 
 def _entries_of(save_obj: Any) -> Entries:
@@ -205,15 +211,16 @@ def load_checkpoint(
         strict_load: dtypes must agree too.
         filter_prefix, specify_prefix: a str, or a list of them: names that begin so are left out, or are the only ones read.
         choice_func: called with each name; False leaves that one out. Not called if prefixes are given.
-        crc_check: accepted; a checksum is checked if the file has one.
+        crc_check: check the file's checksum, and warn if it has none. That of a file of format 'ckpt' is checked anyway.
         format: 'ckpt' or 'safetensors'.
         remove_redundancy: accepted; there is one device.
+        dec_key, dec_mode: the key and mode by which the file was encrypted, see `save_checkpoint`.
 
     Returns:
         dict name → Parameter (a str stays a str).
 
     Raises:
-        ValueError: no such file, another format, a corrupt file, or nothing left after filtering.
+        ValueError: no such file, another format, a corrupt file, another key, or nothing left after filtering.
         TypeError: arguments of the wrong kind. RuntimeError: a Parameter does not fit `net`'s.
     """
     if not isinstance(ckpt_file_name, (str, os.PathLike)):
@@ -222,12 +229,12 @@ def load_checkpoint(
         )
     _check_kind("crc_check", crc_check, bool)
     _check_kind("remove_redundancy", remove_redundancy, bool)
-    _refuse_encryption("load_checkpoint", dec_key, dec_mode, "dec")
+    _check_encryption("load_checkpoint", dec_key, dec_mode, "dec", format)
     _background.wait()
     path = _path_to_read(os.fspath(ckpt_file_name), format)
     left_out, wanted = _prefixes(filter_prefix), _prefixes(specify_prefix)
     result: dict[str, Any] = {}
-    for name, value in _read(path, format):
+    for name, value in _read(path, format, crc_check, dec_key, dec_mode):
         if left_out or wanted:
             chosen = (not wanted or name.startswith(wanted)) and not (left_out and name.startswith(left_out))
         else:
@@ -260,17 +267,27 @@ def _path_to_read(name: str, format: str) -> Path:
     return path
 
 
-def _read(path: Path, format: str) -> Entries:
+def _read(path: Path, format: str, checksum: bool, key: bytes | None, mode: str) -> Entries:
     try:
         data = path.read_bytes()
-        return checkpoint_format.decode(data) if format == "ckpt" else safetensors_format.decode(data)
+    except OSError as e:
+        raise CheckpointError(f"Failed to read the checkpoint file {path}. May not have permission to read it ({e}).") from e
+    if key is not None:
+        try:
+            data = decrypt(data, key, mode)
+        except CheckpointError as e:
+            raise CheckpointError(
+                f"Failed to read the checkpoint file {path}. The file may be encrypted or tempered with, please pass in the correct "
+                "'dec_key' or check the file integrity.",
+                hint=e.message,
+            ) from e
+    try:
+        return checkpoint_format.decode(data, checksum) if format == "ckpt" else safetensors_format.decode(data, checksum)
     except CheckpointError as e:
         raise CheckpointError(
             f"Failed to read the checkpoint file {path}. The file may be corrupted, and the content cannot be parsed.",
-            hint=e.message,
+            hint="it is encrypted: give 'dec_key' and 'dec_mode'" if is_encrypted(data) else e.message,
         ) from e
-    except OSError as e:
-        raise CheckpointError(f"Failed to read the checkpoint file {path}. May not have permission to read it ({e}).") from e
 
 
 def _prefixes(value: Any) -> tuple[str, ...]:

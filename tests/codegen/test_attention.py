@@ -194,6 +194,7 @@ def test_strided_operands_are_read_where_they_lie() -> None:
     assert [step.title.split("[")[0] for step in program.steps] == ["attention", "attention_grad"]  # no copies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("powers", [False, True])
 @pytest.mark.parametrize("width", list(TARGETS))
 def test_no_access_outside_of_buffers(width: int, powers: bool) -> None:

@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
     vector_registers,
 )
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, dense_matmul, emit_matmul
+from graphcell.codegen.llvm.matmul_schedule import schedule
 from graphcell.codegen.llvm.text import F32, PTR, FunctionBuilder, LType, Module, Val, i64
 from tests.codegen.plans import TARGETS, Runner, assert_sums, compile_plan, storage, with_chunks
 
@@ -175,6 +176,16 @@ def test_kinds(kind: str, m: int, n: int, k: int, transpose_a: bool, transpose_b
 )
 def test_batches(case: Case) -> None:
     check(case, HOST)
+
+
+@pytest.mark.parametrize("width", [w for w in TARGETS if w <= 32])
+@pytest.mark.parametrize(("m", "n", "k"), [(1024, 144, 64), (333, 150, 515), (70, 101, 300), (259, 72, 49)])
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_transposed_operands_of_which_tiles_take_parts_of_cache_lines(m: int, n: int, k: int, kind: str, width: int) -> None:
+    case = Case(m, n, k, kind, transpose_a=True)
+    if (m, kind, width) == (1024, "float", 32):
+        assert schedule(case.spec, TARGETS[width]).pack_a == "columns"
+    check(case, width)
 
 
 @pytest.mark.parametrize(

@@ -120,6 +120,7 @@ def indices(*shape: int) -> Array:
     return RNG.integers(-200, 200, shape).astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", dt.ALL, ids=str)
 def test_tails_of_every_dtype(dtype: dt.DType) -> None:
     def f(x: Tensor, y: Tensor) -> tuple[Tensor, ...]:

@@ -168,3 +168,31 @@ def test_random_graphs_with_updates(seed: int) -> None:
     results = iter(executable(tensors))
     for k, want in enumerate(evaluate_graph(graph, inputs)):
         assert same_bits(want, (tensors[updates[k]] if k in updates else next(results)).asnumpy())
+
+
+@pytest.mark.parametrize("shape", ["", "1", "1, 1", "3", "5, 7", "33, 1", "2000"])
+def test_a_kernel_reads_the_old_value_for_one_result_before_it_writes_another_over_it(shape: str) -> None:
+    """The result that is written over `c` is not made of it, the other one is."""
+    type = f"f32[{shape}]"
+    graph = parse(f"""graph @f(%x: {type}, %c: {type}) {{
+      %d = add %x, %x
+      %n = neg %d
+      %old = add %c, %d
+      return %n, %old
+    }}""")
+    check(graph, numbers(graph), ((0, 1),))
+
+
+def test_a_loop_gives_what_it_carried_beside_what_it_carries_on() -> None:
+    graph = parse("""graph @f(%x: f32[12], %c: f32[]) {
+      %last, %all = for[trip_count=12, carried=1, scanned=1, reverse=True] %c, %x {
+        body = @body(%i: i64[], %c: f32[], %row: f32[]) {
+          %d = add %row, %row
+          %n = neg %d
+          %old = add %c, %d
+          return %n, %old
+        }
+      }
+      return %last, %all
+    }""")
+    check(graph, numbers(graph))

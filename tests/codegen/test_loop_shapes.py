@@ -88,6 +88,7 @@ def test_bits_are_transposed_as_bytes() -> None:
 SHAPES = [(16, 16), (5, 7), (33, 4), (4, 65), (70, 31), (1, 40), (40, 1), (3, 100)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.int64, np.bool_])
 def test_transposed_operands(shape: tuple[int, int], dtype: Any) -> None:
@@ -113,6 +114,7 @@ def test_long_transposes_are_tiled() -> None:
 
 
 # -- small strides ---------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("step", [2, 3, 4, 5, -1, -2, -3])
 @pytest.mark.parametrize("n", [9, 40, 70, 200])
 @pytest.mark.parametrize("dtype", [np.float32, np.int8, np.bool_, np.float16])
@@ -124,6 +126,7 @@ def test_steps_along_the_vector(step: int, n: int, dtype: Any) -> None:
 
 
 # -- rows ------------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [2, 3, 6, 10, 16, 17, 33, 100])
 def test_short_rows(columns: int) -> None:
     x = normal(61, columns)

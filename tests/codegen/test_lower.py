@@ -10,10 +10,11 @@ import pytest
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.ir.evaluate import evaluate_graph
-from graphcell.ir.graph import Graph
+from graphcell.ir.graph import Builder, Graph
 from graphcell.ir.op import Array, Op
 from graphcell.ir.text import parse
 from graphcell.ir.types import TensorType
+from graphcell.ops.arithmetic import Cast, Mul
 from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
 from graphcell.ops.dispatch import apply1
@@ -112,6 +113,7 @@ def elementwise_ops() -> list[type[Elementwise]]:
     return sorted((c for c in Op.table.values() if issubclass(c, Elementwise) and c.__module__.startswith("graphcell.ops")), key=lambda c: c.name)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls", elementwise_ops(), ids=lambda c: c.name)
 def test_every_elementwise_op_agrees_with_its_eval(cls: type[Elementwise]) -> None:
     import inspect
@@ -274,3 +276,17 @@ def test_large_scratch_memory_comes_from_the_heap() -> None:
     for i, j, k in ((0, 0, 0), (7, 19, 1), (19, 19, 0)):
         want = np.einsum("ijc,cij->", padded[i : i + 5, j : j + 5], w[k].astype(np.float64))
         assert abs(y.asnumpy()[0, i, j, k] - want) <= 1e-3 * np.abs(y.asnumpy()).max()
+
+
+@pytest.mark.parametrize("half", [dt.float16, dt.bfloat16])
+@pytest.mark.parametrize("wide", [dt.float32, dt.float64, dt.int32, dt.bool_])
+def test_half_precision_is_rounded_before_it_becomes_something_else(half: dt.DType, wide: dt.DType) -> None:
+    """Within one kernel, too, where it is computed in float."""
+    b = Builder("f")
+    x, y = (b.input(TensorType(half, (37,))) for _ in range(2))
+    (product,) = b.append(Mul(), (x, y))
+    graph = b.finish(b.append(Cast(wide), (product,)))
+    rng = np.random.default_rng(4)
+    arrays = [rng.uniform(0.9, 9.0, 37).astype(half.np_type), np.full(37, 1 - 2.0**-6, half.np_type)]
+    rounded = (arrays[0].astype(np.float32) * arrays[1].astype(np.float32)).astype(half.np_type)
+    np.testing.assert_array_equal(compile_graph(graph)(list(map(Tensor, arrays)))[0].asnumpy(), rounded.astype(wide.np_type))

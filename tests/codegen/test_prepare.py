@@ -186,6 +186,7 @@ FROZEN: dict[str, tuple[Callable[..., Any], list[Array], tuple[int, ...]]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", FROZEN)
 def test_frozen_inputs(name: str) -> None:
     fn, arrays, frozen = FROZEN[name]

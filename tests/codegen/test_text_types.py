@@ -128,6 +128,7 @@ def converted(x: Array, name: str) -> Array:
     return x.astype(to)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("source", "to"), [
     (source, to) for source in KINDS for to in KINDS if KINDS[source] != KINDS[to] or source == to
 ])
@@ -340,6 +341,7 @@ def reduced(x: Array, kind: str, lanes: int) -> Array:
     return found.reshape(-1, lanes)[:, 0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("lanes", [1, 2, 3, 4, 5, 6, 7, 8, 12, 15, 16, 32])
 def test_reduce_takes_every_lane_once(lanes: int) -> None:
     """Small integers, so that every order gives the same sum, in every float type and in i32."""

@@ -224,10 +224,14 @@ def test_chains_of_views_agree_with_eval(seed: int) -> None:
     (lambda x, y: x.T.reshape(6) + y.T.reshape(6), [(2, 3), (3, 2)]),
     (lambda x: x.T.reshape(6).broadcast_to((4, 6)).reshape(4, 2, 3) * 2.0, [(2, 3)]),
     (lambda x: x.T.reshape(6) + x.reshape(6), [(2, 3)]),
+    (lambda x: x.reshape(9) - x.T.reshape(9), [(3, 3)]),
+    (lambda x: x.reshape(32) - x.transpose(2, 1, 0).reshape(32), [(2, 2, 8)]),
+    (lambda x: x.transpose(2, 0, 1).reshape(4, 16) - x.reshape(4, 16), [(4, 4, 4)]),
     (lambda x: (x.T.reshape(6, 1) + x.reshape(6)).reshape(4, 9).sum(0), [(2, 3)]),
     (lambda x: x.T.sum(), [(1031, 31)]),
     (lambda x: x.reshape(2, 0, 3).sum(1), [(0,)]),
-], ids=["channel_shuffle", "split_two_ways", "transposed_two_ways", "through_broadcast", "itself_two_ways", "outer", "long_sum", "empty"])
+], ids=["channel_shuffle", "split_two_ways", "transposed_two_ways", "through_broadcast", "itself_two_ways",
+        "square_two_ways", "multiples_two_ways", "rows_two_ways", "outer", "long_sum", "empty"])
 def test_reshapes_that_no_strides_express(fn, shapes: list[Shape]) -> None:
     arrays = [np.arange(math.prod(s), dtype=np.float32).reshape(s) % 7 for s in shapes]
     graph = trace(fn, *(TensorType(dt.float32, s) for s in shapes))

@@ -119,6 +119,7 @@ def test_points_must_fit() -> None:
         Minimal(4, 3, (Fraction(1),))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
 @pytest.mark.parametrize("algorithm", [F2, F4], ids=str)
 @pytest.mark.parametrize("direction", NAMES)
@@ -140,6 +141,7 @@ def same_specials(got: Array, want: Array) -> None:
     np.testing.assert_allclose(got[~special], want[~special], rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
 @pytest.mark.parametrize("algorithm", [F2, F4], ids=str)
 @pytest.mark.parametrize("direction", NAMES)
@@ -158,6 +160,7 @@ def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec,
         same_specials(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
 @pytest.mark.parametrize("direction", NAMES)
 @pytest.mark.parametrize("spec", LARGE, ids=str)

@@ -53,6 +53,7 @@ def check(spec: ConvSpec, width: int, algorithm: Minimal, shared: bool) -> None:
     assert got.tobytes() == again.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
 @pytest.mark.parametrize("algorithm", [GRADIENT_F2, GRADIENT_F4], ids=str)
 @pytest.mark.parametrize("spec", SPECS, ids=str)
@@ -60,6 +61,7 @@ def test_gradient(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
     check(spec, HOST, algorithm, shared)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
 @pytest.mark.parametrize("algorithm", [GRADIENT_F2, GRADIENT_F4], ids=str)
 @pytest.mark.parametrize("spec", [SPECS[2], SPECS[4], SPECS[5]], ids=str)
@@ -96,6 +98,7 @@ def test_other_vector_widths(spec: ConvSpec, width: int) -> None:
     check(spec, width, GRADIENT_F4, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds", [("half", "half", "half"), ("bfloat", "float", "bfloat"), ("double", "double", "double"), ("half", "half", "float")], ids=str
 )

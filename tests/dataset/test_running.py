@@ -10,6 +10,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from itertools import count
 from typing import Any
 
 import numpy as np
@@ -95,7 +96,7 @@ def test_rows_are_made_ahead_but_not_too_far() -> None:
 def test_debug_mode_makes_rows_when_they_are_asked_for() -> None:
     made: list[str] = []
     config.set_debug_mode(True)
-    rows = numbers().map(lambda x: made.append(threading.current_thread().name) or x).create_tuple_iterator()
+    rows = numbers().map(lambda x: made.append(threading.current_thread().name) or x, num_parallel_workers=3).create_tuple_iterator()
     next(rows)
     assert made == [threading.current_thread().name]
 
@@ -190,9 +191,96 @@ def test_a_stopped_iterator_gives_no_more() -> None:
     assert list(rows) == []
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+@pytest.mark.parametrize("where", ["source", "map"])
+def test_threads_that_wait_for_ever_do_not_keep_a_program_from_ending(where: str) -> None:
+    program = f"""
+import os, signal, threading, graphcell.dataset as ds
+
+first = threading.Lock()
+
+class Source:
+    def __len__(self):
+        return 9
+
+    def __getitem__(self, k):
+        return wait() if {where == "source"} else k
+
+def wait(*row):
+    if first.acquire(blocking=False):
+        os.kill(os.getpid(), signal.SIGINT)
+    threading.Event().wait()
+
+data = ds.GeneratorDataset(Source(), ["x"], num_parallel_workers=2).map(wait, num_parallel_workers=2)
+try:
+    list(data)
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
+
+
+def test_a_generator_is_kept_for_further_epochs() -> None:
+    """Also iterators that MindSpore gives nothing of from the second epoch on; errors come again; iterators at the same time share the rows."""
+    for source in (iter([1, 2, 3]), map(int, "123"), (k for k in (1, 2, 3))):
+        data = GeneratorDataset(source, ["x"])
+        assert [(a.item(), b.item()) for (a,), (b,) in zip(data, data)] == [(1, 1), (2, 2), (3, 3)]
+        assert data.get_dataset_size() == 3 and values(data.repeat(2)) == [1, 2, 3] * 2
+
+    batches = GeneratorDataset([1, 2, 3], ["x"], batch_sampler=([k, 0] for k in (1, 2)))
+    assert batches.get_dataset_size() == 2 and values(batches.repeat(2)) == [[2, 1], [3, 1]] * 2
+
+    def source_that_fails() -> Iterator[int]:
+        yield 1
+        raise OSError("unplugged")
+
+    data = GeneratorDataset(source_that_fails(), ["x"])
+    for _ in range(2):
+        rows = data.create_tuple_iterator()
+        assert next(rows)[0].item() == 1
+        with pytest.raises(DatasetError, match="OSError: unplugged"):
+            next(rows)
+
+
+def test_sources_without_end() -> None:
+    data = GeneratorDataset(lambda: count(), ["x"])
+    assert data.take(4).get_dataset_size() == 4 and values(data.take(2)) == [0, 1]
+    for endless in (data.map(lambda x: x).batch(2), data.rename("x", "y").shuffle(2), data.filter(lambda x: x % 2 == 0), data.zip(data.rename("x", "y"))):
+        assert endless.take(3).batch(2).get_dataset_size() == 2
+    assert data.take(4).concat(data.take(2)).get_dataset_size() == 6 and data.take(9).skip(2).take(20).get_dataset_size() == 7
+    assert GeneratorDataset(lambda: count(), ["x"], num_samples=3).get_dataset_size() == 3
+
+
+def test_rows_are_counted_once_and_no_further_than_asked_for() -> None:
+    given: list[int] = []
+
+    def source() -> Iterator[int]:
+        for k in range(10):
+            given.append(k)
+            yield k
+
+    data = GeneratorDataset(source, ["x"])
+    assert data.map(lambda x: 1 // 0).batch(2).take(3).get_dataset_size() == 3 and given == list(range(6))
+    for steps, size in ((data, 10), (data.skip(3), 7), (data.repeat(2), 20), (data.batch(3), 4), (data.batch(3, True), 3), (data.take(20), 10)):
+        assert steps.get_dataset_size() == size
+    assert len(given) == 16
+
+
 # -- errors ----------------------------------------------------------------------------------------------------------------
 def broken(x: Any) -> Any:
     return x / {}["missing"]
+
+
+@pytest.mark.parametrize("where, step", [
+    ("GeneratorDataset's source", lambda: GeneratorDataset([(1, None)], ["a", "b"])),
+    ("map operation [<lambda>]", lambda: GeneratorDataset([1], ["a"]).map(lambda a: None, "a")),
+    ("batch: 'per_batch_map' function", lambda: GeneratorDataset([1], ["a"]).batch(1, per_batch_map=lambda a, info: ([None],))),
+])  # fmt: skip
+def test_a_value_that_no_column_can_have_tells_where_it_came_from(where: str, step: Callable[[], Any]) -> None:
+    with pytest.raises(DatasetError) as caught:
+        list(step().create_tuple_iterator(num_epochs=1))
+    assert str(caught.value).startswith(f"{where}: expected numbers, strings or arrays of them, but got NoneType")
 
 
 @pytest.mark.parametrize("workers", [1, 3])
@@ -228,9 +316,41 @@ def test_errors_of_sources_and_batch_functions() -> None:
             list(data)
 
 
+def test_errors_of_samplers() -> None:
+    class Failing(dataset.Sampler):
+        def __iter__(self) -> Iterator[int]:
+            yield 1
+            raise KeyError("mine")
+
+    for data, message in (
+        (NumpySlicesDataset([1, 2], ["x"], sampler=Failing()), "sampler Failing failed. KeyError: 'mine'"),
+        (NumpySlicesDataset([1, 2], ["x"], sampler=map(str, (0, 1))), "must be int, but got list.0.: 0"),
+        (GeneratorDataset([1, 2], ["x"], batch_sampler=([1 // k] for k in (2, 0))), "batch_sampler failed. ZeroDivisionError"),
+        (GeneratorDataset([1, 2], ["x"], batch_sampler=iter([[0], 1])), "batch_sampler failed. TypeError"),
+        (GeneratorDataset([1, 2], ["x"], batch_sampler=iter([[0], []])), "gave no indices for a batch"),
+    ):
+        with pytest.raises(DatasetError, match=message):
+            list(data)
+    with pytest.raises(NotImplementedError, match="no cache server"):
+        numbers().map(lambda x: x, cache="somewhere")
+
+
 def test_stop_iteration_in_user_code_does_not_end_the_rows() -> None:
     with pytest.raises(DatasetError, match="StopIteration"):
         list(numbers().map(lambda x: next(iter(()))))
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_errors_of_transforms_are_the_pipelines(batched: bool) -> None:
+    class Failing(transforms.TypeCast):
+        def compute(self, x: Any, lead: int) -> Any:
+            return x.no_such_attribute
+
+    words = NumpySlicesDataset(["a", "b"], ["x"])
+    for operation, message in ((transforms.TypeCast(ms.float32), "TypeCast: strings have no values"), (Failing(ms.float32), r"map operation \[Failing\] failed")):
+        data = words.map(operation)
+        with pytest.raises(DatasetError, match=message):
+            list(data.batch(2) if batched else data)
 
 
 def test_batches_of_unlike_rows_name_the_column() -> None:

@@ -6,16 +6,18 @@ import copy
 import gc
 import threading
 import weakref
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 from graphcell import nn, ops
+from graphcell.context import set_context
 from graphcell.errors import ConcretizationError, SourceNotFoundError
 from graphcell.grad import grad, value_and_grad
 from graphcell.jit import JitFunction, jit
-from graphcell.parameter import Parameter
+from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 from tests.frontend.support import same, tensor
 
@@ -371,6 +373,46 @@ def test_looking_inside() -> None:
     )
     assert "kernel" in f.kernels().lower() or f.kernels()
     assert "define" in f.llvm() and f.asm()
+
+
+class Counting(nn.Optimizer):
+    """Returns its Parameters, as optimizers of users do."""
+
+    @jit
+    def construct(self, gradients: Any) -> Any:
+        for p, g in zip(self.parameters, gradients):
+            ops.assign(p, p - g)
+        return self.parameters
+
+
+def test_a_tuple_of_parameters_is_returned_as_their_values() -> None:
+    x, y = Parameter(tensor(1.0, 2.0), name="x"), Parameter(tensor(3.0), name="y")
+    optimizer = Counting(0.1, [x, y])
+    for expected in ([0.0, 1.0], [-1.0, 0.0]):
+        found = optimizer((tensor(1.0, 1.0), tensor(1.0)))
+        assert type(found) is tuple and [v.asnumpy().tolist() for v in found] == [expected, [expected[1] + 1.0]]
+        np.testing.assert_array_equal(x.asnumpy(), expected)
+
+    @jit
+    def first(parameters: Any) -> Any:
+        return parameters[0] * 2
+
+    assert isinstance(optimizer.parameters, ParameterTuple) and first(optimizer.parameters).asnumpy().tolist() == [-2.0, 0.0]
+
+
+def test_looking_at_a_graph_writes_no_dumps(tmp_path: Path) -> None:
+    @jit
+    def f(x: Any) -> Any:
+        return ops.exp(x) + 0.0
+
+    set_context(save_graphs=True, save_graphs_path=str(tmp_path))
+    try:
+        f(tensor(1.0))
+        before = sorted(tmp_path.iterdir())
+        f.ir("optimized")
+        assert before and sorted(tmp_path.iterdir()) == before
+    finally:
+        set_context(save_graphs=False)
 
 
 def test_asking_for_data_of_a_condition() -> None:

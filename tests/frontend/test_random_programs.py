@@ -149,6 +149,7 @@ class Box:
     v: Any = None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(80))
 def test_random_program(seed: int, tmp_path: Path) -> None:
     text = Writer(seed).program()

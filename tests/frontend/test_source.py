@@ -3,14 +3,17 @@
 # ruff: noqa: B007, E731, F401, F841, RUF059, SIM105  (the functions are written to exercise syntax)
 from __future__ import annotations
 
+import ast
 import functools
 import linecache
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from graphcell.errors import SourceNotFoundError, render
+from graphcell.frontend import source
 from graphcell.frontend.source import source_of
 
 
@@ -163,3 +166,24 @@ def test_local_names() -> None:
             pass
 
     assert source_of(f).local_names == set("abcdehijkmnoqs") | {"os", "_"}
+
+
+def test_a_thread_does_not_take_for_complete_what_another_one_is_reading(monkeypatch: pytest.MonkeyPatch) -> None:
+    lines = ["first = lambda a: a\n", "second = lambda a, b: b\n"]
+    names: dict[str, Any] = {}
+    exec(compile("".join(lines), "pair.py", "exec"), names)
+    file = source._File(lines)
+    others: list[Any] = []
+    thread = threading.Thread(target=lambda: others.extend(file.read(names["second"].__code__)))
+    parse = ast.parse
+
+    def parse_slowly(text: str) -> ast.Module:
+        if not thread.ident:
+            thread.start()
+            thread.join(0.2)  # it waits, or it is wrong
+        return parse(text)
+
+    monkeypatch.setattr(source.ast, "parse", parse_slowly)
+    assert file.read(names["first"].__code__)
+    thread.join()
+    assert others

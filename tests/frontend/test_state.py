@@ -204,6 +204,90 @@ def test_attributes_of_plain_objects_are_guarded() -> None:
     assert numbers(f(tensor(1.0))) == [9.0]
 
 
+class Searching:
+    """Has `twice` where it has `found`."""
+
+    @property
+    def twice(self) -> Any:
+        return self.found * 2  # type: ignore[attr-defined]
+
+
+HOLDER = Searching()
+
+
+def by_hasattr(x: Any) -> Any:
+    return x * HOLDER.found if hasattr(HOLDER, "found") else x
+
+
+def by_default(x: Any) -> Any:
+    return x * getattr(HOLDER, "found", 1)
+
+
+def by_attribute_error(x: Any) -> Any:
+    try:
+        return x * HOLDER.found
+    except AttributeError:
+        return x
+
+
+def by_property(x: Any) -> Any:
+    return x * getattr(HOLDER, "twice", 2) / 2
+
+
+def by_name_error(x: Any) -> Any:
+    try:
+        return x * FOUND
+    except NameError:
+        return x
+
+
+SEARCHES = [by_hasattr, by_default, by_attribute_error, by_property, by_name_error]
+
+
+@pytest.mark.parametrize("search", SEARCHES, ids=lambda f: f.__name__)
+def test_what_was_missing_is_noticed_when_it_comes(search: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    f, x = jit(search), tensor(1.0, 2.0)
+    for _ in range(4):
+        assert numbers(f(x)) == [1, 2]
+    assert compilations(f) == 1
+    with monkeypatch.context() as changed:
+        changed.setattr(HOLDER, "found", 3, raising=False)
+        changed.setitem(globals(), "FOUND", 3)
+        for _ in range(4):
+            assert numbers(f(x)) == [3, 6]
+    for _ in range(4):
+        assert numbers(f(x)) == [1, 2]
+    assert compilations(f) == 2
+
+
+def test_a_cells_missing_attribute_is_noticed_when_it_comes() -> None:
+    class Growing(nn.Cell):
+        def construct(self, x: Any) -> Any:
+            return x * getattr(self, "factor", 1)
+
+    net = Growing()
+    f = jit(net)
+    assert numbers(f(tensor(1.0, 2.0))) == [1, 2]
+    net.factor = 4
+    assert numbers(f(tensor(1.0, 2.0))) == [4, 8]
+    del net.factor
+    assert numbers(f(tensor(1.0, 2.0))) == [1, 2]
+
+
+def test_getattr_runs_a_property_once() -> None:
+    class Counting:
+        runs = 0
+
+        @property
+        def value(self) -> int:
+            self.runs += 1
+            return 2
+
+    thing = Counting()
+    assert numbers(jit(lambda x: x * getattr(thing, "value", 1))(tensor(1.0))) == [2]
+    assert thing.runs == 1
+
+
 def test_redefined_helper_is_noticed() -> None:
     def helper(x: Any) -> Any:
         return x + 1

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 from types import SimpleNamespace
 from typing import Any
 
@@ -12,9 +13,16 @@ import pytest
 from graphcell import ops
 from graphcell.errors import ConcretizationError, UnsupportedSyntaxError
 from graphcell.frontend import trace_function
+from graphcell.grad import grad
+from graphcell.jit import jit
 from tests.frontend.support import check, run_traced, tensor
 
 COUNTER = 0
+
+
+@dataclasses.dataclass(frozen=True)
+class Frozen:
+    field: Any
 
 
 class Manager:
@@ -250,6 +258,15 @@ def reraised(x: Any) -> Any:
         return x, type(e).__name__
 
 
+def refused_assignment(x: Any) -> Any:
+    frozen = Frozen(x)
+    try:
+        frozen.field = 1  # type: ignore[misc]
+    except AttributeError as e:
+        return frozen.field * 2, str(e)
+    return None
+
+
 def imports(x: Any) -> Any:
     import math
     import os.path as p
@@ -285,7 +302,7 @@ def docstring_and_ellipsis(x: Any) -> Any:
 
 STATEMENTS = [
     assignments, augmented, subscripts, tensor_items, attributes, deleted, nested_functions, nonlocal_and_global, counters, decorated, with_statement,
-    with_return, try_statement, try_return, reraised, imports, loop_else_constants, asserts, docstring_and_ellipsis,
+    with_return, try_statement, try_return, reraised, refused_assignment, imports, loop_else_constants, asserts, docstring_and_ellipsis,
 ]  # fmt: skip
 
 
@@ -363,6 +380,22 @@ def test_generator_of_the_user_runs_as_it_is() -> None:
     check(f, tensor(1.0, 2.0))
 
 
+def test_iterators_that_are_made_where_they_are_advanced() -> None:
+    def count(x: Any) -> Any:
+        yield from (x, x * 2, x * 3)
+
+    def f(x: Any) -> Any:
+        if x.sum() > 2:
+            made, pair = count(x), iter((x, x * x))
+            next(made)
+            return next(made) + next(pair) + next(pair)
+        return x
+
+    check(f, tensor(1.0, 2.0))
+    check(f, tensor(1.0, 1.0))
+    assert jit(grad(f))(tensor(1.0, 2.0)).asnumpy().tolist() == [5, 7]
+
+
 def test_effects_are_ops(capsys: pytest.CaptureFixture[str]) -> None:
     def f(x: Any) -> Any:
         print("start", x)
@@ -397,6 +430,9 @@ def test_print_forms_are_mindspores(capsys: pytest.CaptureFixture[str]) -> None:
         print(ops.stack([x, x * 1000.5]))
         print(x.astype("float16"))
         print((x, (1, x.sum())))
+        print(x.shape, (2, 3), [4, 5], (1.5, 2.5))
+        print(True, 1 / 3, 1e10, 2.0, None)
+        print(("a", (6, True)), [])
         print()
         print("fmt {}".format(x[0]), "%s and %d" % (x[1], 2), sep=" ")
 
@@ -415,6 +451,19 @@ Tensor(shape=[3], dtype=Float16, value=[ 1.0000e+00  2.0000e+00  3.0000e+00])
 Tensor(shape=[3], dtype=Float32, value=[ 1.00000000e+00  2.00000000e+00  3.00000000e+00])
 1
 6
+(3)
+(2, 3)
+(4, 5)
+(1.5, 2.5)
+1
+0.333333
+1e+10
+2
+None
+a
+6
+1
+[]
 
 fmt 1.0 2.0 and 2
 """
@@ -434,6 +483,28 @@ def test_asserts_and_raises_that_tensors_decide_on() -> None:
         run_traced(traced, (tensor(100.0, 2.0),))
     with pytest.raises(ValueError, match="negative"):
         run_traced(traced, (tensor(-1.0, 2.0),))
+
+
+def test_what_is_raised_while_a_graph_runs_shows_the_line_but_not_the_first_call() -> None:
+    def check_sum(x: Any) -> None:
+        assert x.sum() < 100, "large"
+
+    def f(x: Any) -> Any:
+        check_sum(x)
+        if x[0] < 0:
+            raise ValueError("negative", x[0])
+        return x * 2
+
+    g = jit(f)
+    g(tensor(1.0, 2.0))
+    for first, error, lines in (
+        (100.0, AssertionError, ('assert x.sum() < 100, "large"', "check_sum(x)")),
+        (-1.0, ValueError, ('raise ValueError("negative", x[0])',)),
+    ):
+        with pytest.raises(error) as e:
+            g(tensor(first, 2.0))
+        (note,) = e.value.__notes__
+        assert all(line in note for line in lines) and "^^^" in note and "g(tensor(" not in note
 
 
 def test_raise_in_an_inner_function_and_a_loop() -> None:

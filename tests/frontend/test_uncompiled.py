@@ -182,6 +182,39 @@ def test_what_was_read_decides_how_long_that_holds() -> None:
     assert net(Tensor([1.0])).tolist() == [2.0] and not net.compiled
 
 
+class Shifted(nn.Cell):
+    """Reads a Tensor, a buffer and a number, and asks for values."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale, self.times = Tensor([1.0, 2.0]), 1
+        self.register_buffer("shift", Tensor([0.5, 0.5]))
+
+    def construct(self, x: Any) -> Any:
+        return Tensor((x * self.scale + self.shift).asnumpy()[::-1].copy()) * self.times
+
+
+@pytest.mark.filterwarnings("ignore:.*runs as Python:RuntimeWarning")
+@pytest.mark.parametrize("change", ["a number", "a Tensor", "a buffer", "another Cell", "the dtype of a Tensor"])
+def test_what_was_read_may_change(change: str) -> None:
+    ms.set_context(mode=ms.GRAPH_MODE)
+    net, x = Shifted(), Tensor([1.0, 1.0])
+    assert net(x).tolist() == [2.5, 1.5]
+    wanted = {"a number": [5.0, 3.0], "a Tensor": [8.5, 7.5], "a buffer": [4.0, 3.0], "another Cell": [2.5, 1.5], "the dtype of a Tensor": [4.5, 3.5]}
+    if change == "a number":
+        net.times = 2
+    elif change == "a Tensor":
+        net.scale = Tensor([7.0, 8.0])
+    elif change == "a buffer":
+        net.register_buffer("shift", Tensor([2.0, 2.0]))
+    elif change == "another Cell":
+        nn.ReLU().set_train()
+    else:
+        net.scale = Tensor([3, 4])
+    for _ in range(2):
+        assert net(x).tolist() == wanted[change]
+
+
 @pytest.mark.filterwarnings("ignore:.*runs as Python:RuntimeWarning")
 def test_what_is_called_is_compiled() -> None:
     traces = []

@@ -14,19 +14,19 @@ from graphcell import Parameter, Tensor, nn, ops
 from graphcell.context import GRAPH_MODE, PYNATIVE_MODE
 from tests.recording import check, fill, load, ramp
 
-PROGRAMS = list(load("cells"))
+PROGRAMS = [(file, key) for file in ("cells", "cell_gradients") for key in load(file)]
 TOLERANCE = {"train_steps": 1e-4}  # MindSpore's float32 tanh is that far off
 
 
-@pytest.mark.parametrize("key", PROGRAMS)
-def test_eager(key: str) -> None:
-    check("cells", key, PYNATIVE_MODE, TOLERANCE.get(key, 2e-5))
+@pytest.mark.parametrize(("file", "key"), PROGRAMS)
+def test_eager(file: str, key: str) -> None:
+    check(file, key, PYNATIVE_MODE, TOLERANCE.get(key, 2e-5))
 
 
 @pytest.mark.filterwarnings("ignore:.*runs as Python")
-@pytest.mark.parametrize("key", PROGRAMS)
-def test_compiled(key: str) -> None:
-    check("cells", key, GRAPH_MODE, TOLERANCE.get(key, 2e-5))
+@pytest.mark.parametrize(("file", "key"), PROGRAMS)
+def test_compiled(file: str, key: str) -> None:
+    check(file, key, GRAPH_MODE, TOLERANCE.get(key, 2e-5))
 
 
 class Net(nn.Cell):
@@ -121,6 +121,29 @@ def test_assigning_a_parameter_under_to_float_reaches_the_parameter(mode: int) -
     net = Count().to_float(ms.float16)
     assert net(Tensor([0.5, 0.5])).dtype is ms.float16
     assert net.w.asnumpy().tolist() == [3.0, 5.0] and net.w.dtype is ms.float32
+
+
+@pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE])
+def test_what_is_written_under_to_float_is_not_rounded(mode: int) -> None:
+    """A Parameter is read in the dtype of `to_float`, but assigned to, added to and indexed in its own, as under MindSpore."""
+
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.count, self.rows = Parameter(Tensor([4096.0]), name="count"), Parameter(Tensor([0.1, 0.2]), name="rows")
+
+        def construct(self, x: Any) -> Any:
+            new = ops.assign_add(self.count, Tensor([1.0]))
+            before = self.count + 0.0
+            ops.assign_sub(self.count, Tensor([0.125]))
+            self.rows[0] = 1.0001
+            return new, before, self.rows + x
+
+    ms.set_context(mode=mode)
+    net = Net().to_float(ms.float16)
+    assert [t.dtype for t in net(Tensor([0.5, 0.5]))] == [ms.float16] * 3
+    assert net.count.asnumpy().tolist() == [4096.875]
+    assert net.rows.asnumpy().tolist() == np.array([1.0001, 0.2], np.float32).tolist()
 
 
 @pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE])

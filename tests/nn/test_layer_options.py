@@ -11,6 +11,7 @@ DIFFERENT = {f"nn.AvgPool{kind}(9) on ({shape},)": "shapes that do not fit are a
 PROGRAMS = [key for key in load("layer_options") if key not in DIFFERENT]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE], ids=["pynative", "graph"])
 @pytest.mark.parametrize("key", PROGRAMS)
 def test_options(key: str, mode: int) -> None:

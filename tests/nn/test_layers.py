@@ -23,6 +23,7 @@ def test_eager(key: str) -> None:
     check("layers", key, PYNATIVE_MODE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COMPILED)
 def test_compiled(key: str) -> None:
     check("layers", key, GRAPH_MODE)

@@ -30,6 +30,7 @@ def test_eager(key: str) -> None:
     check("more_layers", key, PYNATIVE_MODE, 3e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COMPILED)
 def test_compiled(key: str) -> None:
     check("more_layers", key, GRAPH_MODE, 3e-4)

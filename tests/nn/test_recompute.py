@@ -107,6 +107,7 @@ def peak() -> Iterator[list[int]]:
 
 
 # -- memory --------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_plan_fewer_bytes(kind: str) -> None:
     ms.set_context(mode=ms.GRAPH_MODE)
@@ -146,6 +147,7 @@ def test_loops_stack_fewer_values(kind: str) -> None:
     assert found[1] < 0.6 * found[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_eager_mode_keeps_fewer_bytes(kind: str) -> None:
     ms.set_context(mode=ms.PYNATIVE_MODE)
@@ -160,6 +162,7 @@ def test_the_eager_mode_keeps_fewer_bytes(kind: str) -> None:
 
 
 # -- numbers -------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("settings", [{}, {"output_recompute": True}, {"use_reentrant": False, "early_stop": False}])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("mode", MODES)

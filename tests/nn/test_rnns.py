@@ -26,6 +26,7 @@ def test_eager(key: str) -> None:
     check("recurrent", key, PYNATIVE_MODE, MINDSPORE_TANH)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COMPILED)
 def test_compiled(key: str) -> None:
     check("recurrent", key, GRAPH_MODE, MINDSPORE_TANH)

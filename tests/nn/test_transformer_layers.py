@@ -24,6 +24,7 @@ def test_eager(key: str) -> None:
     check("transformers", key, PYNATIVE_MODE, TOLERANCE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COMPILED)
 def test_compiled(key: str) -> None:
     check("transformers", key, GRAPH_MODE, TOLERANCE)
@@ -50,6 +51,7 @@ def test_padded_keys_do_not_count_whatever_the_other_mask_is(mode: int) -> None:
     assert not weights[:, :, 4:].asnumpy().any()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("batch_first", [False, True])
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 @pytest.mark.parametrize(("mask", "padding"), [(False, False), (True, False), (False, True), (True, True)])

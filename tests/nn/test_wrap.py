@@ -19,6 +19,7 @@ HALF = 5e-3
 """Of numbers that came of float16: one unit in the last place is 1e-3, and kernels sum in float32 what MindSpore sums in float16."""
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("key", load("mixed_precision"))
 def test_like_mindspore(key: str, mode: int) -> None:
@@ -84,6 +85,34 @@ def test_it_runs_once_for_one_tensor_given_twice(mode: int) -> None:
     x = ms.Tensor(np.ones(100), ms.float32)
     loss, grads = own_step()(net, nn.SGD([net.scale], 0.0))(x, x)
     np.testing.assert_allclose(grads[0].asnumpy(), [loss.asnumpy()], rtol=1e-6)
+
+
+@pytest.mark.parametrize("mode", MODES)
+def test_a_trained_parameter_that_the_network_writes_is_written_once(mode: int) -> None:
+    """A counter need not be marked as not trained. What is written counts for what is read after it, as under MindSpore."""
+    ms.set_context(mode=mode)
+
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.w, self.s = ms.Parameter(ms.Tensor([2.0, 3.0]), name="w"), ms.Parameter(ms.Tensor([0.5, 0.25]), name="s")
+
+        def construct(self, x: Any) -> Any:
+            y = x * self.s * self.w
+            ops.assign_add(self.s, ms.Tensor([1.0, 1.0]))
+            return (y * self.s).sum()
+
+    net = Net()
+    loss, (dw, ds) = own_step()(net, nn.SGD(net.trainable_params(), 0.0))(ms.Tensor([1.0, 2.0]))
+    assert net.s.asnumpy().tolist() == [1.5, 1.25] and float(loss) == 3.375
+    np.testing.assert_allclose(dw.asnumpy(), [0.75, 0.625])
+    np.testing.assert_allclose(ds.asnumpy(), [2.0 * 1.5 + 2.0 * 0.5, 6.0 * 1.25 + 6.0 * 0.25])
+    x = ms.Tensor([1.0, 2.0])
+    net.set_grad()
+    net(x)
+    ms.grad(net, None, net.trainable_params())(x)
+    # Two compiled functions, but one forward pass where it can wait for its gradient: in PYNATIVE_MODE.
+    assert net.s.asnumpy().tolist() == ([2.5, 2.25] if mode == ms.PYNATIVE_MODE else [3.5, 3.25])
 
 
 def test_prints_appear_once(capfd: pytest.CaptureFixture[str]) -> None:

@@ -32,6 +32,7 @@ PAIRS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("left", "right"), PAIRS)
 def test_matmul(left: tuple[int, ...], right: tuple[int, ...]) -> None:
     x, y = array(*left), array(*right)

@@ -69,6 +69,7 @@ def compare(op: Op, arrays: list[Array], lanes: int, ulps: float) -> None:
         np.testing.assert_array_equal(got, want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("cls, op", NATIVE, ids=[str(op) for _, op in NATIVE])
 def test_native_agrees_with_eval(cls: type[Op], op: Elementwise) -> None:
     for dtype, lanes in itertools.product(taken(op), (0, 8)):

@@ -26,6 +26,7 @@ def test_eager(key: str) -> None:
     check("losses", key, PYNATIVE_MODE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COMPILED)
 def test_compiled(key: str) -> None:
     check("losses", key, GRAPH_MODE)

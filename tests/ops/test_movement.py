@@ -138,6 +138,7 @@ CASES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", range(len(CASES)))
 def test_against_numpy(number: int) -> None:
     """Values of both modes, gradients to second order, and operands whose memory is not contiguous."""

@@ -171,6 +171,38 @@ def test_half_precision_is_normalised_in_single(mode: int, dtype: Any) -> None:
         np.testing.assert_allclose(y.astype(dt.float32).asnumpy(), want, rtol=2 * step, atol=4 * step)
 
 
+NORMS = {
+    "batch": lambda x, w, b: ops.batch_norm(x, Parameter(np.zeros(2, np.float32)), Parameter(np.ones(2, np.float32)), w, b, True),
+    "group": lambda x, w, b: ops.group_norm(x, 2, w, b),
+    "layer": lambda x, w, b: ops.layer_norm(x.reshape((-1, 2)), (2,), w, b),
+    "nn.BatchNorm2d": nn.BatchNorm2d(2).set_train(),
+    "nn.GroupNorm": nn.GroupNorm(2, 2),
+    "nn.LayerNorm": nn.LayerNorm((2,)),
+}
+
+
+@pytest.mark.parametrize("mode", MODES)
+@pytest.mark.parametrize("dtype", [dt.float16, dt.bfloat16], ids=str)
+@pytest.mark.parametrize("name", NORMS)
+def test_gradients_of_weights_are_sums_in_full_precision(name: str, dtype: Any, mode: int) -> None:
+    """65,600 and 69,905 elements: more than float16 can count, and neither it nor bfloat16 has the number."""
+    ms.set_context(mode=mode)
+    norm: Any = NORMS[name]
+    shape = (65600, 2) if name == "nn.LayerNorm" else (5, 2, 13981, 1)
+    x = Tensor(np.random.default_rng(3).normal(size=shape), dtype)
+    if isinstance(norm, nn.Cell):
+        weights = tuple(norm.trainable_params())
+        found = ms.grad(lambda x: norm(x).astype(dt.float32).sum(), None, weights)(x)
+    else:
+        w, b = Tensor(np.ones(2), dt.float32), Tensor(np.zeros(2), dt.float32)
+        found = ms.grad(lambda w, b: norm(x, w, b).astype(dt.float32).sum(), (0, 1))(w, b)
+    of_scale, of_shift = found
+    assert of_scale.dtype is dt.float32 and of_shift.dtype is dt.float32
+    assert of_shift.tolist() == [x.size / 2] * 2
+    if "ayer" not in name:  # over whole channels the normalised values sum up to nothing
+        np.testing.assert_allclose(of_scale.asnumpy(), np.zeros(2), atol=x.size * 1e-5)
+
+
 X = Tensor(ramp((2, 4, 3)))
 
 

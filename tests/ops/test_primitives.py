@@ -25,6 +25,7 @@ def test_eager(key: str) -> None:
     check("primitives", key, PYNATIVE_MODE)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("key", COMPILED)
 def test_gradients_compiled(key: str) -> None:
     check("primitives", key, GRAPH_MODE)
@@ -146,6 +147,30 @@ def test_random_primitives_have_sequences_of_their_own() -> None:
         (lambda: ops.SoftmaxCrossEntropyWithLogits()(Tensor(ramp((2,))), Tensor([1, 2])), TypeError),
         (lambda: ops.SparseSoftmaxCrossEntropyWithLogits()(Tensor(ramp((2, 3))), Tensor([1])), ValueError),
         (lambda: ops.InsertGradientOf(3), TypeError),
+        (lambda: ops.Conv2D(0, 3), ValueError),
+        (lambda: ops.Conv2D("a", 3), TypeError),
+        (lambda: ops.Conv2D(4, 3, mode=2), ValueError),
+        (lambda: ops.Conv3D(4, 3, group=0), ValueError),
+        (lambda: ops.Conv2DTranspose(4, 3, mode=2), ValueError),
+        (lambda: ops.TopK(3), TypeError),
+        (lambda: ops.Sort("a"), TypeError),
+        (lambda: ops.Sort(0, 1), TypeError),
+        (lambda: ops.Squeeze("a"), TypeError),
+        (lambda: ops.LpNorm("a"), TypeError),
+        (lambda: ops.L2Normalize("a"), TypeError),
+        (lambda: ops.BiasAdd("X"), ValueError),
+        (lambda: ops.BatchNorm(data_format="X"), ValueError),
+        (lambda: ops.KLDivLoss("x"), ValueError),
+        (lambda: ops.NLLLoss("x"), ValueError),
+        (lambda: ops.SmoothL1Loss("a"), TypeError),
+        (lambda: ops.ReverseV2("a"), TypeError),
+        (lambda: ops.BroadcastTo("a"), TypeError),
+        (lambda: ops.AdaptiveAvgPool2D("a"), TypeError),
+        (lambda: ops.Stack("a"), TypeError),
+        (lambda: ops.MatMul()(Tensor(ramp((2, 3))), 3), TypeError),
+        (lambda: ops.BatchMatMul()(3, Tensor(ramp((2, 3)))), TypeError),
+        (lambda: ops.ReLU()(Tensor([1.0]), Tensor([1.0])), TypeError),
+        (lambda: ops.Softplus()(Tensor([1.0]), Tensor([1.0])), TypeError),
     ],
 )
 def test_settings_are_checked(make: Any, error: type[Exception]) -> None:

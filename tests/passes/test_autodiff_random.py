@@ -71,6 +71,7 @@ def by_tape(graph: Graph, inputs: list[Array], wrt: list[int], seeds: list[int],
     return [np.zeros_like(inputs[k]) if g is None else g.asnumpy() for k, g in zip(wrt, found, strict=True)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_all_ways_agree(seed: int) -> None:
     found = case(seed)

@@ -272,6 +272,7 @@ def test_shared_regions_are_rewritten_once() -> None:
     assert len(visits) == 10 + 3
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("run", [simplify, merge_common, eliminate_dead, hoist_invariant])
 def test_work_is_linear(run: object, monkeypatch: pytest.MonkeyPatch) -> None:
     """Counted in calls of the rules and the hash function, not in seconds."""

@@ -45,6 +45,7 @@ def assert_same(before: Graph, after: Graph, inputs: Sequence[Array], what: str)
         assert same_bits(x, y), f"{what} changes output {k} from\n{x}\nto\n{y}\n{before}\n{after}\n{inputs}"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exact", [True, False], ids=["exact", "special"])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_passes_keep_results(seed: int, exact: bool) -> None:
@@ -68,6 +69,7 @@ def test_text_round_trip(seed: int) -> None:
     assert print_graph(again) == text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_eliminating_twice_is_eliminating_once(seed: int) -> None:
     graph, _ = random_graph(seed, exact=True)

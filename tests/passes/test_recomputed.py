@@ -60,6 +60,7 @@ def case(seed: int) -> tuple[Graph, list[Array], list[int], list[Array]] | None:
     return graph, inputs, wrt, cotangents
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("outputs", "times"), [(False, 1), (True, 1), (False, 2)])
 @pytest.mark.parametrize("seed", SEEDS)
 def test_random_graphs_keep_their_bits(seed: int, outputs: bool, times: int) -> None:

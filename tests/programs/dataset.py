@@ -134,6 +134,15 @@ SOURCES = [
     'rows(G(numbers, list("abcdefghij")))',
     'rows(G(simple, ["a"]))',
     'rows(G(simple(), ["a"]))',
+    'G([1], ["a"], batch_sampler=3)',
+    'G([1], ["a"], batch_sampler=[[0]], collate_fn=3)',
+    'rows(G([1, 2, 3], ["a"], batch_sampler=[[0, 1], []]))',
+    'rows(G([1, 2, 3], ["a"], batch_sampler=[0, 1]))',
+    'rows(G([1, 2, 3], ["a"], batch_sampler=[[0.0]]))',
+    'G([1], ["a"], max_rowsize="x")',
+    'G([1], ["a"], python_multiprocessing=3)',
+    'N(np.array(3), ["a"])',
+    "ds.MnistDataset(3)",
     'rows(G(Counter(), ["a"]))',
     'rows(G([1, 2, 3], ["a"], shuffle=False))',
     'rows(G([(1, 2.0), (3, 4.0)], ["a", "b"], shuffle=False))',
@@ -302,6 +311,16 @@ STEPS = [
     'S(4).batch(2, input_columns=["a"])',
     "rows(V().batch(2))",
     'rows(G([np.ones(2, np.int32), np.ones(2)], ["a"], shuffle=False).batch(2))',
+    "rows(S(4).batch(2, per_batch_map=3))",
+    'rows(S(4).batch(2, per_batch_map=lambda a, info: (a,), input_columns=["a"], output_columns=["b"]))',
+    "rows(S(4).batch(2, per_batch_map=lambda a, b, info: (a + a, b + b)))",
+    "rows(S(4).batch(2, per_batch_map=lambda a, b, info: ([], [])))",
+    "rows(S(4).batch(2, per_batch_map=lambda a, b, info: (np.array([1, 2, 3]), np.array([2]))))",
+    'S(4).batch(2, max_rowsize="x")',
+    "S(4).batch(2, python_multiprocessing=3)",
+    'S(4).map(lambda a: a, "a", max_rowsize=[1])',
+    'S(4).map(lambda a: a, "a", max_rowsize=-2)',
+    'S(4).map(lambda a: a, "a", offload=3)',
     "S(4).batch(0)",
     "S(4).batch(2.0)",
     "S(4).batch(2, 1)",
@@ -353,6 +372,12 @@ SAMPLERS = [
     "sorted(str(r) for k in range(3) for r in rows(L(6, sampler=ds.DistributedSampler(3, k))))",
     "[rows(L(sampler=[3, 1])), rows(L(sampler=(3, 1)))]",
     "rows(L(5, shuffle=False, num_shards=2, shard_id=1))",
+    "rows(L(sampler=[3, 1, 2], num_samples=2))",
+    "rows(L(sampler=np.array([3, 1]), num_samples=5))",
+    "rows(L(sampler=iter([3, 1, 2]), num_samples=2))",
+    'L(sampler="ab")',
+    "L(sampler=[3.0])",
+    "rows(L(sampler=ds.SubsetSampler([3, 1]), num_samples=1))",
     "rows(L(sampler=ds.SequentialSampler(-1)))",
     "rows(L(sampler=ds.SequentialSampler(10)))",
     "rows(L(sampler=ds.SubsetSampler([9])))",
@@ -400,6 +425,17 @@ def epochs(ms: Any) -> Any:
         next(two)
     except RuntimeError:
         found.append("RuntimeError")
+    return found
+
+
+def generators(ms: Any) -> Any:
+    """Several epochs of what Python can go through only once."""
+    found = []
+    for source in (simple(), (np.array(k) for k in range(3)), zip([1, 2])):
+        data = ms.dataset.GeneratorDataset(source, ["a"], shuffle=False)
+        size = data.get_dataset_size()
+        two = data.create_tuple_iterator(num_epochs=2)
+        found.append([size, [_shown(x[0]) for x in itertools.islice(two, 1)], rows(data.repeat(2)), *([_shown(x[0]) for x in two] for _ in range(2))])
     return found
 
 
@@ -504,6 +540,16 @@ SHOWN = [
     "V.Crop((3, 3), (2, 2))(grey)",
     "V.RandomCrop(9)(grey)",
     "V.RandomHorizontalFlip(1.5)",
+    'V.Resize((2, 2))(np.array([["a", "b"], ["c", "d"]]))',
+    "V.Resize((2, 2))(np.zeros((0, 4), np.uint8))",
+    'V.Rescale(1.0, 0.0)(np.array([["a"]]))',
+    'T.TypeCast(ms.float32)(np.array(["1.5"]))',
+    "T.TypeCast(ms.uint8)(np.array([300, -1]))",
+    'T.Mask(T.Relational.EQ, "a")(np.array([1]))',
+    'T.Mask(T.Relational.GT, 1)(np.array(["a"]))',
+    'T.PadEnd([2], "x")(np.array([1]))',
+    'T.PadEnd([3], 1)(np.array(["a"]))',
+    "V.Crop((0, 0, 0), 2)",
 ]
 
 
@@ -535,7 +581,7 @@ def _all_shown(x: Any) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {f.__name__: f for f in (own_sampler, chained_samplers, epochs)}
+    found: dict[str, Any] = {f.__name__: f for f in (own_sampler, chained_samplers, epochs, generators)}
     found |= {e: partial(evaluate, e) for e in (*SOURCES, *STEPS, *SAMPLERS)}
     found |= {e: partial(transformed, e) for e in SHOWN}
     return found

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.recording import caught, gradients, ramp
+from tests.recording import caught, gradients, module_first, ramp
 
 P = "Tensor(1 / (1 + np.exp(-ramp((2, 3)))))"  # probabilities
 Y = "Tensor(np.array([[1, 0, 1], [0, 0, 1]], np.float32))"
@@ -166,12 +166,7 @@ def error(ms: Any, expression: str) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {name: partial(_call, loss, name, *row) for name, row in LOSSES.items()}
+    found: dict[str, Any] = {name: partial(module_first, loss, name, *row) for name, row in LOSSES.items()}
     found["own loss"] = own_loss
-    found |= {expression: partial(_call, error, expression) for expression in ERRORS}
+    found |= {expression: partial(module_first, error, expression) for expression in ERRORS}
     return found
-
-
-def _call(function: Any, *args: Any) -> Any:
-    *given, ms = args
-    return function(ms, *given)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.recording import caught, ramp
+from tests.recording import caught, module_first, ramp
 
 STEPS = 10
 SHOWN = (0, 3, 9)
@@ -360,12 +360,7 @@ def wrong_gradients(ms: Any) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {expression: partial(_call, steps, expression) for expression in OPTIMIZERS}
+    found: dict[str, Any] = {expression: partial(module_first, steps, expression) for expression in OPTIMIZERS}
     found |= {f.__name__: f for f in (attributes, own, wrong_gradients)}
-    found |= {expression: partial(_call, error, expression) for expression in ERRORS}
+    found |= {expression: partial(module_first, error, expression) for expression in ERRORS}
     return found
-
-
-def _call(function: Any, *args: Any) -> Any:
-    *given, ms = args
-    return function(ms, *given)

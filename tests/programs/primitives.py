@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.recording import caught, gradients, parameters, ramp
+from tests.recording import caught, gradients, module_first, parameters, ramp, scope
 
 A, B, C = "T((2, 3))", "T((2, 3), 1.0)", "T((3,), 2.0)"
 POSITIVE = "Tensor(np.abs(ramp((2, 3))) + 0.5)"
@@ -248,20 +248,12 @@ ERRORS = [
 ]
 
 
-def scope(ms: Any) -> dict[str, Any]:
-    def tensor(shape: Any, start: float = 0.0) -> Any:
-        return ms.Tensor(ramp(shape, start))
-
-    def parameter(shape: Any, start: float = 0.0, positive: bool = False) -> Any:
-        values = ramp(shape, start)
-        return ms.Parameter(ms.Tensor(np.abs(values) + 0.5 if positive else values), name=f"p{start}")
-
-    ones = ms.Tensor(np.full((2, 3), 2.0, np.float32))
-    return {"ms": ms, "ops": ms.ops, "Tensor": ms.Tensor, "np": np, "ramp": ramp, "T": tensor, "P": parameter, "C2": ones}
+def names_of(ms: Any) -> dict[str, Any]:
+    return {**scope(ms), "C2": ms.Tensor(np.full((2, 3), 2.0, np.float32))}
 
 
 def call(ms: Any, function: str, inputs: list[str]) -> dict[str, Any]:
-    names = scope(ms)
+    names = names_of(ms)
     target = eval(function, names)
     values = [eval(x, names) for x in inputs]
     result = target(*values)
@@ -277,7 +269,7 @@ def call(ms: Any, function: str, inputs: list[str]) -> dict[str, Any]:
 
 
 def update(ms: Any, function: str, inputs: list[str]) -> dict[str, Any]:
-    names = scope(ms)
+    names = names_of(ms)
     values = [eval(x, names) for x in inputs]
     result = eval(function, names)(*values)
     if "Adam" in function or "RMSProp" in function:
@@ -377,18 +369,13 @@ def base_class(ms: Any) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {f"{f} of {', '.join(x)}": partial(_call, call, f, x) for f, x in CALLS}
-    found |= {f"{f} changes {', '.join(x)}": partial(_call, update, f, x) for f, x in UPDATES}
+    found: dict[str, Any] = {f"{f} of {', '.join(x)}": partial(module_first, call, f, x) for f, x in CALLS}
+    found |= {f"{f} changes {', '.join(x)}": partial(module_first, update, f, x) for f, x in UPDATES}
     found |= {f.__name__: f for f in (in_cell, gradient_primitives, base_class)}
-    found |= {e: partial(_call, error, e) for e in ERRORS}
+    found |= {e: partial(module_first, error, e) for e in ERRORS}
     return found
 
 
 def error(ms: Any, expression: str) -> Any:
-    result = eval(expression, scope(ms))
+    result = eval(expression, names_of(ms))
     return result if isinstance(result, ms.Tensor) else str(result)
-
-
-def _call(function: Any, *args: Any) -> Any:
-    *given, ms = args
-    return function(ms, *given)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tests.recording import ramp
+from tests.recording import module_first, ramp
 
 EXPRESSIONS = [
     "ops.rand(2, 3)",
@@ -197,9 +197,4 @@ def repeats(ms: Any) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    return {e: partial(_call, describe, e) for e in EXPRESSIONS} | {"repeats": repeats}
-
-
-def _call(function: Any, *args: Any) -> Any:
-    *given, ms = args
-    return function(ms, *given)
+    return {e: partial(module_first, describe, e) for e in EXPRESSIONS} | {"repeats": repeats}

@@ -466,6 +466,7 @@ print(hits)
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("limit", [DEFAULT_LIMIT, 120_000])
 def test_processes_that_write_the_same_keys(folder: Path, limit: int) -> None:
     """Every entry read is one that some process wrote as a whole; with the small limit they also sweep all

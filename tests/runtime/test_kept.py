@@ -39,7 +39,7 @@ def graph_mode() -> Iterator[None]:
 def calls(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Both ways of calling an executable."""
     if request.param != "native calls":
-        monkeypatch.setattr("graphcell.runtime.binding.native", lambda *_: None)
+        monkeypatch.setattr("graphcell.runtime.workspaces.native", lambda *_: None)
 
 
 @pytest.fixture
@@ -243,6 +243,7 @@ CHANGES = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("change", CHANGES, ids=lambda f: f.__name__)
 def test_every_public_way_to_change_is_seen(case: Case, prepares: list[list[int]], change: Callable[[Net], None], tmp_path: Path, monkeypatch: Any) -> None:
     monkeypatch.setenv("PYTEST_TMP_CKPT", str(tmp_path / "net.ckpt"))

@@ -19,6 +19,7 @@ from graphcell import ops, version
 from graphcell.codegen import program as programs
 from graphcell.codegen.program import HostCall, Program
 from graphcell.context import config
+from graphcell.errors import Span
 from graphcell.ir.fingerprint import fingerprint
 from graphcell.ir.graph import Builder, Graph, structural_key
 from graphcell.ir.op import Array, Op
@@ -298,6 +299,21 @@ def test_checks_raise_from_a_loaded_program() -> None:
     assert is_loaded(executable)
 
 
+def test_errors_name_the_line_of_the_program_that_runs() -> None:
+    from graphcell.codegen.llvm.target import host
+
+    def checked(file: str) -> Graph:
+        b = Builder("checked")
+        index = b.input(TensorType(dt.int32, (2,)), "index")
+        b.append(CheckIndex(3, "labels"), (index,), Span(file, 7, 4, 7, 12))
+        return b.finish([index])
+
+    for file in ("one.py", "two.py"):
+        with pytest.raises(IndexError, match=f"{file}:7"):
+            run(compile_graph(checked(file)), np.array([0, 5], np.int32))
+    assert program_key(checked("one.py"), (), host()) == program_key(checked("one.py"), (), host()) is not None
+
+
 def test_storable_values_come_back() -> None:
     classes = storable.classes_of(programs)
     call = HostCall(CheckIndex(5, "a\nb"), (TensorType(dt.bfloat16, (2, 0)),), (), "file.py:1")
@@ -389,6 +405,7 @@ def finish(process: subprocess.Popen[str]) -> tuple[bool, list[str]]:
     return loaded == "True", rest
 
 
+@pytest.mark.slow
 def test_processes(tmp_path: Path) -> None:
     """A training step in two processes at once, then in others: the same bits; another width or constant compiles anew."""
     script = tmp_path / "step.py"
@@ -403,6 +420,7 @@ def test_processes(tmp_path: Path) -> None:
         assert not loaded and other[0] != first[0]
 
 
+@pytest.mark.slow
 def test_closures_that_change() -> None:
     """Numbers in closures are constants of the graph: each value has a program of its own, found again by the next function."""
 

@@ -3,6 +3,7 @@ resizing or exit."""
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import os
 import platform
@@ -21,7 +22,7 @@ import pytest
 from graphcell.codegen.llvm import target
 from graphcell.codegen.llvm.text import I32, I64, PTR, VOID, FunctionBuilder, Module, Val, i64
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.runtime import threads
+from graphcell.runtime import support, threads
 from graphcell.runtime.cache import DIRECTORY_VARIABLE
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="without pthreads the pool has one thread")
@@ -121,6 +122,7 @@ def ranges_of(pool: threads.Pool, kernels: Kernels, blocks: int) -> list[tuple[i
 
 
 # -- one caller ----------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("size", [1, 2, 3, 7])
 @pytest.mark.parametrize("blocks", [1, 2, 3, 6, 7, 8, 100, 12345])
 def test_every_block_runs_exactly_once(pool: threads.Pool, kernels: Kernels, size: int, blocks: int) -> None:
@@ -137,6 +139,7 @@ def test_no_blocks_no_call(pool: threads.Pool, blocks: int) -> None:
     bind(pool)(0, 0, blocks)  # calling the null kernel would crash
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("size", "blocks"), [(1, 9), (2, 9), (4, 3), (4, 4), (5, 23), (8, 64)])
 def test_ranges_are_contiguous_even_and_on_threads_of_their_own(
         pool: threads.Pool, kernels: Kernels, size: int, blocks: int) -> None:
@@ -192,23 +195,36 @@ def test_the_caller_waits_for_a_slow_worker(pool: threads.Pool, kernels: Kernels
 
 
 # -- sleeping ------------------------------------------------------------------------------------------------
-def worker_states() -> list[str]:
-    """State letters of the process's threads but the caller (Linux)."""
-    me = str(threading.get_native_id())
-    tasks = [task for task in Path("/proc/self/task").iterdir() if task.name != me]
-    return [(task / "stat").read_text().rpartition(")")[2].split()[0] for task in tasks]
+def other_threads() -> dict[str, str]:
+    """State letters of the process's threads but the caller, by their numbers (Linux)."""
+    me, found = str(threading.get_native_id()), {}
+    for task in Path("/proc/self/task").iterdir():
+        with contextlib.suppress(OSError):  # it may end meanwhile
+            found[task.name] = (task / "stat").read_text().rpartition(")")[2].split()[0]
+    return {number: state for number, state in found.items() if number != me}
+
+
+def started_since(before: dict[str, str]) -> list[str]:
+    """State letters of the threads that there are since then; some that there were, of other tests, may end at any time."""
+    return [state for number, state in other_threads().items() if number not in before]
+
+
+def becomes(condition: Callable[[], bool]) -> bool:
+    """Whether something is so within half a minute: the system may take its time to say what a thread does."""
+    deadline = time.monotonic() + 30
+    while not condition() and time.monotonic() < deadline:
+        time.sleep(0.001)
+    return condition()
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
 def test_idle_workers_sleep_and_wake(pool: threads.Pool, kernels: Kernels) -> None:
+    before = other_threads()
     pool.resize(4)
     for _ in range(10):
         assert len(ranges_of(pool, kernels, 4)) == 4
-        deadline = time.monotonic() + 30
-        while pool._state.sleepers != 3:
-            assert time.monotonic() < deadline, "workers keep polling"
-            time.sleep(0.001)
-    assert "R" not in worker_states()
+        assert becomes(lambda: pool._state.sleepers == 3), "workers keep polling"
+    assert becomes(lambda: started_since(before) == ["S"] * 3)
 
 
 @pytest.mark.parametrize("polls", [0, 1, 3, 10, 30])
@@ -318,13 +334,13 @@ def test_resizing_between_regions(pool: threads.Pool, kernels: Kernels) -> None:
 def test_shrinking_ends_workers(pool: threads.Pool, kernels: Kernels) -> None:
     pool.resize(1)
     ranges_of(pool, kernels, 2)
-    alone = len(worker_states())
+    before = other_threads()
     pool.resize(9)
     ranges_of(pool, kernels, 9)
-    assert len(worker_states()) == alone + 8
+    assert len(started_since(before)) == 8
     pool.resize(1)
     ranges_of(pool, kernels, 2)
-    assert len(worker_states()) == alone
+    assert becomes(lambda: not started_since(before))
 
 
 def test_resizing_while_others_run(pool: threads.Pool, kernels: Kernels) -> None:
@@ -510,6 +526,7 @@ def test_a_fork_finds_no_workers() -> None:
     assert out == "1\n"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("ending", [
     "pass",
     "time.sleep(0.05)",
@@ -563,9 +580,11 @@ def test_code_from_the_object_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     target_compile = target.compile_object
     monkeypatch.setattr(target, "compile_object", compiling)
     monkeypatch.setenv(DIRECTORY_VARIABLE, str(tmp_path / "objects"))
-    assert threads._object_code() == threads._object_code() == compiled[0]
+    code = [support.object_code("thread pool", threads.assembly()) for _ in range(2)]
+    assert code == [compiled[0]] * 2
     assert len(compiled) == 1
     entry, = (tmp_path / "objects").glob("*.gco")
     entry.write_bytes(entry.read_bytes()[:-100])
-    assert threads._object_code() == threads._object_code() == compiled[0]
+    code = [support.object_code("thread pool", threads.assembly()) for _ in range(2)]
+    assert code == [compiled[0]] * 2
     assert len(compiled) == 2

@@ -261,6 +261,30 @@ def test_item_040_assign_is_for_construct(mode: int) -> None:
     assert net(Tensor([1.0, 2.0])).tolist() == [4.0, 7.0] and net.b.asnumpy().tolist() == [3.0, 6.0]
 
 
+def test_item_040_set_data_is_refused_in_construct() -> None:
+    """In a graph; eagerly `construct` is Python."""
+
+    class Reset(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.b = Parameter(Tensor([1.0, 2.0]), name="b")
+
+        def construct(self, x: Any) -> Any:
+            self.b.set_data(x)
+            return self.b + 1.0
+
+    net = Reset()
+    ms.set_context(mode=ms.PYNATIVE_MODE)
+    assert net(Tensor([3.0, 4.0])).tolist() == [4.0, 5.0]
+    ms.set_context(mode=ms.GRAPH_MODE)
+    message = r"(?s)the 'Parameter' object's method 'set_data' is not supported in 'construct' or function with @jit decorator.*ops\.assign"
+    with pytest.raises(RuntimeError, match=message):
+        net(Tensor([5.0, 6.0]))
+    with pytest.raises(RuntimeError, match=message):
+        ms.jit(lambda x: net.b.set_data(x))(Tensor([5.0, 6.0]))
+    assert net.b.asnumpy().tolist() == [3.0, 4.0]
+
+
 def test_item_041_assign_in_a_compiled_function_without_arguments(mode: int, capsys: pytest.CaptureFixture[str]) -> None:
     net = Network()
 

@@ -222,6 +222,47 @@ def test_item_075_pools_and_relu(mode: int) -> None:
     assert nn.AdaptiveMaxPool2d((5, 5))(Tensor(np.zeros((1, 4, 10, 10)), ms.float32)).shape == (1, 4, 5, 5)
 
 
+LAYERS: dict[str, Any] = {
+    "Conv1d": lambda: nn.Conv1d(3, 2, 1),
+    "Conv2d": lambda: nn.Conv2d(3, 2, 1),
+    "Conv3d": lambda: nn.Conv3d(3, 2, 1),
+    "Conv2dTranspose": lambda: nn.Conv2dTranspose(3, 2, 1),
+    "Dense": lambda: nn.Dense(3, 2),
+    "BatchNorm1d": lambda: nn.BatchNorm1d(3),
+    "BatchNorm2d": lambda: nn.BatchNorm2d(3),
+    "BatchNorm3d": lambda: nn.BatchNorm3d(3),
+    "GroupNorm": lambda: nn.GroupNorm(1, 3),
+    "LayerNorm": lambda: nn.LayerNorm((3,)),
+    "InstanceNorm2d": lambda: nn.InstanceNorm2d(3),
+    "MaxPool2d": lambda: nn.MaxPool2d(2),
+    "AvgPool1d": lambda: nn.AvgPool1d(2),
+    "AdaptiveMaxPool1d": lambda: nn.AdaptiveMaxPool1d(1),
+    "AdaptiveMaxPool2d": lambda: nn.AdaptiveMaxPool2d((5, 5)),
+    "Pad": lambda: nn.Pad(((1, 1),)),
+    "Unfold": lambda: nn.Unfold([1, 1, 1, 1], [1, 1, 1, 1], [1, 1, 1, 1]),
+    "ReLU": nn.ReLU,
+}
+
+
+@pytest.mark.parametrize("layer", LAYERS)
+@pytest.mark.parametrize("given", ["text", 3, None, [1.0], (Tensor([1.0]),)], ids=["str", "int", "None", "list", "tuple"])
+def test_items_073_to_075_layers_take_tensors(mode: int, layer: str, given: Any) -> None:
+    with pytest.raises(TypeError, match="must be a Tensor"):
+        LAYERS[layer]()(given)
+
+
+@pytest.mark.parametrize("error", [ValueError, RuntimeError])
+def test_items_046_and_073_operands_that_do_not_fit(mode: int, error: type[Exception]) -> None:
+    """MindSpore raises RuntimeError for these, and ValueError for other shapes that do not fit."""
+    x = Tensor(np.ones((2, 3)), ms.float32)
+    with pytest.raises(error, match=r"inner sizes differ, input is \(2, 3\) and other is \(2, 3\)"):
+        ops.matmul(x, x)
+    with pytest.raises(error, match="batch dimensions"):
+        ops.matmul(Tensor(np.ones((2, 3, 3)), ms.float32), Tensor(np.ones((3, 3, 3)), ms.float32))
+    with pytest.raises(error, match="2 channels, but the weight"):
+        nn.Conv2d(3, 4, 1)(Tensor(np.ones((1, 2, 5, 5)), ms.float32))
+
+
 class View(nn.Cell):
     def construct(self, x: Any) -> Any:
         return x.view((-1, 6)), x.view(-1, 4), x.view(2, 12)
@@ -277,6 +318,58 @@ def test_item_079_to_float_casts_the_inputs_of_all_cells(mode: int) -> None:
     assert net.to_float(ms.float16) is net
     assert [y.dtype for y in net(x)][:2] == [ms.float16] * 2
     assert net.a.w.dtype == ms.float32 and net.a(x).asnumpy().ravel().tolist() == [1.0, 2.0]  # 2**-12 is lost in half precision
+
+
+class Constants(nn.Cell):
+    """Computes with Tensors of its own: one that stays, one that is replaced, a buffer, and whole numbers."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = Tensor([1.0 + 2**-12])
+        self.total = Tensor([0.0])
+        self.shift = Tensor([1])
+        self.register_buffer("offset", Tensor([0.5]))
+
+    def construct(self, x: Any) -> Any:
+        y = x * self.scale
+        if x.sum() > 0:
+            self.total = self.total + y
+        return y, self.scale * self.scale, x + self.offset, self.shift
+
+
+class Scaled(nn.Cell):
+    def __init__(self) -> None:
+        super().__init__()
+        self.scale = Tensor([2.0])
+
+    def construct(self, x: Any) -> Any:
+        return x * self.scale
+
+
+@pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
+def test_item_079_to_float_casts_the_tensors_among_the_attributes(mode: int, dtype: Any) -> None:
+    net, x = Constants(), Tensor([2.0])
+    net.to_float(dtype)
+    assert [y.dtype for y in net(x)] == [dtype, dtype, dtype, ms.int64]
+    assert [y.tolist() for y in net(x)] == [[2.0], [1.0], [2.5], [1]] and net.total.tolist() == [4.0]
+    assert net.total.dtype == ms.float32 and net(-x)[0].tolist() == [-2.0] and net.total.tolist() == [4.0]
+    assert net.scale.dtype == net.offset.dtype == ms.float32 and net.scale.tolist() == [1.0 + 2**-12]
+    net.scale = Tensor([3.0])
+    assert net(x)[0].tolist() == [6.0] and net.scale.dtype == ms.float32
+    net.to_float(ms.float32)
+    assert [y.dtype for y in net(x)] == [ms.float32, ms.float32, ms.float32, ms.int64]
+    del net.scale
+    assert not hasattr(net, "scale")
+
+
+def test_item_079_to_float_does_not_compile_again() -> None:
+    """Nothing that the compiled Cell reads has changed when another attribute has."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    net, other, x = nn.SequentialCell(Dtypes(), Scaled()).to_float(ms.float16), nn.ReLU(), Tensor([2.0])
+    assert net(x).tolist() == [4.0]
+    other.set_train()
+    net[1].scale = Tensor([3.0])
+    assert net(x).tolist() == [6.0] and "changed" not in net._compiled.explain()
 
 
 def test_item_080_an_inner_setting_wins(mode: int) -> None:

@@ -222,6 +222,7 @@ def test_item_102_batch_norm(mode: int) -> None:
     assert net.moving_mean.asnumpy().tolist() == mean.tolist()
 
 
+@pytest.mark.slow
 def test_item_103_evaluation_changes_no_weights(mode: int) -> None:
     net = nn.SequentialCell(nn.Dense(2, 2), nn.BatchNorm1d(2), nn.Dropout(p=0.5)).set_train(False)
     before = [p.asnumpy().copy() for p in net.get_parameters()]
@@ -284,6 +285,20 @@ def test_item_108_numpy_cuts_the_gradient(mode: int) -> None:
     net = ThroughNumpy()
     np.testing.assert_allclose(net(Tensor(x)).asnumpy(), np.sin(x) * x + np.sin(x), rtol=1e-6)
     np.testing.assert_allclose(ms.grad(net)(Tensor(x)).asnumpy(), np.sin(x), rtol=1e-6)
+
+
+def _by_item(x: Any) -> Any:
+    return x * x.sum().item()
+
+
+def _by_float(x: Any) -> Any:
+    return x * float(x.sum()) + x * int(x[0])
+
+
+@pytest.mark.parametrize("function", [_by_item, _by_float])
+def test_item_108_a_python_number_cuts_the_gradient(mode: int, function: Any) -> None:
+    assert ms.grad(function)(Tensor([1.0, 2.0])).tolist() == ([3.0, 3.0] if function is _by_item else [4.0, 4.0])
+    assert ms.jit(ms.grad(function))(Tensor([1.0, 2.0])).tolist() == ([3.0, 3.0] if function is _by_item else [4.0, 4.0])
 
 
 class OnlyNumpy(nn.Cell):

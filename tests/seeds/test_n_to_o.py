@@ -212,6 +212,24 @@ def test_item_123_a_tuple_or_the_gradient_alone(mode: int, as_tuple: bool) -> No
     assert ms.grad(lambda x: One(as_tuple)(x * 3.0))(Tensor([2.0])).tolist() == [15.0]
 
 
+class Keyword(nn.Cell):
+    def construct(self, x: Any, *rest: Any, k: Any = 2.0, **more: Any) -> Any:
+        return x * k * rest[0] + more.get("shift", 0.0)
+
+    def bprop(self, x: Any, *given: Any) -> Any:
+        out, dout = given[-2:]
+        return dout * 7.0 + out, *(dout * number for number in range(10, 10 + len(given) - 2))
+
+
+def test_item_122_inputs_given_by_keyword_reach_both(mode: int) -> None:
+    net, x, y = Keyword(), Tensor([2.0]), Tensor([3.0])
+    assert net(x, y, k=Tensor([5.0]), shift=1.0).tolist() == [31.0]
+    assert net(x, y).tolist() == [12.0]
+    assert [g.tolist() for g in ms.grad(net, (0, 1))(x, y, k=5.0)] == [[37.0], [10.0]]
+    gradients = ms.grad(lambda x, y, z: net(x, y, k=z, shift=1.0), (0, 1, 2))(x, y, Tensor([5.0]))
+    assert [g.tolist() for g in gradients] == [[38.0], [10.0], [11.0]]
+
+
 @pytest.mark.parametrize("count", [3, 5])
 def test_item_124_unsorted_segment_sum(mode: int, count: int) -> None:
     found = ops.UnsortedSegmentSum()(Tensor([1.0, 2.0, 4.0]), Tensor([2, 0, 2], ms.int32), count)

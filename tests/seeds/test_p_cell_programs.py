@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 import graphcell as ms
-from graphcell import Tensor, nn
+from graphcell import Parameter, Tensor, nn, ops
 from graphcell.nn import hooks
 from graphcell.pullback import trace_child
 
@@ -262,3 +263,60 @@ def test_cells_within_cells_are_tried_once_each(monkeypatch: pytest.MonkeyPatch)
     net.apply(lambda cell: cell.register_backward_hook(lambda cell, grad_input, grad_output: None))
     assert values(ms.grad(net)(Tensor([1.0]))) == [1.0]
     assert 0 < len(trials) <= len(list(net.cells_and_names()))
+
+
+def _adds(cell: Any, x: Any) -> None:
+    cell.n += 1
+
+
+def _stores(cell: Any, x: Any) -> None:
+    cell.n = cell.n + 1
+
+
+def _assigns(cell: Any, x: Any) -> None:
+    ops.assign(cell.n, cell.n + 1)
+
+
+def _by_index(cell: Any, x: Any) -> None:
+    cell.n[0] = cell.n[0] + 1
+
+
+def _in_a_branch(cell: Any, x: Any) -> None:
+    if x.sum() > 0:
+        cell.n += 1
+    else:
+        cell.n += 100
+
+
+def _in_a_loop(cell: Any, x: Any) -> None:
+    i = ops.zeros((), ms.int32)
+    while i < 2:
+        cell.n += 0.5
+        i = i + 1
+
+
+@pytest.mark.parametrize("count", [_adds, _stores, _assigns, _by_index, _in_a_branch, _in_a_loop])
+def test_item_197_what_construct_writes_stays_written(mode: int, count: Callable[[Any, Any], None]) -> None:
+    class Counter(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.n = Parameter(Tensor([0.0]), name="n", requires_grad=False)
+
+        def construct(self, x: Any) -> Any:
+            count(self, x)
+            return x * 2.0
+
+    class Net(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.counter = Counter()
+
+        def construct(self, x: Any) -> Any:
+            return self.counter(x) + 1.0
+
+    net, x = Net(), Tensor([0.5, 1.0])
+    net.to_float(ms.float16)
+    net(x)
+    ms.grad(net)(x)
+    ms.value_and_grad(net)(x)
+    assert net.counter.n.tolist() == [3.0] and net.counter.n.dtype == ms.float32

@@ -1,4 +1,4 @@
-"""Items 132 to 203 and 222 to 229, the reference page of `nn.Cell`: what MindSpore 2.10 gave (tests/programs/cell_reference.py, cell_states.py)."""
+"""Items 132 to 203 and 222 to 229, the reference page of `nn.Cell`: what MindSpore 2.10 gave (tests/programs/cell_reference.py, cell_states.py, cell_variants.py)."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import pytest
 from graphcell.context import GRAPH_MODE, PYNATIVE_MODE
 from tests.recording import check, load
 
-ITEMS = [(file, item) for file in ("cell_reference", "cell_states") for item in load(file)]
+ITEMS = [(file, item) for file in ("cell_reference", "cell_states", "cell_variants") for item in load(file)]
 
 
 @pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE])

@@ -80,6 +80,7 @@ def test_what_computes_in_which_dtype(dtype: Any) -> None:
     assert ("matmul", name) in everything and ("tanh", name) in everything
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
 @pytest.mark.parametrize("level", ["O1", "O2", "O3"])
@@ -295,6 +296,12 @@ def test_scales_that_would_overflow_stay() -> None:
     assert nested["a"][1][0].dtype is ms.float64
     with pytest.raises(TypeError, match="must be Tensors"):
         scaler.scale(3)
+
+
+def test_scales_are_numbers() -> None:
+    for wrong in (lambda: amp.FixedLossScaleManager("a"), lambda: amp.DynamicLossScaleManager("a"), lambda: amp.DynamicLossScaleManager(2.0, "a")):
+        with pytest.raises(TypeError, match=r"should be one of .*but got type 'str'"):
+            wrong()
 
 
 def test_too_many_overflows() -> None:

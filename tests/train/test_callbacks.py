@@ -110,7 +110,7 @@ def test_arguments_are_checked() -> None:
         (lambda: Model(3), TypeError), (lambda: Model(net, loss, optimizer, unknown=3), ValueError), (lambda: Model(net, loss, amp_level="O2"), ValueError),
         (lambda: Model(net, loss, loss_scale_manager=3), ValueError), (lambda: Model(net, metrics={"acc"}), ValueError),
         (lambda: Model(net, loss, metrics={"nothing"}), KeyError), (lambda: Model(net, loss, metrics=["acc"]), TypeError),
-        (lambda: Model(net, loss, metrics={"acc"}, eval_network=net, eval_indexes=[1]), ValueError),
+        (lambda: Model(net, loss, metrics={"acc"}, eval_network=net, eval_indexes=[1]), ValueError), (lambda: Model(net, 3), TypeError),
     ):  # fmt: skip
         with pytest.raises(error):
             wrong()
@@ -120,13 +120,44 @@ def test_arguments_are_checked() -> None:
         (lambda: m.train(1, rows(ms), initial_epoch=-1), ValueError), (lambda: m.train(1, rows(ms), dataset_sink_mode=1), TypeError),
         (lambda: m.train(1, rows(ms), sink_size=0), ValueError), (lambda: m.train(1, rows(ms), callbacks=[3]), TypeError),
         (lambda: m.train(1, Batches()), ValueError), (lambda: m.train(1, Batches((Tensor([1.0]),))), ValueError),
-        (lambda: m.fit(1, rows(ms), valid_frequency="often"), TypeError), (lambda: model(ms).fit(1, rows(ms), rows(ms)), ValueError),
+        (lambda: m.fit(1, rows(ms), valid_frequency="often"), TypeError), (lambda: m.fit(1, rows(ms), rows(ms), 0), ValueError), (lambda: model(ms).fit(1, rows(ms), rows(ms)), ValueError),
         (lambda: model(ms).eval(rows(ms)), ValueError), (lambda: m.predict([3]), TypeError), (lambda: m.predict(Tensor(np.zeros((0, 4)))), ValueError),
         (lambda: m.predict(Tensor([1.0]), backend="other"), ValueError), (lambda: m.infer_predict_layout(), RuntimeError),
         (lambda: m.infer_train_layout(rows(ms)), RuntimeError), (lambda: m.build(), ValueError), (lambda: model(ms).build(rows(ms), rows(ms)), RuntimeError),
     ):  # fmt: skip
         with pytest.raises(error):
             call()
+
+
+def test_what_is_no_dataset_is_named() -> None:
+    m = model(ms, metrics={"acc"})
+    for call, name in ((lambda: m.train(1, [(1, 2)]), "train_dataset"), (lambda: m.fit(1, rows(ms), ramp((2, 2))), "valid_dataset"), (lambda: m.eval(None), "valid_dataset")):
+        with pytest.raises(AttributeError, match=f"the '{name}' should be a dataset"):
+            call()
+
+
+def test_an_epoch_without_batches_warns() -> None:
+    """MindSpore trains nothing, and says so in its log."""
+
+    class Once:
+        def __init__(self) -> None:
+            self.rows = iter([(ramp((4,)), np.int32(0))] * 3)
+
+        def __iter__(self) -> Any:
+            return self
+
+        def __next__(self) -> Any:
+            return next(self.rows)
+
+    with pytest.warns(UserWarning, match="In epoch 1 the dataset gave no batch"):
+        model(ms).train(1, GeneratorDataset(Once(), ["x", "y"]).batch(1))
+
+
+def test_a_generator_trains_for_several_epochs() -> None:
+    steps: list[int] = []
+    data = GeneratorDataset(((ramp((4,)), np.int32(k % 3)) for k in range(6)), ["x", "y"]).batch(2)
+    model(ms).train(2, data, LambdaCallback(on_train_step_end=lambda c: steps.append(c.original_args().cur_step_num)))
+    assert steps == [1, 2, 3, 4, 5, 6]
 
 
 def test_callbacks_of_the_older_kind() -> None:
@@ -260,6 +291,18 @@ def test_a_monitor_without_a_value_warns() -> None:
             net.train(1, rows(ms), changing)
 
 
+def test_a_schedule_gives_numbers() -> None:
+    with pytest.raises(TypeError, match="must be a function"):
+        train.LearningRateScheduler(3)  # type: ignore[arg-type]
+    for wrong in (None, "0.1"):
+        with pytest.raises(TypeError, match="must return a number, but it returned"):
+            model(ms).train(1, rows(ms), train.LearningRateScheduler(lambda rate, step, wrong=wrong: wrong))  # type: ignore[misc]
+    for right in (1, np.float64(0.5), Tensor(0.5)):
+        m = model(ms)
+        m.train(1, rows(ms), train.LearningRateScheduler(lambda rate, step, right=right: right))  # type: ignore[misc]
+        assert float(m._optimizer.learning_rate.asnumpy()) == float(right)
+
+
 def test_a_loss_scale_that_changes(capsys: pytest.CaptureFixture[str]) -> None:
     net = nn.Dense(4, 3, weight_init=Tensor(ramp((3, 4))))
     manager = train.DynamicLossScaleManager(2.0**24, 2, 1000)
@@ -391,6 +434,23 @@ def test_a_signal_ends_the_run_and_saves(tmp_path: Path) -> None:
     np.testing.assert_array_equal(seen[0], weight)
 
 
+@pytest.mark.skipif(sys.platform == "win32", reason="signals")
+def test_the_signal_is_given_back_however_the_run_ends(tmp_path: Path) -> None:
+    before = signal.getsignal(signal.SIGUSR1)
+    leave, m = train.OnRequestExit(save_mindir=False, directory=str(tmp_path), sig=signal.SIGUSR1), model(ms, metrics={"acc"})
+    during: list[bool] = []
+
+    def evaluate(context: train.RunContext) -> None:
+        m.eval(rows(ms), leave)
+        during.append(signal.getsignal(signal.SIGUSR1) is not before)
+
+    m.train(1, rows(ms), [leave, LambdaCallback(on_train_step_end=evaluate)])
+    assert during == [True] * 3 and signal.getsignal(signal.SIGUSR1) is before
+    with pytest.raises(ZeroDivisionError):
+        m.train(1, rows(ms), [leave, LambdaCallback(on_train_step_end=lambda context: 1 // 0)])
+    assert signal.getsignal(signal.SIGUSR1) is before
+
+
 def test_a_file_ends_the_run(tmp_path: Path) -> None:
     config = tmp_path / "config.json"
     config.write_text(json.dumps({"GracefulExit": 1}))
@@ -446,7 +506,6 @@ class Terminal:
 
 
 def test_a_progress_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    pytest.importorskip("tqdm")
     out, err = Terminal(), Terminal()
     monkeypatch.setattr("graphcell.train.progress._SECONDS_BEFORE", 0.0)
     monkeypatch.setattr(sys, "stdout", out)

@@ -13,11 +13,7 @@ import safetensors.numpy
 import graphcell as ms
 from graphcell import Tensor, nn
 
-
-@pytest.fixture(autouse=True)
-def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+pytestmark = pytest.mark.usefixtures("folder")
 
 
 def tree(name: str = ".") -> list[str]:

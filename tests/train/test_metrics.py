@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
 import graphcell as ms
 from graphcell import Tensor, nn, train
+from graphcell.errors import GraphcellError
 from graphcell.train.metrics import get_metrics
 from tests.recording import check, load, ramp
 
@@ -55,6 +58,44 @@ def test_classes_outside_of_a_confusion_matrix() -> None:
         train.ConfusionMatrix(2)(np.array([0, 2]), np.array([0, 1]))
 
 
+SCORES, CLASSES = ramp((4, 3)), np.array([0, 2, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("metric", "inputs", "error", "message"),
+    [
+        (train.ConfusionMatrix(3), (SCORES, CLASSES[:3]), ValueError, r"shape: \(4, 3\), true value \(input\[1\]\) shape: \(3,\)"),
+        (train.ConfusionMatrix(3), (SCORES, CLASSES[:, None]), ValueError, "both should have the same shape, or"),
+        (train.ConfusionMatrix(3), (CLASSES, CLASSES - 1), ValueError, "classes must be 0 to 2, but they are -1 to 1"),
+        (train.ROC(), (SCORES[:, 0], CLASSES[:3]), ValueError, "as many scores as labels"),
+        (train.ROC(3), (SCORES[:0], CLASSES[:0]), ValueError, "as many scores as labels"),
+        (train.F1(), (SCORES, CLASSES[:3]), ValueError, "without its index 1"),
+        (train.F1(), (SCORES[:, 0], CLASSES), ValueError, "without its index 1"),
+        (train.Precision(), (SCORES, CLASSES + 0.5), ValueError, "should be whole numbers, but got 0.5"),
+        (train.MAE(), (SCORES, CLASSES), ValueError, "the same number of elements"),
+        (train.MSE(), ([1.0], np.array(1.0)), ValueError, "samples along axis 0"),
+        (train.TopKCategoricalAccuracy(2), (SCORES, CLASSES[:3]), ValueError, r"shapes \(N, C\) and"),
+        (train.Top5CategoricalAccuracy(), (SCORES, CLASSES), ValueError, "there are 3 classes, but 'k' is 5"),
+        (train.Perplexity(), (SCORES, CLASSES + 1), IndexError, "labels .* must be 0 to 2, but got 3"),
+        (train.Perplexity(), (SCORES[:0], CLASSES[:0]), RuntimeError, "number of samples is 0"),
+        (train.CosineSimilarity(), (SCORES[0],), ValueError, "must be a matrix"),
+        (train.ConfusionMatrixMetric(True, "tpr", True, "none"), (SCORES > 0, SCORES > 1), ValueError, "use decrease='mean'"),
+        (train.HausdorffDistance(), (SCORES, SCORES[:2], 1), ValueError, "the same shape, and elements"),
+        (train.HausdorffDistance(), (SCORES, SCORES, "1"), TypeError, "label index"),
+        (train.Dice(), (SCORES, SCORES[:2]), ValueError, "both should have the same shape"),
+    ],
+)
+def test_inputs_that_do_not_fit(metric: train.Metric, inputs: Any, error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message) as caught:
+        metric(*inputs)
+    assert isinstance(caught.value, GraphcellError)
+
+
+def test_labels_may_be_floats() -> None:
+    assert train.Precision()(SCORES, CLASSES.astype(np.float32)).tolist() == train.Precision()(SCORES, CLASSES).tolist()
+    assert train.F1()(SCORES, CLASSES.astype(np.float32)).tolist() == train.F1()(SCORES, CLASSES).tolist()
+
+
 def test_rates_that_there_are_not() -> None:
     with pytest.raises(NotImplementedError, match="nonsense"):
         train.ConfusionMatrixMetric(metric_name="nonsense")
@@ -97,3 +138,9 @@ def test_metrics_of_a_model() -> None:
         with pytest.raises(TypeError, match="get_metrics"):
             get_metrics(wrong)
     assert nn.Accuracy is train.Accuracy and ms.Accuracy is train.Accuracy  # type: ignore[attr-defined]
+
+
+def test_metrics_are_found_under_their_older_path() -> None:
+    from graphcell.nn import metrics
+
+    assert metrics.Accuracy is train.Accuracy and set(metrics.__all__) == set(train.metrics.__all__)

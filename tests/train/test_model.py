@@ -14,6 +14,7 @@ from tests.recording import check, load
 MODES = [ms.GRAPH_MODE, ms.PYNATIVE_MODE]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES, ids=["graph", "pynative"])
 @pytest.mark.parametrize("key", list(load("training")))
 def test_as_in_mindspore(key: str, mode: int) -> None:

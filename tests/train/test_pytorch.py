@@ -116,7 +116,8 @@ def test_nothing_is_copied_if_a_shape_does_not_fit() -> None:
 def test_paths_that_differ_are_mapped() -> None:
     net = nn.SequentialCell(nn.Dense(2, 3), nn.SequentialCell(nn.LayerNorm((3,))))
     given = {"module.fc.weight": ramp((3, 2)), "module.fc.bias": ramp((3,)), "module.norm.0.weight": ramp((3,), 1.0), "module.norm.0.bias": ramp((3,), 2.0)}
-    missing, unused = load_pytorch_state_dict(net, given)
+    with pytest.warns(UserWarning, match="nothing was loaded: SequentialCell has no counterpart of any of the 4 names, module.fc.weight for one"):
+        missing, unused = load_pytorch_state_dict(net, given)
     assert missing == ["0.weight", "0.bias", "1.0.gamma", "1.0.beta"] and unused == list(given)
     assert load_pytorch_state_dict(net, given, {"module": "", "module.fc": "0", "module.norm": "1"}, strict=True) == ([], [])
     np.testing.assert_array_equal(net[1][0].beta.asnumpy(), given["module.norm.0.bias"])
@@ -192,3 +193,7 @@ def test_with_pytorch_bfloat16_and_hostile_files(tmp_path: Path) -> None:
     torch.save({"weight": pytest.raises}, tmp_path / "x.pt")  # an object that only unpickling would give
     with pytest.raises(ValueError, match="PyTorch cannot read"):
         load_pytorch_state_dict(net, tmp_path / "x.pt")
+
+
+def test_synchronized_batch_norm_has_the_names_of_batch_norm() -> None:
+    assert set(pytorch_state_dict(nn.SyncBatchNorm(2))) == {"weight", "bias", "running_mean", "running_var"}

@@ -61,6 +61,11 @@ class Chunks:
     whole: int
     rest: int
 
+    @property
+    def several(self) -> bool:
+        """Whether the keys are more than one chunk."""
+        return self.whole + (self.rest > 0) > 1
+
 
 def choose_chunks(
     spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, budget: int, per_key: int, per_row: int, per_score: int, whole: bool = False
@@ -127,8 +132,8 @@ class _Forward:
 
     @property
     def online(self) -> bool:
-        """Whether there are several chunks."""
-        return self.chunks.whole + (self.chunks.rest > 0) > 1
+        """Whether sums are corrected from chunk to chunk, as there are several."""
+        return self.chunks.several
 
     def emit(self) -> Plan:
         spec, chunks, size = self.spec, self.chunks, self.spec.size

@@ -78,7 +78,7 @@ class _Backward:
     @property
     def single(self) -> bool:
         """Whether all queries meet all keys at once. A block is then so short that its operands are asked for while the block before runs."""
-        return not self.several_chunks and not self.several_rows
+        return not self.chunks.several and not self.several_rows
 
     @property
     def streams(self) -> list[tuple[str, str, Operand]]:
@@ -105,10 +105,6 @@ class _Backward:
         return round_up(self.chunks.size, self.lanes) + self.lanes
 
     @property
-    def several_chunks(self) -> bool:
-        return self.chunks.whole + (self.chunks.rest > 0) > 1
-
-    @property
     def several_rows(self) -> bool:
         return self.chunks.rows < self.spec.m
 
@@ -120,7 +116,7 @@ class _Backward:
     @property
     def partial(self) -> bool:
         """Whether dq is summed up beside its place."""
-        return self.ranges > 1 or (self.several_chunks and self.whole.dq.kind != self.spec.kind)
+        return self.ranges > 1 or (self.chunks.several and self.whole.dq.kind != self.spec.kind)
 
     @property
     def held(self) -> bool:
@@ -290,8 +286,8 @@ class _Backward:
         later = [args["later"]] if self.several_rows else []
         b.call(parts.product(keys, g_panels, self.turned, dv, self.several_rows), VOID, args["p"], args["gp"], to_v, *later)
         b.call(parts.product(keys, q_panels, self.turned, dk, self.several_rows), VOID, args["ds"], args["qp"], to_k, *later)
-        resume = [args["resume"]] if self.several_chunks else []
-        b.call(parts.product(rows, self.query_panels(keys), self.scores, dq, self.several_chunks), VOID, args["ds"], args["kp"], args["dq"], *resume)
+        resume = [args["resume"]] if self.chunks.several else []
+        b.call(parts.product(rows, self.query_panels(keys), self.scores, dq, self.chunks.several), VOID, args["ds"], args["kp"], args["dq"], *resume)
         b.finish()
         return name
 

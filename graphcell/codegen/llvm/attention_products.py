@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from graphcell.codegen.llvm.contraction import (
+    LINE_BYTES,
     Columns,
     ContractionTarget,
     Segment,
@@ -28,7 +29,6 @@ from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, e
 from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 
-LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
 INFINITY = math.inf
 
@@ -71,7 +71,7 @@ class AttentionSpec:
     @property
     def size(self) -> int:
         """Bytes of one score."""
-        return 8 if self.kind == "double" else 4
+        return LType(self.kind).bytes
 
     @property
     def blocks(self) -> int:

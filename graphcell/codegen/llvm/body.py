@@ -55,8 +55,13 @@ class BodyBuilder(FunctionBuilder):
         return self.cast(value, storage_type(dtype, value.type.lanes))
 
     def convert(self, x: Val, source: DType, target: DType) -> Val:
-        """`x` of dtype `source` as dtype `target`: floats truncate and saturate to integers, anything to Bool is `x != 0`."""
+        """`x` of dtype `source` as dtype `target`: floats truncate and saturate to integers, anything to Bool is `x != 0`.
+
+        Half precision is computed in float, which may have digits that `source` has not: they go first.
+        """
         lanes = x.type.lanes
+        if source.is_float and source.bits == 16 and target is not source:
+            x = self.cast(self.cast(x, storage_type(source, lanes)), x.type)
         if target.is_bool:
             zero = self.const(0, x)
             if source.is_bool:

@@ -16,6 +16,7 @@ them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -59,6 +60,8 @@ class ContractionTarget(Protocol):
     def lanes(self, kind: str) -> int:
         """Elements of `kind` in one vector register."""
         ...
+
+    def __hash__(self) -> int: ...
 
 
 def vector_registers(target: ContractionTarget) -> int:
@@ -154,6 +157,7 @@ class Columns:
         return self.padded - self.lanes + self.tail
 
 
+LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 _RESERVED = frozenset(
     (
         "a",
@@ -208,6 +212,7 @@ def accumulation_kind(*kinds: str) -> str:
     return "double" if "double" in kinds else "float"
 
 
+@functools.cache
 def split_evenly(extent: int, size: int) -> tuple[Segment, ...]:
     """Cuts `extent` in as few tiles of at most `size` as possible, whose sizes differ by one at most (so two
     segments at most).
@@ -251,6 +256,12 @@ class RegisterTiles:
     def column_tiles(self) -> int:
         return sum(s.tiles for s, _ in self.column_segments)
 
+    @property
+    def padded_columns(self) -> int:
+        """Columns of all tiles, each in whole vectors."""
+        segment, shape = self.column_segments[-1]
+        return segment.start + segment.tiles * shape.padded
+
 
 def lanes_for(columns: int, kind: str, target: ContractionTarget) -> int:
     """The vector width for an output of `columns` columns: no wider than the next power of two."""
@@ -273,6 +284,7 @@ def choose_tile(
     return choose_grid_tile((1, 1, rows), columns, kind, target, most_rows)[2]
 
 
+@functools.cache
 def choose_grid_tile(
     grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget, most_rows: int = 64
 ) -> tuple[float, tuple[int, int, int], TileShape]:

@@ -71,6 +71,7 @@ def emit_convolution(
     check_extra("convolution", extra)
     if 0 in (spec.n, spec.oh, spec.ow, spec.k):
         return Plan((), note="empty output")
+    names = ("x", "w", "y")
     if spec.pointwise:
         by_filter, by_channel, _, _ = spec.weight_strides
         product = MatmulSpec(
@@ -81,15 +82,8 @@ def emit_convolution(
             Operand(spec.w_kind, by_channel, by_filter),
             Operand(spec.y_kind, spec.k, 1),
         )
-        product = with_prepared_weights(product) if prepared else product
-        return emit_matmul(module, name, product, target, epilogue, extra).renamed(
-            {"a": "x", "b": "w", "c": "y"}
-        )
-    part, names = forward_correlation(spec), ("x", "w", "y")
-    fast = winograd_schedule.choose(part, target, prepared)
-    if fast is not None:
-        return emit_winograd(module, name, part, fast, target, epilogue, extra, names)
-    return _emit_all(module, name, [part], target, epilogue, extra, names)
+        return _emit_product(module, name, product, target, epilogue, extra, names, prepared)
+    return _emit_parts(module, name, [forward_correlation(spec)], target, epilogue, extra, names, prepared)
 
 
 def emit_input_gradient(
@@ -111,6 +105,7 @@ def emit_input_gradient(
     check_extra("convolution", extra)
     if 0 in (spec.n, spec.h, spec.w, spec.c):
         return Plan((), note="empty output")
+    names = ("dy", "w", "dx")
     if spec.pointwise:
         by_filter, by_channel, _, _ = spec.weight_strides
         product = MatmulSpec(
@@ -121,18 +116,27 @@ def emit_input_gradient(
             Operand(spec.w_kind, by_filter, by_channel),
             Operand(spec.x_kind, spec.c, 1),
         )
-        product = with_prepared_weights(product) if prepared else product
-        return emit_matmul(module, name, product, target, epilogue, extra).renamed(
-            {"a": "dy", "b": "w", "c": "dx"}
-        )
-    parts, names = gradient_correlations(spec), ("dy", "w", "dx")
-    fast = winograd_schedule.choose(parts[0], target, prepared)
-    if fast is not None:
-        return emit_winograd(module, name, parts[0], fast, target, epilogue, extra, names)
-    return _emit_all(module, name, parts, target, epilogue, extra, names)
+        return _emit_product(module, name, product, target, epilogue, extra, names, prepared)
+    return _emit_parts(module, name, gradient_correlations(spec), target, epilogue, extra, names, prepared)
 
 
-def _emit_all(
+def _emit_product(
+    module: Module,
+    name: str,
+    product: MatmulSpec,
+    target: ContractionTarget,
+    epilogue: Epilogue | None,
+    extra: Extra,
+    names: tuple[str, str, str],
+    prepared: bool,
+) -> Plan:
+    """A 1x1 convolution."""
+    product = with_prepared_weights(product) if prepared else product
+    plan = emit_matmul(module, name, product, target, epilogue, extra)
+    return plan.renamed(dict(zip("abc", names, strict=True)))
+
+
+def _emit_parts(
     module: Module,
     name: str,
     parts: list[Correlation],
@@ -140,10 +144,14 @@ def _emit_all(
     epilogue: Epilogue | None,
     extra: Extra,
     names: tuple[str, str, str],
+    prepared: bool,
 ) -> Plan:
-    """Stages of all parts: first the packing of each, then the correlations; they share one buffer of packed
-    weights.
+    """By Winograd's algorithm, or stages of all parts: first the packing of each, then the correlations; they
+    share one buffer of packed weights.
     """
+    fast = winograd_schedule.choose(parts[0], target, prepared)
+    if fast is not None:
+        return emit_winograd(module, name, parts[0], fast, target, epilogue, extra, names)
     packs, works, notes = [], [], []
     offset = scratch = 0
     for k, part in enumerate(parts):
@@ -193,7 +201,7 @@ class _Emitter:
 
     @property
     def _size(self) -> int:
-        return 8 if self.part.kind == "double" else 4
+        return LType(self.part.kind).bytes
 
     @property
     def scratch_bytes(self) -> int:

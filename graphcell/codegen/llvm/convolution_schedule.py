@@ -34,6 +34,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.microkernel import Tap
+from graphcell.codegen.llvm.text import LType
 
 _BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000
@@ -88,11 +89,6 @@ class Schedule(RegisterTiles):
         """Output rows of the largest band."""
         return self.row_segments[0].size * self.rows_per_band
 
-    @property
-    def padded_columns(self) -> int:
-        segment, shape = self.column_segments[-1]
-        return segment.start + segment.tiles * shape.padded
-
     def __str__(self) -> str:
         box = "x".join(str(s[0].size) for s in (self.image_segments, self.row_segments, self.pixel_segments))
         return (
@@ -107,7 +103,7 @@ def schedule(part: Correlation, target: ContractionTarget, edges: Edges | None =
 
     Raises ValueError if the edges cannot be treated so.
     """
-    size, whole = 8 if part.kind == "double" else 4, target.lanes(part.kind)
+    size, whole = LType(part.kind).bytes, target.lanes(part.kind)
     edges, box, tile = _choose_edges(part, target, edges)
     images, rows, pixels = (split_evenly(extent, most) for extent, most in zip(part.grid, box, strict=True))
     if edges is Edges.ROW:

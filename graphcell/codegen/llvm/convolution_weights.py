@@ -37,7 +37,7 @@ from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import emit_pack_panel
 from graphcell.codegen.llvm.padding import PaddedCopy
-from graphcell.codegen.llvm.partial_sums import PartialSum, emit_filter_sum, emit_row_sum
+from graphcell.codegen.llvm.partial_sums import PartialSum, emit_weight_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weights_schedule import Schedule, schedule
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
@@ -126,7 +126,7 @@ class _Emitter:
 
     @property
     def _size(self) -> int:
-        return 8 if self.spec.kind == "double" else 4
+        return LType(self.spec.kind).bytes
 
     @property
     def _matrix(self) -> tuple[int, int]:
@@ -168,23 +168,11 @@ class _Emitter:
             total = PartialSum(
                 rows, columns, plan.splits, spec.kind, spec.w_kind, self.target.lanes(spec.kind), "dw"
             )
-            if spec.weights == "HWIO":
-                stages.append(
-                    emit_row_sum(
-                        self.module,
-                        self.name,
-                        total,
-                        lambda b, row: (b.mul(row, i64(columns)), i64(0)),
-                        self.epilogue,
-                        self.extra,
-                    )
+            stages.append(
+                emit_weight_sum(
+                    self.module, self.name, total, spec.weights, spec.kh * spec.kw, self.epilogue, self.extra
                 )
-            else:
-                stages.append(
-                    emit_filter_sum(
-                        self.module, self.name, total, spec.kh * spec.kw, self.epilogue, self.extra
-                    )
-                )
+            )
         return Plan(tuple(stages), shared, self._scratch_bytes, str(plan), plan.direct and plan.chunks_per_split > 1)
 
     def _emit_work(self) -> Stage:

@@ -101,6 +101,20 @@ def _scaled_expm1(b: FunctionBuilder, r: Val, shifted: Val, table: tuple[float, 
     return b.fma(q, s, b.sub(s, b.const(1.0, s)))
 
 
+def half_expm1_of_double(b: FunctionBuilder, x: Val) -> Val:
+    """(e**(2x) - 1) / 2 for a float 0 <= x < 40: 2x = k ln2 + 2r with |2r| <= ln2 / 2, where k = 0 leaves x as it is.
+
+    One part of ln2 is enough: it is off by 2e-9, and k is large only where e**(2x) is.
+    """
+    magic = b.const(format_of(x).magic + format_of(x).bias, x)
+    shifted = b.fma(x, b.const(split(LOG2_E, "float", 1, 2.0)[0], x), magic)
+    r = b.fma(b.sub(shifted, magic), b.const(-split(LN2, "float", 1, 0.5)[0], x), x)
+    square = b.mul(r, r)
+    rest = polynomial(b, r, [c * 2.0 ** (power + 1) for power, c in enumerate(EXP_NARROW["float"])], square)
+    s, half = scaled_by_low_bits(b, shifted), b.const(0.5, x)
+    return b.fma(b.fma(rest, square, r), s, b.fma(s, half, b.neg(half)))
+
+
 def twice_exp_of_minus(b: FunctionBuilder, x: Val) -> Val:
     """2 * e**-x for 0 <= x < 80: -x = k ln2 - r with |r| <= ln2 / 2."""
     form = format_of(x)

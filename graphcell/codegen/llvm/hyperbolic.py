@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.coefficients import COSH, SINH, TANH
-from graphcell.codegen.llvm.exponential import log1p, log1p_of_sum, twice_exp_of_minus
+from graphcell.codegen.llvm.exponential import half_expm1_of_double, log1p, log1p_of_sum, twice_exp_of_minus
 from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -37,14 +37,17 @@ _LARGE = {"float": 2.0**30, "double": 2.0**60}
 
 @widened
 def tanh(b: FunctionBuilder, x: Val) -> Val:
-    """Hyperbolic tangent, never beyond -1 and 1: 1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is
-    less than a half. With AVX-512 and in float, a piecewise polynomial.
+    """Hyperbolic tangent, never beyond -1 and 1. In float t / (t + 1) with t = (e**(2|x|) - 1) / 2, and with AVX-512 a piecewise polynomial; in double
+    1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is less than a half.
     """
     if uses_tables(b, x):
         return odd_function(b, x, tables.TANH)
     kind = format_of(x).kind
     a = absolute(b, x)
     bounded = at_most(b, a, _TANH_LIMIT[kind])
+    if kind == "float":
+        t = half_expm1_of_double(b, bounded)
+        return with_sign_of(b, b.div(t, b.add(t, b.const(1.0, t))), x)
     twice = twice_exp_of_minus(b, b.add(bounded, bounded))
     large = b.sub(b.const(1.0, x), b.div(twice, b.fma(twice, b.const(0.5, x), b.const(1.0, x))))
     square = b.mul(x, x)

@@ -45,9 +45,13 @@ class Instructions:
     # -- memory ------------------------------------------------------------------------------------------------------
     def alloca(self, type: LType, count: int = 1, align: int = 64) -> Val:
         """Stack storage for `count` elements as `load` and `store` see them, hoisted to the entry block."""
-        name = self._fresh()
-        self._entry.append(f"  {name} = alloca {_in_memory(type)}, i64 {count}, align {align}")
-        return Val(name, PTR)
+        place = Val(self._fresh(), PTR)
+        self.reserve(place, type, count, align)
+        return place
+
+    def reserve(self, place: Val, type: LType, count: int, align: int = 64) -> None:
+        """Gives a name that is in use already such storage: where its size shows only when the function is written."""
+        self._entry.append(f"  {place.text} = alloca {_in_memory(type)}, i64 {count}, align {align}")
 
     def gep(self, pointer: Val, index: Val | int, element: LType) -> Val:
         """`pointer + index * sizeof(element)`; an i1 counts one byte."""

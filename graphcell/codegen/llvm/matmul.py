@@ -17,6 +17,7 @@ import math
 from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import (
+    LINE_BYTES,
     Columns,
     ContractionTarget,
     Epilogue,
@@ -33,6 +34,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.matmul_dot import DotMatmul, uses_dot
 from graphcell.codegen.llvm.matmul_schedule import (
+    GROUPED_ROWS,
     MatmulSpec,
     Operand,
     Schedule,
@@ -43,7 +45,7 @@ from graphcell.codegen.llvm.matmul_schedule import (
     with_prepared_weights,
 )
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, batch_of, call_micro, emit_micro
-from graphcell.codegen.llvm.packing import copy_run, emit_pack_panel
+from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 
@@ -51,7 +53,7 @@ __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepare
 
 _MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
-_GROUPED_ROWS = 64  # rows of a transposed A that are copied together, a few cache lines of each k
+_LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
 
 
 def emit_matmul(
@@ -97,16 +99,7 @@ class _BlockedMatmul:
         shared: list[tuple[str, int]] = []
         batch = math.prod(spec.batch)
         if plan.pack_b == "shared":
-            shared.append(
-                (
-                    "packed",
-                    plan.column_segments[-1][0].start * self._panel_depth(plan) * self._size
-                    + plan.column_segments[-1][1].padded
-                    * plan.column_segments[-1][0].tiles
-                    * self._panel_depth(plan)
-                    * self._size,
-                )
-            )
+            shared.append(("packed", plan.padded_columns * self._panel_depth(plan) * self._size))
             stages.append(self._emit_shared_pack(plan))
         if plan.splits > 1:
             shared.append(("partial", plan.splits * batch * spec.m * spec.n * self._size))
@@ -118,7 +111,7 @@ class _BlockedMatmul:
 
     @property
     def _size(self) -> int:
-        return 8 if self.spec.kind == "double" else 4
+        return LType(self.spec.kind).bytes
 
     def _panel_depth(self, plan: Schedule) -> int:
         """Reduction steps for which a packed panel has room."""
@@ -131,9 +124,13 @@ class _BlockedMatmul:
         lanes = self.target.lanes(self.spec.kind)
         return round_up(plan.depth, lanes) + lanes if plan.pack_a == "rows" else plan.tile.rows
 
+    def _a_panel(self, plan: Schedule) -> int:
+        """Elements from the copy of one row tile of A to the next: no power of two, or all would fall on the same lines of the cache."""
+        return plan.depth * self._a_pitch(plan) + LINE_BYTES // self._size
+
     def _group(self, plan: Schedule) -> int:
         """Row tiles that are copied together."""
-        return max(1, _GROUPED_ROWS // plan.tile.rows) if plan.pack_a == "columns" else 1
+        return max(1, GROUPED_ROWS // plan.tile.rows) if plan.pack_a == "columns" else 1
 
     def _scratch(self, plan: Schedule) -> tuple[int, int]:
         """Bytes of the copy of A (which comes first) and of all scratch memory."""
@@ -141,7 +138,7 @@ class _BlockedMatmul:
         if plan.pack_a == "rows":
             a_bytes = plan.tile.rows * self._a_pitch(plan) * self._size
         if plan.pack_a == "columns":
-            a_bytes = self._group(plan) * plan.depth * self._a_pitch(plan) * self._size
+            a_bytes = self._group(plan) * self._a_panel(plan) * self._size
         if plan.pack_b == "block":
             b_bytes = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size * self._kept_passes(plan)
         a_bytes = round_up(a_bytes, 64)
@@ -426,7 +423,7 @@ class _Block:
     def _column_panel(self, tile: Val, first: Val) -> Val:
         """The copy of row tile `tile` of a transposed A, in the group that begins at tile `first`."""
         b, plan = self.b, self.plan
-        at = b.mul(b.sub(tile, first), i64(plan.depth * self.owner._a_pitch(plan)))
+        at = b.mul(b.sub(tile, first), i64(self.owner._a_panel(plan)))
         return b.gep(b.args["scratch"], at, LType(self.owner.spec.kind))
 
     def _copy_columns(self, a: Val, count: Val, low: Val, high: Val) -> None:
@@ -434,9 +431,13 @@ class _Block:
         whole cache lines.
         """
         b, plan, spec = self.b, self.plan, self.owner.spec
-        lanes, pitch = self.owner.target.lanes(spec.kind), self.owner._a_pitch(plan)
+        lanes, pitch, element = self.owner.target.lanes(spec.kind), self.owner._a_pitch(plan), LType(spec.a.kind)
         with b.loop(0, count, name="copy") as k:
-            source = b.gep(a, b.mul(k.index, i64(spec.a.column)), LType(spec.a.kind))
+            source = b.gep(a, b.mul(k.index, i64(spec.a.column)), element)
+            if spec.a.column * element.bytes >= _LONG_STEP:
+                start = b.gep(source, b.mul(low, i64(plan.tile.rows)), element)
+                for at in range(0, self.owner._group(plan) * plan.tile.rows, LINE_BYTES // element.bytes):
+                    prefetch(b, displaced(b, start, _AHEAD * spec.a.column + at, element))
             offset = b.mul(k.index, i64(pitch))
             for segment in plan.row_segments:
                 with tile_loop(b, segment, low, high, "copy.tile") as (tile, row):

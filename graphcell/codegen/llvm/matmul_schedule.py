@@ -11,6 +11,7 @@ import math
 from dataclasses import dataclass, replace
 
 from graphcell.codegen.llvm.contraction import (
+    LINE_BYTES,
     Columns,
     ContractionTarget,
     RegisterTiles,
@@ -23,6 +24,7 @@ from graphcell.codegen.llvm.contraction import (
     split_columns,
     split_evenly,
 )
+from graphcell.codegen.llvm.text import LType
 
 PAIR = "i32"
 """The element kind of two neighbouring bfloats."""
@@ -31,6 +33,9 @@ FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
 _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
 _ROWS_IN_PLACE = range(3, 13)  # with fewer, reading B is all; with more, it is packed in any case
+_LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cache
+_COLUMN_TILES_TO_COPY = 3
+GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
@@ -98,7 +103,7 @@ class MatmulSpec:
 
         Measured on Zen 4: asking for them ahead makes products 3 to 6 % faster at these steps, and 2 % slower at longer ones.
         """
-        return self.a.row == 1 and self.m > 1 and self.a.column * (8 if self.kind == "double" else 4) in (4096, 8192)
+        return self.a.row == 1 and self.m > 1 and self.a.column * LType(self.kind).bytes in (4096, 8192)
 
     @property
     def flops(self) -> int:
@@ -224,7 +229,7 @@ class Schedule(RegisterTiles):
 
 def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     """Chooses tile, blocks, packing and the division of k."""
-    kind, size = spec.kind, 8 if spec.kind == "double" else 4
+    kind, size = spec.kind, LType(spec.kind).bytes
     # Rows a multiple of 2 KiB apart fall on the same cache lines: no more of them than the cache has ways.
     aliases = spec.a.row * size % 2048 == 0 and spec.a.column == 1
     tile = choose_tile(spec.m, spec.n, kind, target, 8 if aliases else 64)
@@ -235,6 +240,8 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     narrow = spec.c.kind != kind and splits == 1
     # A's tile stays in the L1 cache over a pass, at least 128 columns of B in half of the L2 cache.
     most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
+    if _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
+        most //= 2
     most = max(4 * whole, most // whole * whole)
     passes = 1 if narrow else max(1, ceil_div(split_depth, most))
     depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), whole)
@@ -245,14 +252,14 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     per_row = row_tiles
     wanted = min(BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
     outer = math.prod(spec.batch) * splits
-    least_rows = ceil_div(_ROWS_PER_BLOCK, tile.rows) if pack_b == "block" else 1
+    least_rows = ceil_div(GROUPED_ROWS if _takes_part_of_lines(spec, tile) else _ROWS_PER_BLOCK, tile.rows) if pack_b == "block" else 1
     grid_columns = ceil_div(column_tiles, per_column)
     if outer * grid_columns < wanted:
         per_row = min(row_tiles, max(least_rows, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
     if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
         per_column = max(1, min(per_column, column_tiles // missing))
-    pack_a = _pack_a(spec, per_column)
+    pack_a = _pack_a(spec, tile, per_column)
     return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
 
 
@@ -281,10 +288,20 @@ def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarg
     return "block" if row_tiles > 3 and not fits else "no"
 
 
-def _pack_a(spec: MatmulSpec, column_tiles: int) -> str:
-    """A is read in place: a copy would wait for memory where the micro-kernel overlaps it with arithmetic. Copied are operands to be converted."""
+def _pack_a(spec: MatmulSpec, tile: TileShape, column_tiles: int) -> str:
+    """A is read in place: a copy would wait for memory where the micro-kernel overlaps it with arithmetic. Copied are operands to be converted,
+    and those of which tiles take parts of cache lines.
+    """
     if spec.paired:
         return "columns" if spec.a.pair else "no"
-    if spec.a.kind == spec.kind or column_tiles < 2 or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
+    if column_tiles < 2 or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
+        return "no"
+    if spec.a.kind == spec.kind and not (_takes_part_of_lines(spec, tile) and column_tiles >= _COLUMN_TILES_TO_COPY):
         return "no"
     return "columns" if spec.a.row == 1 and spec.m > 1 else "rows"
+
+
+def _takes_part_of_lines(spec: MatmulSpec, tile: TileShape) -> bool:
+    """Whether a tile takes but a part of the cache lines of a transposed A, of which the next one would not find the rest in the cache."""
+    size = LType(spec.kind).bytes
+    return spec.a.row == 1 and tile.rows * size <= LINE_BYTES // 2 < spec.m * size and spec.k >= _LONG_COLUMN

@@ -52,15 +52,12 @@ def load_as(
     kind: str,
     lanes: int,
     mask: Val | None = None,
-    align: int | None = None,
 ) -> Val:
     """`lanes` consecutive elements (0: one scalar) of `storage` kind, converted to `kind`; lanes off in
     `mask` are zero.
     """
-    source = LType("i16" if storage == "bfloat" else storage, lanes)
-    value = b.load(pointer, source, align) if mask is None else b.masked_load(pointer, mask, source)
-    if storage == "bfloat":
-        value = _widen_bfloat(b, value)
+    source = LType(storage, lanes)
+    value = b.load(pointer, source) if mask is None else b.masked_load(pointer, mask, source)
     return b.cast(value, LType(kind, lanes))
 
 
@@ -93,51 +90,19 @@ def load_pairs(b: FunctionBuilder, pointer: Val, distance: int, lanes: int, mask
     return b.or_(half_of(pointer), b.shl(high, b.const(16, high)))
 
 
-def store_as(
-    b: FunctionBuilder,
-    value: Val,
-    pointer: Val,
-    storage: str,
-    mask: Val | None = None,
-    align: int | None = None,
-) -> None:
+def store_as(b: FunctionBuilder, value: Val, pointer: Val, storage: str, mask: Val | None = None) -> None:
     """Stores a vector or scalar, rounded to `storage`; lanes off in `mask` are left alone."""
-    if storage == "bfloat" and value.type.kind != "bfloat":
-        value = _round_bfloat(b, b.cast(value, value.type.with_kind("float")))
-    else:
-        value = b.cast(value, value.type.with_kind(storage))
-    if mask is not None and mask == constant_mask(1, value.type.lanes):
-        # LLVM 22 stores the wide lane of a narrowed vector whose constant mask has one lane.
-        value, mask = b.extract(value, 0), None
+    value = b.cast(value, value.type.with_kind(storage))
     if mask is None:
-        b.store(value, pointer, align)
+        b.store(value, pointer)
     else:
         b.masked_store(value, pointer, mask)
-
-
-# LLVM turns conversions to bfloat into library calls, or into instructions that flush subnormal numbers:
-# bits are moved here instead.
 
 
 def store_finished(b: FunctionBuilder, value: Val | None, pointer: Val, storage: str, mask: Val | None = None) -> None:
     """Stores what an epilogue returned; None if it stored its results itself."""
     if value is not None:
         store_as(b, value, pointer, storage, mask)
-
-
-def _widen_bfloat(b: FunctionBuilder, bits: Val) -> Val:
-    wide = b.cast(bits, bits.type.with_kind("i32"), signed=False)
-    return b.bitcast(b.shl(wide, b.const(16, wide)), bits.type.with_kind("float"))
-
-
-def _round_bfloat(b: FunctionBuilder, value: Val) -> Val:
-    """The upper half of each float, rounded to nearest even, as i16; NaN stays NaN."""
-    bits = b.bitcast(value, value.type.with_kind("i32"))
-    upper = b.shr(bits, b.const(16, bits))
-    rounding = b.add(b.and_(upper, b.const(1, bits)), b.const(0x7FFF, bits))
-    rounded = b.shr(b.add(bits, rounding), b.const(16, bits))
-    quiet = b.or_(upper, b.const(0x40, bits))
-    return b.cast(b.select(b.fcmp("uno", value, value), quiet, rounded), bits.type.with_kind("i16"))
 
 
 def transpose(b: FunctionBuilder, rows: Sequence[Val]) -> list[Val]:
@@ -181,7 +146,7 @@ def copy_run(
 ) -> None:
     """Copies `count` contiguous elements, converting `storage` to `kind` or joining each with the one `pair` elements further."""
 
-    def piece(at: Val, mask: Val | None) -> None:
+    def piece(at: Val, lanes: int, mask: Val | None) -> None:
         pointer = b.gep(source, at, LType(storage))
         value = load_pairs(b, pointer, pair, lanes, mask) if pair else load_as(b, pointer, storage, kind, lanes, mask)
         store_as(b, value, b.gep(to, at, LType(kind)), kind, mask)
@@ -191,32 +156,38 @@ def copy_run(
 
 def clear_run(b: FunctionBuilder, to: Val, count: int | Val, kind: str, lanes: int) -> None:
     """Sets `count` contiguous elements to zero."""
-    _run(
-        b,
-        count,
-        lanes,
-        lambda at, mask: store_as(b, zeros(LType(kind, lanes)), b.gep(to, at, LType(kind)), kind, mask),
-    )
+
+    def piece(at: Val, lanes: int, mask: Val | None) -> None:
+        store_as(b, zeros(LType(kind, lanes)), b.gep(to, at, LType(kind)), kind, mask)
+
+    _run(b, count, lanes, piece)
 
 
-def _run(b: FunctionBuilder, count: int | Val, lanes: int, piece: Callable[[Val, Val | None], None]) -> None:
-    """`piece(at, mask)` for each vector of a run, the last one masked."""
+def _run(b: FunctionBuilder, count: int | Val, lanes: int, piece: Callable[[Val, int, Val | None], None]) -> None:
+    """`piece(at, lanes, mask)` for each vector of a run, the last one masked. Before AVX-512 masked stores take long: there, what a known count
+    leaves over goes in vectors of a half, a quarter, ... of the lanes.
+    """
     if isinstance(count, int):
         full = count // lanes * lanes
         if full == lanes:
-            piece(i64(0), None)
+            piece(i64(0), lanes, None)
         elif full:
             with b.loop(0, full, lanes, name="run", at_least_once=True) as loop:
-                piece(loop.index, None)
-        if count > full:
-            piece(i64(full), constant_mask(count - full, lanes))
+                piece(loop.index, lanes, None)
+        if full < count and b.module.avx512:
+            piece(i64(full), lanes, constant_mask(count - full, lanes))
+            return
+        while full < count:
+            part = 1 << ((count - full).bit_length() - 1)
+            piece(i64(full), part, None)
+            full += part
         return
     whole = b.and_(count, i64(-lanes))
     with b.loop(0, whole, lanes, name="run") as loop:
-        piece(loop.index, None)
+        piece(loop.index, lanes, None)
     rest = b.sub(count, whole)
     with b.if_then(b.icmp("sgt", rest, i64(0))):
-        piece(whole, b.lane_mask(rest, lanes))
+        piece(whole, lanes, b.lane_mask(rest, lanes))
 
 
 def emit_pack_panel(

@@ -134,6 +134,15 @@ def emit_filter_sum(
     )
 
 
+def emit_weight_sum(
+    module: Module, name: str, spec: PartialSum, layout: str, taps: int, epilogue: Epilogue | None, extra: Extra
+) -> Stage:
+    """The gradient of weights in their `layout` in memory ("OIHW" or "HWIO") from rows (tap, channel) and columns (filter)."""
+    if layout == "OIHW":
+        return emit_filter_sum(module, name, spec, taps, epilogue, extra)
+    return emit_row_sum(module, name, spec, lambda b, row: (b.mul(row, i64(spec.columns)), i64(0)), epilogue, extra)
+
+
 def _add_parts(b: FunctionBuilder, spec: PartialSum, at: Val, mask: Val | None) -> Val:
     """The sum over the parts, first to last, of the vector at `at` in the first part."""
     total = load_as(b, at, spec.kind, spec.kind, spec.lanes, mask)

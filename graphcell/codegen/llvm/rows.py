@@ -86,18 +86,25 @@ class RowEmitter(PointEmitter):
         body = self.kernel.body
         reductions = [n for n, s in enumerate(body) if s.is_reduction and s.stage == stage + 1]
         stores = [n for n, s in enumerate(self.kernel.stores) if body[s.local].stage == stage]
-        in_row = [n for n in stores if not self._writes_inside(self.kernel.stores[n])]
-        for n in in_row:
-            self._store_row(self.kernel.stores[n])
-        inside = [n for n in stores if n not in in_row]
-        if not inside and not reductions:
+        in_row = [self.kernel.stores[n] for n in stores if not self._writes_inside(self.kernel.stores[n])]
+        for store in in_row:
+            self._row_values(store.local)
+        self._inside(stage, [n for n in stores if self._writes_inside(self.kernel.stores[n])], reductions)
+        for store in in_row:  # when all is read: a store may go over what another one needs
+            for slot, value in enumerate(self._row_values(store.local)):
+                self.slot = slot
+                self._store_vector(store, value)
+
+    def _inside(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> None:
+        """The inner loops of a stage."""
+        if not stores and not reductions:
             return
-        self._prepare_row_values(stage, inside, reductions)
-        spills = self._choose_spills(stage, inside, reductions)
+        self._prepare_row_values(stage, stores, reductions)
+        spills = self._choose_spills(stage, stores, reductions)
         slots_of_kernel = self.slots
         if self.kernel.vector >= self.kernel.outer and self.kernel.tile < 0:
-            self.slots = self._slots_of_stage(inside, reductions)
-        totals = self._inner_loops(inside, reductions, spills)
+            self.slots = self._slots_of_stage(stores, reductions)
+        totals = self._inner_loops(stores, reductions, spills)
         self.slots = slots_of_kernel
         for n, slots in zip(reductions, totals, strict=True):
             self._finish_reduction(n, slots)
@@ -134,16 +141,15 @@ class RowEmitter(PointEmitter):
         """Computes what the coming inner loops need once a row, before they start."""
         for n in sorted(self._needed(self._stage_roots(stores, reductions))):
             if not self._is_inner(n) and not isinstance(self.kernel.body[n].what, Splat):
-                for slot in range(len(self.row_scopes)):
-                    self._row_value(slot, n)
+                self._row_values(n)
 
-    def _row_value(self, slot: int, local: int) -> Val:
-        self.slot = slot
-        return self._value(local, self.row_scopes[slot])
-
-    def _store_row(self, store: Store) -> None:
-        for slot in range(len(self.row_scopes)):
-            self._store_vector(store, self._row_value(slot, store.local))
+    def _row_values(self, local: int) -> list[Val]:
+        """A value that is the same for the whole row, in each slot."""
+        found = []
+        for slot, scope in enumerate(self.row_scopes):
+            self.slot = slot
+            found.append(self._value(local, scope))
+        return found
 
     def _choose_spills(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
         """Slow inner values that a later stage needs again: kept in a row buffer on the stack."""

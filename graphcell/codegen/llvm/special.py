@@ -16,11 +16,13 @@ from graphcell.codegen.llvm.coefficients import (
     ERFINV_TAIL,
     EXP2_NARROW,
     LOG2_ERFC,
+    NORMAL_TAIL,
 )
 from graphcell.codegen.llvm.exponential import exp, expm1_parts, log_with
 from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
+    LOG2_E,
     absolute,
     at_least,
     at_most,
@@ -40,6 +42,7 @@ _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
 _ROOT_HALF = 0.7071067811865476
 _NORMAL_PEAK = 0.3989422804014327  # 1 / sqrt(2 pi)
 _GELU_LIMIT = 40.0  # the slope of gelu is 0 or 1 beyond, in double too
+_NORMAL_LIMIT = 13.0  # beyond, neither a normal number's tail nor that times its distance counts
 _HALF_ROOT_PI = 0.8862269254527580
 _ERFC_LIMIT = {"wide": 10.1, "double": 27.3}  # erfc is 0 above these
 _ERFC_NEAR = 0.8  # erfc is 1 - erf below
@@ -66,10 +69,14 @@ def erf(b: FunctionBuilder, x: Val) -> Val:
 
 @widened
 def gelu(b: FunctionBuilder, x: Val) -> Val:
-    """x times the standard normal distribution function, (1 + erf(x / sqrt 2)) / 2, whose absolute error is that of erf."""
+    """x times the standard normal distribution function, whose absolute error is that of (1 + erf(x / sqrt 2)) / 2."""
     half = b.const(0.5, x)
-    odd = odd_function(b, x, tables.NORMAL) if uses_tables(b, x) else erf(b, b.mul(x, b.const(_ROOT_HALF, x)))
-    return b.mul(x, b.fma(odd, half, half))
+    if uses_tables(b, x):
+        return b.mul(x, b.fma(odd_function(b, x, tables.NORMAL), half, half))
+    if x.type.kind == "float":
+        power, tail = _normal_tail(b, x)
+        return b.mul(x, _of_either_sign(b, x, b.mul(power, tail)))
+    return b.mul(x, b.fma(erf(b, b.mul(x, b.const(_ROOT_HALF, x))), half, half))
 
 
 @widened
@@ -78,10 +85,35 @@ def gelu_slope(b: FunctionBuilder, x: Val) -> Val:
     half = b.const(0.5, x)
     if uses_tables(b, x):
         return b.fma(odd_function(b, x, tables.GELU_SLOPE), half, half)
+    if x.type.kind == "float":
+        power, tail = _normal_tail(b, x)
+        a = at_most(b, absolute(b, x), _NORMAL_LIMIT)
+        rest = b.fma(a, b.const(-_NORMAL_PEAK, x), tail)
+        return _of_either_sign(b, x, b.fma(power, rest, b.const(0.0, x)))  # not -0, where the power is 0
     a = at_least(b, at_most(b, x, _GELU_LIMIT), -_GELU_LIMIT)
     scaled = b.mul(a, b.const(_ROOT_HALF, x))
     density = b.mul(exp(b, b.neg(b.mul(scaled, scaled))), b.const(_NORMAL_PEAK, x))
     return b.fma(a, density, b.fma(erf(b, scaled), half, half))
+
+
+def _normal_tail(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
+    """p and q with P(z > |x|) = p q and p = e**(-x**2 / 2), for a normal z and floats; p is 0 where the tail is less than 2**-24 of anything.
+
+    With |x| = a, q is a polynomial in a / (5 + a), much as in C. Hastings, Approximations for Digital Computers (1955).
+    """
+    form = format_of(x)
+    a = at_most(b, absolute(b, x), _NORMAL_LIMIT)
+    tail = polynomial(b, b.div(a, b.add(a, b.const(5.0, x))), NORMAL_TAIL[form.kind])
+    square, factor, magic = b.mul(a, a), b.const(-0.5 * split(LOG2_E, form.kind, 1)[0], x), b.const(form.magic + form.bias, x)
+    shifted = b.fma(square, factor, magic)
+    r = b.fma(square, factor, b.neg(b.sub(shifted, magic)))
+    power = b.mul(polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *EXP2_NARROW[form.kind]), plain=2), scaled_by_low_bits(b, shifted))
+    return b.select(b.fcmp("oge", a, b.const(_NORMAL_LIMIT, x)), b.const(0.0, x), power), tail
+
+
+def _of_either_sign(b: FunctionBuilder, x: Val, tail: Val) -> Val:
+    """A function that is `tail` for negative numbers and 1 - tail for the others."""
+    return b.select(b.fcmp("olt", x, b.const(0.0, x)), tail, b.sub(b.const(1.0, x), tail))
 
 
 @through_double

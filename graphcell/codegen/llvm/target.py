@@ -26,6 +26,7 @@ import llvmlite.binding as llvm
 
 from graphcell.codegen.llvm.text import LType, Module
 from graphcell.errors import ArgumentValueError, CodegenError
+from graphcell.locks import hold_during_forks
 
 VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")
@@ -41,6 +42,9 @@ _WIDTHS = (16, 32, 64)
 _CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 _CONTEXT_LINES = 2
 _DYLIB = "graphcell"
+
+
+hold_during_forks(llvm.ffi.lib._lock)  # else the child may wait for ever for what another thread holds inside LLVM
 
 
 @dataclass(frozen=True, slots=True)

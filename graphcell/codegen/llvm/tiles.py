@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
+from graphcell.codegen.llvm.packing import transpose
 from graphcell.codegen.llvm.text import Val, constant_mask
 from graphcell.dtype import DType
 
@@ -30,7 +31,7 @@ def transpose_square(b: BodyBuilder, rows: Sequence[Val]) -> list[Val]:
         return [b.cast(r, r.type.with_kind("i1")) for r in transpose_square(b, wide)]
     lanes = len(rows)
     if lanes not in (_BLOCK, 2 * _BLOCK, 4 * _BLOCK):
-        return _transpose_by_halves(b, rows)
+        return transpose(b, rows)
     columns: list[list[Val]] = [[] for _ in range(_BLOCK)]
     for k in range(0, lanes, _BLOCK):
         for c, v in enumerate(_transpose_blocks(b, rows[k : k + _BLOCK])):
@@ -69,19 +70,6 @@ def _transpose_parts(b: BodyBuilder, parts: Sequence[Val]) -> list[Val]:
     w, x, y, z = parts
     halves = [(blocks(w, x, 0, 1, 4, 5), blocks(y, z, 0, 1, 4, 5)), (blocks(w, x, 2, 3, 6, 7), blocks(y, z, 2, 3, 6, 7))]
     return [blocks(left, right, *chosen) for left, right in halves for chosen in ((0, 2, 4, 6), (1, 3, 5, 7))]
-
-
-def _transpose_by_halves(b: BodyBuilder, rows: Sequence[Val]) -> list[Val]:
-    square, lanes, distance = list(rows), len(rows), 1
-    while distance < lanes:
-        low = [k if not k & distance else k - distance + lanes for k in range(lanes)]
-        high = [k + distance if not k & distance else k + lanes for k in range(lanes)]
-        for i in range(lanes):
-            if not i & distance:
-                x, y = square[i], square[i + distance]
-                square[i], square[i + distance] = b.shuffle(x, y, low), b.shuffle(x, y, high)
-        distance *= 2
-    return square
 
 
 # -- small strides ---------------------------------------------------------------------------------------------------------

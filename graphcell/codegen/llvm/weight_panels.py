@@ -41,7 +41,7 @@ class WeightPanels:
 
     @property
     def bytes(self) -> int:
-        size = 8 if self.part.kind == "double" else 4
+        size = LType(self.part.kind).bytes
         return round_up(self.part.groups * self.plan.padded_columns * self.depth * size, 64)
 
     def at(self, b: FunctionBuilder, packed: Val, group: Val, column: Val) -> Val:

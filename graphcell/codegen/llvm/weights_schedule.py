@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
     vector_registers,
 )
 from graphcell.codegen.llvm.correlation import Axis, ConvSpec, forward_axis
+from graphcell.codegen.llvm.text import LType
 
 _BLOCKS_WANTED = 8
 _FLOPS_PER_BLOCK = 200_000
@@ -97,7 +98,7 @@ class Schedule(RegisterTiles):
 
 def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
     """Chooses rows, tile, chunks, slabs and parts."""
-    size, whole = 8 if spec.kind == "double" else 4, target.lanes(spec.kind)
+    size, whole = LType(spec.kind).bytes, target.lanes(spec.kind)
     down = forward_axis(spec.oh, spec.stride[0], spec.padding[0], spec.kh, spec.dilation[0])
     across = forward_axis(spec.ow, spec.stride[1], spec.padding[2], spec.kw, spec.dilation[1])
     copies = not (down.inside(spec.h) and across.inside(spec.w)) or spec.x_kind != spec.kind

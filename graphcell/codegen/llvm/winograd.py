@@ -98,7 +98,7 @@ class _Emitter:
 
     @property
     def _size(self) -> int:
-        return 8 if self.part.kind == "double" else 4
+        return LType(self.part.kind).bytes
 
     @property
     def _kind(self) -> LType:

@@ -29,7 +29,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.correlation import ConvSpec
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import store_as
-from graphcell.codegen.llvm.partial_sums import PartialSum, emit_filter_sum, emit_row_sum
+from graphcell.codegen.llvm.partial_sums import PartialSum, emit_weight_sum
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.codegen.llvm.winograd_direct import DirectWeight, all_moderate
 from graphcell.codegen.llvm.winograd_gradient_schedule import Schedule
@@ -72,7 +72,7 @@ class _Emitter:
 
     @property
     def _size(self) -> int:
-        return 8 if self.spec.kind == "double" else 4
+        return LType(self.spec.kind).bytes
 
     @property
     def _lanes(self) -> int:
@@ -99,14 +99,7 @@ class _Emitter:
         else:
             scratch += self._bytes(plan.left) + self._bytes(plan.right)
         stages.append(self._emit_work(rows, columns))
-        if spec.weights == "HWIO":
-            stages.append(
-                emit_row_sum(
-                    self.module, self.name, partial, lambda b, row: (b.mul(row, i64(spec.k)), i64(0)), self.epilogue, self.extra
-                )
-            )
-        else:
-            stages.append(emit_filter_sum(self.module, self.name, partial, 9, self.epilogue, self.extra))
+        stages.append(emit_weight_sum(self.module, self.name, partial, spec.weights, 9, self.epilogue, self.extra))
         return Plan(tuple(stages), tuple(shared), scratch, str(plan))
 
     def _input_tiles(self) -> InputTiles:

@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_cost,
 )
 from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
+from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.winograd_schedule import MARGIN, applies, enabled, narrow, operand, tile_grid
 from graphcell.codegen.llvm.winograd_tiles import Operand
 from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F4, Minimal
@@ -90,7 +91,7 @@ def choose(spec: ConvSpec, target: ContractionTarget) -> Schedule | None:
 
 def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Minimal, shared: bool | None = None) -> Schedule:
     """Slabs whose products stay in the L2 cache; tiles are transformed once unless that takes much memory."""
-    size, lanes = 8 if spec.kind == "double" else 4, target.lanes(spec.kind)
+    size, lanes = LType(spec.kind).bytes, target.lanes(spec.kind)
     grid = tile_grid(forward_correlation(spec), algorithm.taps)
     tiles = grid[0] * grid[1] * grid[2]
     tile = choose_tile(spec.c, spec.k, spec.kind, target)
@@ -155,6 +156,6 @@ def direct_time(spec: ConvSpec, target: ContractionTarget) -> float:
 
 def _sum_time(spec: ConvSpec, target: ContractionTarget) -> float:
     """Of the last stage, which adds the parts and brings them to the layout of the weights."""
-    vectors, size = 9 * spec.c * ceil_div(spec.k, target.lanes(spec.kind)), 8 if spec.kind == "double" else 4
+    vectors, size = 9 * spec.c * ceil_div(spec.k, target.lanes(spec.kind)), LType(spec.kind).bytes
     bytes_ = vectors * target.lanes(spec.kind) * size
     return 12 * vectors + (bytes_ / _MEMORY if bytes_ > target.l2_bytes // 2 else 0)

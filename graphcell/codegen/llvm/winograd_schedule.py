@@ -144,7 +144,7 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Minimal, o
 
     With `own_filters` each block transforms the weights it needs.
     """
-    size, lanes = 8 if part.kind == "double" else 4, target.lanes(part.kind)
+    size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
     grid = tile_grid(part, algorithm.outputs)
     tiles = grid[0] * grid[1] * grid[2]
     tile = choose_tile(tiles, part.columns, part.kind, target)
@@ -181,7 +181,7 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Minimal, o
 # -- estimated times, in cycles of one multiply-add ----------------------------------------------------------
 def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, prepared: bool) -> float:
     """Products, transforms, and the transformed weights, which come from memory when they are many."""
-    size, lanes = 8 if part.kind == "double" else 4, target.lanes(part.kind)
+    size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
     into, filters, back = _TRANSFORMS[plan.algorithm.size]
     products = plan.algorithm.square * sum(
         (tile_cost(rows.size, columns.vectors) * part.reduced + 2 * rows.size * columns.vectors + 20) * rows.tiles * segment.tiles
@@ -202,7 +202,7 @@ def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, 
 
 
 def direct_time(part: Correlation, target: ContractionTarget, prepared: bool) -> float:
-    size, lanes = 8 if part.kind == "double" else 4, target.lanes(part.kind)
+    size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
     vectors = part.reduced * part.taps * ceil_div(part.columns, lanes)
     bytes_, time = vectors * lanes * size, estimated_time(part, target) * narrow(part.columns, part.kind, target)
     streams = bytes_ > target.l2_bytes // 2

@@ -21,6 +21,7 @@ Algorithms for Convolutional Neural Networks", CVPR 2016; B. Barabasz, A. Anders
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -107,11 +108,17 @@ def evaluate(b: FunctionBuilder, matrix: Matrix, xs: Sequence[Val]) -> list[Val]
     only, up to a common sign: what they share is computed once.
     """
     results = [_combine(b, matrix[0], xs)]
-    for plus, minus in zip(matrix[1:-1:2], matrix[2:-1:2], strict=True):
-        same = _combine(b, [(p + m) / 2 for p, m in zip(plus, minus, strict=True)], xs)
-        opposite = _combine(b, [(p - m) / 2 for p, m in zip(plus, minus, strict=True)], xs)
+    for even, odd in _halves(matrix):
+        same, opposite = _combine(b, even, xs), _combine(b, odd, xs)
         results += [b.add(same, opposite), b.sub(same, opposite)]
     return [*results, _combine(b, matrix[-1], xs)]
+
+
+@functools.cache
+def _halves(matrix: Matrix) -> tuple[Matrix, ...]:
+    """For each point the rows whose sum is its row and whose difference that of its negative."""
+    pairs = zip(matrix[1:-1:2], matrix[2:-1:2], strict=True)
+    return tuple(tuple(tuple((p + sign * m) / 2 for p, m in zip(*pair, strict=True)) for sign in (1, -1)) for pair in pairs)
 
 
 def interpolate(b: FunctionBuilder, matrix: Matrix, xs: Sequence[Val]) -> list[Val]:

@@ -25,25 +25,24 @@ _BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
 _PACKAGE = str(Path(__file__).parents[2])
 
 
+class NotForColumnsError(DatasetError):
+    """GC701: a value that no column can have."""
+
+
 def as_array(value: Any) -> Any:
     """`value` as an array of a dtype that a column can have; a dict stays a dict.
 
     Raises:
-        DatasetError: for anything else.
+        NotForColumnsError: for anything else.
     """
     if isinstance(value, dict):
         return value
     array = value.asnumpy() if isinstance(value, Tensor) else np.asarray(value)
     if array.dtype.kind not in _KINDS and array.dtype != _BFLOAT16:
-        raise DatasetError(
+        raise NotForColumnsError(
             f"expected numbers, strings or arrays of them, but got {type(value).__name__}" + (f" of dtype {array.dtype}" if value is array else "")
         )
     return array if array.dtype.isnative else array.astype(array.dtype.newbyteorder("="))
-
-
-def as_row(value: Any) -> Row:
-    """What a user's function gave, as a row: a tuple is one column an element, anything else one column."""
-    return tuple(map(as_array, value)) if isinstance(value, tuple) else (as_array(value),)
 
 
 def as_output(array: Any, numpy: bool, fresh: bool) -> Any:
@@ -57,7 +56,11 @@ def as_output(array: Any, numpy: bool, fresh: bool) -> Any:
 
 
 def user_error(error: Exception, where: str) -> DatasetError:
-    """The error to raise instead of one that user code raised, with the line that it came from; errors of pipelines stay as they are."""
+    """The error to raise instead of one that user code raised, with the line that it came from; errors of pipelines stay as they are,
+    but for values that no column can have: there it says `where` they come from.
+    """
+    if isinstance(error, NotForColumnsError):
+        return DatasetError(f"{where}: {error.message}")
     if isinstance(error, DatasetError):
         return error
     text = traceback.format_exception_only(error)[-1].strip()
@@ -117,9 +120,17 @@ def pad(rows: Sequence[Array], shape: Sequence[int | None] | None, value: Any, n
     return [pad_to(row, target, value) for row in rows]
 
 
+def check_kind(what: str, value: Any, array: Array) -> None:
+    """Raises DatasetError if one of `value` and the elements of `array` is text and the other is not."""
+    if isinstance(value, (str, bytes)) != (array.dtype.kind in "SU"):
+        raise DatasetError(f"{what} {value!r} does not fit an array of dtype {array.dtype}")
+
+
 def pad_to(array: Array, shape: Sequence[int], value: Any) -> Array:
     """`array` in the corner of one of `shape`, whose other elements are `value` (None: 0, or the empty string)."""
     is_text = array.dtype.kind in "SU"
+    if value is not None:
+        check_kind("the pad_value", value, array)
     fill = np.array(("" if array.dtype.kind == "U" else b"") if is_text and value is None else value or 0)
     result = np.full(tuple(shape), fill, np.promote_types(array.dtype, fill.dtype) if is_text else array.dtype)
     corner = tuple(slice(0, min(n, m)) for n, m in zip(array.shape, shape))

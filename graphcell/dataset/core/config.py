@@ -90,6 +90,8 @@ def get_num_parallel_workers() -> int:
 
 def chosen_workers(num: int | None) -> int:
     """The number of threads of a `map` or source that was given `num`."""
+    if _settings.debug_mode:
+        return 1
     return num or _settings.num_parallel_workers or 1
 
 

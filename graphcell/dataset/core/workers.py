@@ -1,6 +1,7 @@
 """Threads of a pipeline: one that makes rows ahead of their use, and several that share the work of one step. Order is kept.
 
-An error in a thread is raised where its row is asked for. A reader that is closed, or that nobody holds any more, ends its thread.
+An error in a thread is raised where its row is asked for. A reader that is closed, or that nobody holds any more, ends its thread. No thread
+keeps a program from ending, not even one that waits for ever in a user's function.
 """
 
 from __future__ import annotations
@@ -9,7 +10,8 @@ import threading
 import weakref
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future
+from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
@@ -97,14 +99,37 @@ def _fill(items: Iterator[Any], queue: _Queue[Any]) -> None:
 
 def in_order(function: Callable[[T], R], items: Iterable[T], workers: int) -> Iterator[R]:
     """`map(function, items)` by several threads, a few items ahead."""
-    pool = ThreadPoolExecutor(workers, thread_name_prefix="graphcell dataset worker")
+    calls: SimpleQueue[tuple[T, Future[R]] | None] = SimpleQueue()
     waiting: deque[Future[R]] = deque()
+    # The interpreter waits for the threads of a ThreadPoolExecutor before it ends; it does not wait for these.
+    for _ in range(workers):
+        threading.Thread(target=_work, args=(function, calls), name="graphcell dataset worker", daemon=True).start()
     try:
         for item in items:
-            waiting.append(pool.submit(function, item))
+            waiting.append(Future())
+            calls.put((item, waiting[-1]))
             if len(waiting) >= 2 * workers:
                 yield waiting.popleft().result()
         while waiting:
             yield waiting.popleft().result()
     finally:
-        pool.shutdown(wait=False, cancel_futures=True)
+        for future in waiting:
+            future.cancel()
+        for _ in range(workers):
+            calls.put(None)
+
+
+def _work(function: Callable[[T], R], calls: SimpleQueue[tuple[T, Future[R]] | None]) -> None:
+    while (call := calls.get()) is not None:
+        _answer(function, *call)
+        del call  # else its row would stay in memory while this thread waits for the next one
+
+
+def _answer(function: Callable[[T], R], item: T, future: Future[R]) -> None:
+    if not future.set_running_or_notify_cancel():
+        return
+    try:
+        future.set_result(function(item))
+    except BaseException as e:
+        future.set_exception(e)
+        del future  # which the traceback would hold, and with it the error itself

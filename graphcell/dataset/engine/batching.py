@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcell.dataset.core.columns import Array, Row, as_array, pad, stack, user_error
+from graphcell.dataset.core.columns import Array, NotForColumnsError, Row, as_array, pad, stack, user_error
 from graphcell.dataset.engine.checks import check_names, check_type, positions
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 
@@ -69,33 +69,52 @@ def check_batch_size(size: Any) -> BatchSize:
 
 
 class BatchMap:
-    """A function over the lists of rows of some columns of a batch: `function(*lists, BatchInfo)` gives the new columns."""
+    """A function over the lists of rows of some columns of a batch: `function(*lists, BatchInfo)` gives the new columns.
 
-    def __init__(self, function: Callable[..., Any], inputs: Any, outputs: Any, columns: Sequence[str]):
-        self.function = function
+    Raises:
+        TypeError, ValueError: no function, or no names. RuntimeError: there is no such column, or one of a new name.
+    """
+
+    def __init__(self, function: Callable[..., Any], inputs: Any, outputs: Any, columns: Sequence[str], name: str = "per_batch_map"):
+        if not callable(function):
+            raise ArgumentValueError(f"{name} should be callable.")
+        self.function, self.name = function, name
         self.inputs = list(columns) if inputs is None else check_names("input_columns", inputs)
         self.outputs = self.inputs if outputs is None else check_names("output_columns", outputs)
         self.places = positions(self.inputs, columns, "batch")
-        self.rest = [k for k, name in enumerate(columns) if name not in self.inputs]
+        self.rest = [k for k, column in enumerate(columns) if column not in self.inputs]
         keeps_order = len(self.outputs) == len(self.inputs) and outputs is None
         self.columns = list(columns) if keeps_order else [*self.outputs, *(columns[k] for k in self.rest)]
+        if len(set(self.columns)) != len(self.columns):
+            raise DatasetError(f"batch: a column made by {name} would get the name of another one: {self.columns}")
 
     def __call__(self, columns: list[list[Array]], info: BatchInfo) -> list[Any]:
         """The columns of the batch in the order of `self.columns`: lists of rows, or arrays where the function gave whole ones."""
         try:
             made = self.function(*(columns[k] for k in self.places), info)
         except Exception as e:
-            raise user_error(e, "per_batch_map") from e
-        results = made if isinstance(made, tuple) else (made,)
-        if len(results) != len(self.outputs):
-            raise DatasetError(f"batch: the number of columns returned in 'per_batch_map' function should be {len(self.outputs)}, but got: {len(results)}")
-        mapped = [[as_array(x) for x in r] if isinstance(r, list) else np.array(as_array(r)) for r in results]
+            raise user_error(e, self.name) from e
+        mapped = self._checked(made if isinstance(made, tuple) else (made,), len(columns[0]))
         if self.columns[: len(self.outputs)] == self.outputs:
             return [*mapped, *(columns[k] for k in self.rest)]
         result: list[Any] = list(columns)
         for place, column in zip(self.places, mapped):
             result[place] = column
         return result
+
+    def _checked(self, made: tuple[Any, ...], rows: int) -> list[Any]:
+        if len(made) != len(self.outputs):
+            raise DatasetError(f"batch: the number of columns returned in '{self.name}' function should be {len(self.outputs)}, but got: {len(made)}")
+        for name, column in zip(self.outputs, made):
+            if isinstance(column, list) and len(column) != rows:
+                raise DatasetError(
+                    f"batch: a list returned in '{self.name}' function should have the {rows} rows of the batch, but that of column '{name}' has {len(column)}",
+                    hint="an array may have any number of rows",
+                )
+        try:
+            return [[as_array(x) for x in column] if isinstance(column, list) else np.array(as_array(column)) for column in made]
+        except NotForColumnsError as e:
+            raise user_error(e, f"batch: '{self.name}' function") from e
 
 
 class PadInfo:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from graphcell.dataset.core.config import INT32_MAX
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, DatasetError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotImplementedFeatureError
 
 
 def check_type(name: str, value: Any, kinds: type | tuple[type, ...]) -> Any:
@@ -41,6 +41,24 @@ def check_workers(value: Any) -> int | None:
     if value < 1:
         raise ArgumentValueError(f"num_parallel_workers must be at least 1, but got {value}.")
     return int(value)
+
+
+def check_process_options(python_multiprocessing: Any, max_rowsize: Any) -> None:
+    """Options of processes, which have no effect on threads. Raises TypeError or ValueError."""
+    check_type("python_multiprocessing", python_multiprocessing, bool)
+    if max_rowsize is None:
+        return
+    sizes = check_type("max_rowsize", max_rowsize, (int, list))
+    if isinstance(sizes, list) and len(sizes) != 2:
+        raise ArgumentTypeError("max_rowsize should be a single integer or a list[in_rowsize, out_rowsize] of length 2.")
+    for size in sizes if isinstance(sizes, list) else [sizes]:
+        check_int("max_rowsize", size, -1)
+
+
+def check_no_cache(cache: Any) -> None:
+    """Raises NotImplementedError for anything but None."""
+    if cache is not None:
+        raise NotImplementedFeatureError("cache: there is no cache server to keep rows in", hint="leave it None; rows of files are in memory already")
 
 
 def check_names(name: str, value: Any) -> list[str]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 from typing import Any
@@ -12,9 +13,9 @@ from graphcell import dtype as dt
 from graphcell.dataset.core.columns import Array, Row, as_array, user_error
 from graphcell.dataset.core.run import Run
 from graphcell.dataset.engine.batching import BatchInfo, BatchMap, as_batch, transpose
-from graphcell.dataset.engine.checks import check_names, check_type
+from graphcell.dataset.engine.checks import check_names, check_process_options, check_type
 from graphcell.dataset.engine.pipeline import Blocks
-from graphcell.dataset.engine.samplers import PKSampler
+from graphcell.dataset.engine.samplers import PKSampler, as_indices
 from graphcell.dataset.engine.sources import MappableDataset
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DatasetError
 
@@ -39,14 +40,16 @@ class GeneratorDataset(MappableDataset):
     Args:
         source: an object with `__getitem__` and `__len__`, an iterable, an iterator, or a function that returns one of these (a
             generator function). A row is a tuple (or list) with a value for each column, or the value of the only one: numbers, lists,
-            strings, numpy arrays, Tensors; Python's ints become int64, floats float64.
+            strings, numpy arrays, Tensors; Python's ints become int64, floats float64. Of a generator, and of other iterators of Python's own
+            that can be gone through once, the rows are kept for further epochs (a `zip` is made a list now). Without `__len__`, rows are
+            counted by going through them: an epoch without end needs `take` or `num_samples` to have a size.
         column_names: a name, or a list of them. schema: a `Schema` instead of it.
         column_types: the dtype that each column must have. Default: any.
         num_samples: at most so many rows. Default: all.
         num_parallel_workers: so many threads call `__getitem__`. Default 1.
         shuffle: rows in random order; only with `__getitem__`. Default None: True there.
         sampler, num_shards, shard_id: which rows, and in which order; only with `__getitem__`.
-        python_multiprocessing, max_rowsize: kept; workers are threads.
+        python_multiprocessing, max_rowsize: checked only; workers are threads.
         batch_sampler: an iterable of lists of indices, each of which makes a batch; only with `__getitem__`.
         collate_fn: a function that gets the rows of such a batch as a list for each column, and gives a tuple of columns. Default: stacks them.
 
@@ -62,7 +65,8 @@ class GeneratorDataset(MappableDataset):
         collate_fn: Callable[..., Any] | None = None,
     ):  # fmt: skip
         _check_source(source)
-        self.source = source
+        check_process_options(python_multiprocessing, max_rowsize)
+        self.source = _as_source(source)
         self._random_access = hasattr(source, "__getitem__") and hasattr(source, "__len__")
         names, types = _columns(column_names, column_types, schema)
         for name, value in (("sampler", sampler), ("num_shards", num_shards), ("batch_sampler", batch_sampler)):
@@ -70,14 +74,18 @@ class GeneratorDataset(MappableDataset):
                 raise ArgumentValueError(f"{name} is not supported if source does not have attribute '__getitem__'.")
         if batch_sampler is not None and any(x is not None for x in (num_samples, shuffle, num_shards, shard_id, sampler)):
             raise ArgumentValueError("batch_sampler is mutually exclusive with num_samples, shuffle, num_shards, shard_id and sampler.")
+        if batch_sampler is not None and (isinstance(batch_sampler, str) or not isinstance(batch_sampler, Iterable)):
+            raise ArgumentTypeError("batch_sampler should have __iter__: it gives a list of indices for each batch.")
         if batch_sampler is None and collate_fn is not None:
             raise ArgumentValueError("collate_fn can be specified only when batch_sampler is set.")
+        if collate_fn is not None and not callable(collate_fn):
+            raise ArgumentTypeError("collate_fn should be callable.")
         if isinstance(sampler, PKSampler):
             raise ArgumentValueError("GeneratorDataset doesn't support PKSampler.")
         super().__init__(names, num_samples, shuffle, sampler, num_shards, shard_id, num_parallel_workers)
         self._types = types
-        self._batches = batch_sampler
-        self._collate = None if collate_fn is None else BatchMap(lambda *columns: collate_fn(*columns[:-1]), None, None, names)
+        self._batches: Any = _as_source(batch_sampler)
+        self._collate = None if collate_fn is None else BatchMap(lambda *columns: collate_fn(*columns[:-1]), None, None, names, "collate_fn")
 
     # -- rows ------------------------------------------------------------------------------------------------------------
     def count(self) -> int:
@@ -121,15 +129,25 @@ class GeneratorDataset(MappableDataset):
             raise user_error(e, "GeneratorDataset's source") from e
 
     def _batched(self) -> Iterator[Row]:
-        for number, indices in enumerate(self._batches):
-            columns: list[Any] = transpose([self.row(int(k)) for k in indices])
+        for number, indices in enumerate(self._index_batches()):
+            columns: list[Any] = transpose([self.row(k) for k in indices])
             yield as_batch(self._collate(columns, BatchInfo(0, number)) if self._collate else columns, self.columns, None)
 
+    def _index_batches(self) -> Iterator[list[int]]:
+        try:
+            for given in self._batches:
+                indices = as_indices("batch_sampler", given)
+                if not indices:
+                    raise DatasetError("GeneratorDataset: batch_sampler gave no indices for a batch")
+                yield indices
+        except Exception as e:
+            raise user_error(e, "batch_sampler") from e
+
     # -- questions -------------------------------------------------------------------------------------------------------
-    def size(self) -> int | None:
+    def size(self, most: int) -> int | None:
         if self._batches is not None:
             return len(self._batches) if hasattr(self._batches, "__len__") else None
-        return super().size() if self._random_access else None
+        return super().size(most) if self._random_access else None
 
     def get_batch_size(self) -> int:
         return 1 if self._batches is None else -1
@@ -148,6 +166,41 @@ class GeneratorDataset(MappableDataset):
     def _split(self, starts: list[int], counts: list[int], randomize: bool) -> Any:
         by_index = self._random_access and self._batches is None
         return super()._split(starts, counts, randomize) if by_index else super(MappableDataset, self)._split(starts, counts, randomize)
+
+
+class _Replayed:
+    """The rows of an iterator that can be gone through once, and the error that ended it, kept: this can be gone through any number of times."""
+
+    def __init__(self, rows: Iterator[Any]):
+        self._rows, self._kept = rows, list[Any]()
+        self._error: Exception | None = None
+        self._lock = threading.Lock()
+
+    def __iter__(self) -> Iterator[Any]:
+        number = 0
+        while self._has(number):
+            yield self._kept[number]
+            number += 1
+
+    def _has(self, number: int) -> bool:
+        with self._lock:
+            if number < len(self._kept):
+                return True
+            if self._error is not None:
+                raise self._error
+            try:
+                self._kept.extend(islice(self._rows, 1))
+            except Exception as e:
+                self._error = e
+                raise
+            return number < len(self._kept)
+
+
+def _as_source(source: Any) -> Any:
+    """A source that can be gone through any number of times, where that is known not to hold: of a class of the user's, `__iter__` may start anew."""
+    if isinstance(source, zip):
+        return list(source)
+    return _Replayed(source) if isinstance(source, Iterator) and type(source).__module__ in ("builtins", "itertools") else source
 
 
 def _check_source(source: Any) -> None:
@@ -194,6 +247,8 @@ class NumpySlicesDataset(GeneratorDataset):
         sampler: Any = None, num_shards: int | None = None, shard_id: int | None = None,
     ):  # fmt: skip
         check_type("data", data, (list, tuple, dict, np.ndarray))
+        if isinstance(data, np.ndarray) and not data.ndim:
+            raise ArgumentTypeError("Argument data should have a dimension of rows, but is an array without dimensions.")
         if not len(data):
             raise ArgumentValueError("Argument data cannot be empty")
         columns = list(data.values()) if isinstance(data, dict) else list(data) if isinstance(data, tuple) else [data]

@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from graphcell.dataset.core.columns import Array, Row
+from graphcell.dataset.engine.checks import check_no_cache, check_type
 from graphcell.dataset.engine.pipeline import Blocks
 from graphcell.dataset.engine.samplers import PKSampler
 from graphcell.dataset.engine.sources import MappableDataset
@@ -25,7 +26,7 @@ class _ImageFiles(MappableDataset):
         dataset_dir: the folder with the files.
         usage: 'train', 'test' or 'all'. Default None: all.
         num_samples, shuffle, sampler, num_shards, shard_id: which rows, and in which order. Default: all, shuffled.
-        num_parallel_workers, cache: kept; the files are in memory.
+        num_parallel_workers: how many threads make rows. cache: must be None; the files are in memory.
 
     Raises:
         TypeError, ValueError: arguments of other kinds, or no such folder. RuntimeError: when rows are made, for files that do not fit.
@@ -38,7 +39,8 @@ class _ImageFiles(MappableDataset):
         shuffle: bool | None = None, sampler: Any = None, num_shards: int | None = None, shard_id: int | None = None, cache: Any = None,
     ):  # fmt: skip
         super().__init__(self.names, num_samples, shuffle, sampler, num_shards, shard_id, num_parallel_workers)
-        self.dataset_dir = Path(dataset_dir)
+        check_no_cache(cache)
+        self.dataset_dir = Path(check_type("dataset_dir", dataset_dir, (str, Path)))
         if not self.dataset_dir.is_dir():
             raise ArgumentValueError(f"The folder {dataset_dir} does not exist or is not a directory or permission denied!")
         if usage not in (None, "train", "test", "all"):

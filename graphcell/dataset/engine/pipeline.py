@@ -6,8 +6,10 @@ several of these at once (`blocks`): for a source in memory they are indices, an
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
 from graphcell.dataset.core.columns import Row, stacked_if_alike
@@ -47,13 +49,13 @@ class Pipeline:
         """The same rows for batches."""
         return Blocks(self.rows, lambda rows: [stacked_if_alike(list(column)) for column in zip(*rows)])
 
-    def size(self) -> int | None:
-        """The number of rows of one epoch, or None if only counting them tells."""
+    def size(self, most: int) -> int | None:
+        """The number of rows of one epoch, or any number of at least `most` if there are more; None if only counting them tells."""
         return None
 
     @property
     def endless(self) -> bool:
-        """Whether an epoch never ends; `size` then tells the number of rows before they are repeated."""
+        """Whether an epoch is known never to end; `size` then tells the number of rows before they are repeated."""
         return any(child.endless for child in self.children)
 
     @property
@@ -89,15 +91,22 @@ class Pipeline:
 
     # -- questions -------------------------------------------------------------------------------------------------------
     def get_dataset_size(self) -> int:
-        """The number of rows (or batches) of one epoch. Where only that tells, they are counted."""
-        known = self.size()
+        """The number of rows (or batches) of one epoch. Where only that tells, they are counted, or as many of them as `take` lets through."""
+        return self.count_rows(sys.maxsize)
+
+    def count_rows(self, most: int) -> int:
+        """The number of rows of one epoch; any number of at least `most` if there are more, of which no more are counted."""
+        known = self.size(most)
         if known is not None:
             return known
         if self.endless:
             raise DatasetError("get_dataset_size: the dataset is repeated without end, and only counting its rows would tell their number")
-        if self._counted is None:
-            self._counted = sum(1 for _ in self.rows(Run()))
-        return self._counted
+        if self._counted is not None:
+            return self._counted
+        counted = sum(1 for _ in islice(self.rows(Run()), min(most, sys.maxsize)))
+        if counted < most:
+            self._counted = counted
+        return counted
 
     def __len__(self) -> int:
         return self.get_dataset_size()
@@ -161,3 +170,18 @@ class Pipeline:
 
     def close(self) -> None:
         """Nothing to do: threads belong to iterators, and end with them."""
+
+
+class OneToOneStep(Pipeline):
+    """A step that gives a row for each row."""
+
+    def size(self, most: int) -> int | None:
+        return self.children[0].count_rows(most)
+
+
+class SameArraysStep(OneToOneStep):
+    """A step whose rows are the arrays of the step below, or some of them."""
+
+    @property
+    def makes_new_arrays(self) -> bool:
+        return self.children[0].makes_new_arrays

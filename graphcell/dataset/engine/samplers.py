@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell.dataset.core.columns import user_error
 from graphcell.dataset.core.run import Run
 from graphcell.dataset.engine.checks import check_int, check_type
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotImplementedFeatureError
@@ -152,10 +153,7 @@ class SubsetSampler(BuiltinSampler):
 
     def __init__(self, indices: Any, num_samples: int | None = None):
         super().__init__(num_samples)
-        self.indices = list(indices) if isinstance(indices, Iterable) else [indices]
-        for k, index in enumerate(self.indices):
-            if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
-                raise ArgumentTypeError(f"{type(self).__name__}: Type of indices element must be int, but got list[{k}]: {index}, type: {type(index)}.")
+        self.indices = as_indices(type(self).__name__, indices if isinstance(indices, Iterable) else [indices])
 
     def select(self, count: int, run: Run) -> Indices:
         return np.array(self.indices[: self.num_samples], np.int64)
@@ -293,7 +291,10 @@ class Sampler(BuiltinSampler):
 
     def select(self, count: int, run: Run) -> Indices:
         self.dataset_size = count
-        return np.fromiter(islice(iter(self), self.num_samples), np.int64)
+        try:
+            return np.array(as_indices(type(self).__name__, islice(iter(self), self.num_samples)), np.int64)
+        except Exception as e:
+            raise user_error(e, f"sampler {type(self).__name__}") from e
 
 
 class IterSampler(Sampler):
@@ -307,22 +308,34 @@ class IterSampler(Sampler):
         return iter(self.sampler)
 
 
+def as_indices(owner: str, indices: Iterable[Any]) -> list[int]:
+    """Indices as a list. Raises TypeError: one is no int."""
+    result = list(indices)
+    for k, index in enumerate(result):
+        if isinstance(index, bool) or not isinstance(index, (int, np.integer)):
+            raise ArgumentTypeError(f"{owner}: Type of indices element must be int, but got list[{k}]: {index}, type: {type(index)}.")
+    return [int(k) for k in result]
+
+
 def select_sampler(num_samples: Any, sampler: Any, shuffle: Any, num_shards: Any, shard_id: Any) -> BuiltinSampler:
     """The sampler that these arguments of a source mean.
 
     Raises:
-        ValueError: a sampler beside other arguments. TypeError: no sampler.
+        ValueError: a sampler beside other arguments; only with indices, `num_samples` may say how many. TypeError: no sampler.
     """
     if sampler is not None:
-        if any(x is not None for x in (num_samples, shuffle, num_shards, shard_id)):
+        are_indices = not isinstance(sampler, BuiltinSampler)
+        if any(x is not None for x in (None if are_indices else num_samples, shuffle, num_shards, shard_id)):
             raise ArgumentValueError(
                 f"Conflicting arguments during sampler assignments. num_samples: {num_samples}, num_shards: {num_shards}, "
                 f"shard_id: {shard_id}, shuffle: {shuffle}."
             )
-        if isinstance(sampler, BuiltinSampler):
-            return sampler
-        if isinstance(sampler, Iterable):
-            return IterSampler(sampler)
+        if not are_indices:
+            return sampler  # type: ignore[no-any-return]
+        if isinstance(sampler, (list, tuple, np.ndarray)):
+            return SubsetSampler(sampler, num_samples)
+        if isinstance(sampler, Iterable) and not isinstance(sampler, str):
+            return IterSampler(sampler, num_samples)
         raise ArgumentTypeError("sampler should be either iterable or from mindspore.dataset.samplers.")
     if num_shards is not None:
         return DistributedSampler(num_shards, shard_id, shuffle is not False, num_samples)

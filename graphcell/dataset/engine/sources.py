@@ -56,7 +56,7 @@ class MappableDataset(SourceDataset):
         workers = config.chosen_workers(self._workers)
         return in_order(self.row, self.order(run), workers) if workers > 1 else map(self.row, self.order(run))
 
-    def size(self) -> int | None:
+    def size(self, most: int) -> int | None:
         return self.sampler.size(self.count())
 
     def is_shuffled(self) -> bool:

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import dtype as dt
-from graphcell.dataset.core.columns import Array, as_array, pad_to
+from graphcell.dataset.core.columns import Array, as_array, check_kind, pad_to
 from graphcell.dataset.core.run import below, generator
 from graphcell.dataset.engine.checks import check_int, check_type
 from graphcell.dataset.transforms.operation import TensorOperation
@@ -42,7 +42,10 @@ class TypeCast(TensorOperation):
         self.data_type = dt.as_dtype(data_type)
 
     def compute(self, x: Array, lead: int) -> Array:
-        return x.astype(self.data_type.np_type, copy=False)
+        if x.dtype.kind in "SU":
+            raise DatasetError(f"{type(self).__name__}: strings have no values of another dtype, but the input is {x.dtype}")
+        with np.errstate(invalid="ignore"):  # NaN as an integer is any number
+            return x.astype(self.data_type.np_type, copy=False)
 
 
 class OneHot(TensorOperation):
@@ -89,10 +92,8 @@ class Fill(TensorOperation):
         self.fill_value = check_type("fill_value", fill_value, (str, bytes, float, bool, int))
 
     def compute(self, x: Array, lead: int) -> Array:
-        is_text = x.dtype.kind in "SU"
-        if is_text != isinstance(self.fill_value, (str, bytes)):
-            raise DatasetError(f"Fill: the fill_value {self.fill_value!r} does not fit the input's dtype {x.dtype}")
-        return np.full(x.shape, self.fill_value) if is_text else np.full(x.shape, self.fill_value, x.dtype)
+        check_kind("Fill: the fill_value", self.fill_value, x)
+        return np.full(x.shape, self.fill_value, None if x.dtype.kind in "SU" else x.dtype)
 
 
 class Concatenate(TensorOperation):
@@ -141,6 +142,7 @@ class Mask(TensorOperation):
         self.dtype = dt.as_dtype(dtype)
 
     def compute(self, x: Array, lead: int) -> Array:
+        check_kind("Mask: the constant", self.constant, x)
         return np.asarray(self._compare(x, self.constant)).astype(self.dtype.np_type, copy=False)
 
 
@@ -281,6 +283,7 @@ class RandomOrder(TensorOperation):
 
 
 def fraction(name: str, value: Any) -> float:
+    """`value` if it is a number from 0 to 1. Raises TypeError or ValueError."""
     check_type(name, value, (float, int))
     if not 0.0 <= value <= 1.0:
         raise ArgumentValueError(f"Input {name} is not within the required interval of [0.0, 1.0].")

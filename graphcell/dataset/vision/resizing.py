@@ -6,7 +6,7 @@ import numpy as np
 
 from graphcell.dataset.core.columns import Array
 from graphcell.dataset.vision.utils import Inter
-from graphcell.errors import NotImplementedFeatureError
+from graphcell.errors import DatasetError, NotImplementedFeatureError
 
 _ONE = 2048  # of a fixed-point weight
 
@@ -19,8 +19,10 @@ def check_interpolation(owner: str, interpolation: Inter) -> Inter:
 
 
 def resize(image: Array, height: int, width: int, interpolation: Inter, lead: int = 0) -> Array:
-    """Images of shape [H, W] or [H, W, C], behind `lead` other dimensions, with other extents."""
+    """Images of shape [H, W] or [H, W, C], behind `lead` other dimensions, with other extents. Raises RuntimeError: they have no pixels."""
     h, w = image.shape[lead : lead + 2]
+    if not h or not w:
+        raise DatasetError(f"an image of {h} by {w} pixels cannot be resized")
     if (h, w) == (height, width):
         return image
     if interpolation is Inter.NEAREST:

@@ -31,11 +31,16 @@ class ImageTensorOperation(TensorOperation):
         return super().checked(value)
 
     def _rank(self, x: Array, lead: int) -> int:
-        """2 or 3."""
+        """2 or 3. Raises RuntimeError: another number of dimensions, or no numbers."""
         rank = x.ndim - lead
+        self._check_numbers(x)
         if rank not in (2, 3):
             raise DatasetError(f"{type(self).__name__}: image shape should be <H,W> or <H,W,C>, but got rank: {rank}")
         return rank
+
+    def _check_numbers(self, x: Array) -> None:
+        if x.dtype.kind in "SU":
+            raise DatasetError(f"{type(self).__name__}: an image has numbers, but this has the dtype {x.dtype}")
 
 
 # -- values ----------------------------------------------------------------------------------------------------------------
@@ -48,6 +53,7 @@ class Rescale(ImageTensorOperation):
         self.rescale, self.shift = (np.float32(check_type(name, v, (int, float))) for name, v in (("rescale", rescale), ("shift", shift)))
 
     def compute(self, x: Array, lead: int) -> Array:
+        self._check_numbers(x)
         scaled = np.multiply(x, self.rescale, dtype=np.float32)
         return scaled if self.shift == 0 else np.add(scaled, self.shift, out=scaled if scaled.ndim else None)
 
@@ -99,6 +105,7 @@ class Invert(ImageTensorOperation):
     takes_rows = True
 
     def compute(self, x: Array, lead: int) -> Array:
+        self._check_numbers(x)
         return np.asarray(255 - x).astype(x.dtype, copy=False)
 
 
@@ -125,52 +132,47 @@ class ToTensor(ImageTensorOperation):
         return np.multiply(image, np.float32(1 / 255), dtype=np.float32).astype(self.output_type.np_type, copy=False)
 
 
-def _reversed(x: Array, axis: int) -> Array:
-    return x[(*(slice(None),) * axis, slice(None, None, -1))]
+class _Flip(ImageTensorOperation):
+    """The image turned round along one dimension."""
+
+    takes_rows = True
+    axis = 0
+
+    def compute(self, x: Array, lead: int) -> Array:
+        self._rank(x, lead)
+        return np.flip(x, lead + self.axis)
 
 
-class HorizontalFlip(ImageTensorOperation):
+class HorizontalFlip(_Flip):
     """Left and right exchanged."""
 
-    takes_rows = True
-
-    def compute(self, x: Array, lead: int) -> Array:
-        self._rank(x, lead)
-        return _reversed(x, lead + 1)
+    axis = 1
 
 
-class VerticalFlip(ImageTensorOperation):
+class VerticalFlip(_Flip):
     """Top and bottom exchanged."""
 
-    takes_rows = True
+
+class _RandomFlip(_Flip):
+    """A flip with a probability."""
+
+    takes_rows = False
+
+    def __init__(self, prob: float = 0.5):
+        self.prob = fraction("prob", prob)
 
     def compute(self, x: Array, lead: int) -> Array:
-        self._rank(x, lead)
-        return _reversed(x, lead)
+        return super().compute(x, lead) if generator().random() < self.prob else x
 
 
-class RandomHorizontalFlip(HorizontalFlip):
+class RandomHorizontalFlip(_RandomFlip):
     """`HorizontalFlip` with probability `prob`, default 0.5."""
 
-    takes_rows = False
-
-    def __init__(self, prob: float = 0.5):
-        self.prob = fraction("prob", prob)
-
-    def compute(self, x: Array, lead: int) -> Array:
-        return super().compute(x, lead) if generator().random() < self.prob else x
+    axis = 1
 
 
-class RandomVerticalFlip(VerticalFlip):
+class RandomVerticalFlip(_RandomFlip):
     """`VerticalFlip` with probability `prob`, default 0.5."""
-
-    takes_rows = False
-
-    def __init__(self, prob: float = 0.5):
-        self.prob = fraction("prob", prob)
-
-    def compute(self, x: Array, lead: int) -> Array:
-        return super().compute(x, lead) if generator().random() < self.prob else x
 
 
 # -- extents ---------------------------------------------------------------------------------------------------------------
@@ -219,7 +221,7 @@ class Crop(ImageTensorOperation):
     def __init__(self, coordinates: Sequence[int], size: Any):
         check_type("coordinates", coordinates, (list, tuple))
         if len(coordinates) != 2:
-            raise ArgumentValueError("coordinates should be a (top, left) pair.")
+            raise ArgumentTypeError("coordinates should be a (top, left) pair.")
         self._top, self._left = check_int("coordinates[0]", coordinates[0], 0), check_int("coordinates[1]", coordinates[1], 0)
         self._size = _extents(size)
 

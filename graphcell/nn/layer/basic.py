@@ -10,7 +10,7 @@ from graphcell import ops
 from graphcell.common.initializer import HeUniform, Uniform, initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_choice, check_float, check_int, check_number, is_int, is_number, positive_int
+from graphcell.nn.checks import check_bool, check_choice, check_float, check_int, check_number, check_tensor, is_int, is_number, positive_int
 from graphcell.nn.layer.activation import get_activation
 from graphcell.ops.functional.convolution import same_padding
 from graphcell.ops.functional.pooling import pad_spatial, windows
@@ -202,7 +202,8 @@ class Flatten(Cell):
     def construct(self, x: Any) -> Any:
         if not isinstance(x, Tensor):
             raise ArgumentTypeError(f"For 'Flatten', the input must be a Tensor, but is {type(x).__name__}.")
-        if not -x.ndim <= self.start_dim < x.ndim or not -x.ndim <= self.end_dim < x.ndim:
+        rank = max(x.ndim, 1)  # a scalar becomes a Tensor of one element
+        if not -rank <= self.start_dim < rank or not -rank <= self.end_dim < rank:
             raise ArgumentValueError(f"'start_dim' or 'end_dim' out of range: {self.start_dim} and {self.end_dim} for shape {x.shape}.")
         return ops.flatten(x, start_dim=self.start_dim, end_dim=self.end_dim)
 
@@ -262,7 +263,7 @@ class Pad(Cell):
         self.paddings, self.mode = paddings, mode
 
     def construct(self, x: Any) -> Any:
-        if len(self.paddings) != x.ndim:
+        if len(self.paddings) != check_tensor("Pad", "x", x).ndim:
             raise ArgumentValueError(
                 f"For 'Pad', there are {len(self.paddings)} paddings, but the input has shape {x.shape}"
             )
@@ -304,7 +305,7 @@ class Unfold(Cell):
         self._mode = check_choice("Unfold", "padding", padding.lower() if isinstance(padding, str) else padding, ("valid", "same"))
 
     def construct(self, input_x: Any) -> Any:
-        if input_x.ndim != 4:
+        if check_tensor("Unfold", "input_x", input_x).ndim != 4:
             raise ShapeError(f"For 'Unfold', the input must have 4 dimensions, but has shape {input_x.shape}.")
         if self._mode == "same":
             pads = same_padding(input_x.shape[2:], self._kernel, self._strides, self._rates)
@@ -405,3 +406,55 @@ class MatrixSetDiag(Cell):
         places = ops.arange(m).reshape((m, 1)) == ops.arange(n).reshape((1, n))
         along = diagonal.expand_dims(-1) if m <= n else diagonal.expand_dims(-2)
         return ops.select(places, along, input_x)
+
+
+class Tril(Cell):
+    """The elements on and below the diagonal k of the last two dimensions; zeros elsewhere: called with (x, k=0)."""
+
+    def construct(self, x: Any, k: int = 0) -> Any:
+        return ops.tril(x, k)
+
+
+class Triu(Cell):
+    """The elements on and above the diagonal k of the last two dimensions; zeros elsewhere: called with (x, k=0)."""
+
+    def construct(self, x: Any, k: int = 0) -> Any:
+        return ops.triu(x, k)
+
+
+class Norm(Cell):
+    """The square root of the sum of squares along `axis`: an int, or several; none of them are all.
+
+    Raises:
+        TypeError: axis is no int, tuple or list; keep_dims no bool.
+    """
+
+    def __init__(self, axis: Any = (), keep_dims: bool = False):
+        super().__init__()
+        for k in axis if isinstance(axis, (tuple, list)) else (axis,):
+            check_int("Norm", "axis", k)
+        self.axis, self.keep_dims = axis, check_bool("Norm", "keep_dims", keep_dims)
+
+    def construct(self, x: Any) -> Any:
+        squares = ops.square(x).sum(None if self.axis in ((), []) else self.axis, keepdims=self.keep_dims)
+        norm = ops.sqrt(ops.select(squares > 0, squares, ops.ones_like(squares)))  # the root of 0 has no gradient
+        return ops.select(squares > 0, norm, squares)
+
+    def extend_repr(self) -> str:
+        return f"axis={self.axis}, keep_dims={self.keep_dims}"
+
+
+class OneHot(Cell):
+    """`on_value` at the place of each index along a new dimension `axis` of extent `depth`, `off_value` elsewhere.
+
+    An index outside of [0, depth) has no place.
+    """
+
+    def __init__(self, axis: int = -1, depth: int = 1, on_value: float = 1.0, off_value: float = 0.0, dtype: Any = dt.float32):
+        super().__init__()
+        self.axis, self.depth, self.dtype = axis, depth, dtype
+        self.on_value, self.off_value = on_value, off_value
+
+    def construct(self, indices: Any) -> Any:
+        on, off = ops.cast(self.on_value, self.dtype), ops.cast(self.off_value, self.dtype)
+        return ops.one_hot(indices, self.depth, on, off, self.axis)

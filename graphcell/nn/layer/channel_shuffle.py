@@ -6,7 +6,7 @@ from typing import Any
 
 from graphcell import ops
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_int, positive_int
+from graphcell.nn.checks import positive_int
 
 
 class ChannelShuffle(Cell):
@@ -14,7 +14,6 @@ class ChannelShuffle(Cell):
 
     def __init__(self, groups: int):
         super().__init__()
-        check_int("ChannelShuffle", "groups", groups)
         self.groups = positive_int("ChannelShuffle", "groups", groups)
 
     def construct(self, x: Any) -> Any:

@@ -157,7 +157,7 @@ class CellList(_Ordered):
 
     def __init__(self, *args: Any, auto_prefix: bool = True):
         super().__init__(auto_prefix)
-        if (len(args) == 1 and not isinstance(args[0], Cell)) or (len(args) == 1 and isinstance(args[0], _Ordered)):
+        if len(args) == 1 and (isinstance(args[0], _Ordered) or not isinstance(args[0], Cell)):
             self.extend(args[0])
         else:
             self._fill(args)
@@ -228,7 +228,7 @@ class CellDict(_Container):
 
     def __getitem__(self, key: str) -> Cell:
         if key not in self._cells:
-            raise MissingKeyError(repr(key))
+            raise MissingKeyError(key)
         cell: Cell = self._cells[key]
         return cell
 
@@ -250,7 +250,7 @@ class CellDict(_Container):
 
     def __delitem__(self, key: str) -> None:
         if key not in self._cells:
-            raise MissingKeyError(repr(key))
+            raise MissingKeyError(key)
         StateEpoch.value += 1
         del self._cells[key]
 

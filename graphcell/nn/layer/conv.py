@@ -10,7 +10,7 @@ from graphcell import ops
 from graphcell.common.initializer import HeUniform, Uniform, initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_choice, check_int, int_or_tuple, is_int, positive_int
+from graphcell.nn.checks import check_bool, check_choice, check_int, check_tensor, int_or_tuple, is_int, positive_int
 from graphcell.ops.functional.convolution import conv_transpose, explicit_padding, same_padding
 from graphcell.parameter import Parameter
 
@@ -28,8 +28,9 @@ class _Conv(Cell):
     formats: tuple[str, ...] = ("NCHW",)
 
     def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any, pad_mode: str, padding: Any, dilation: Any,
-        group: int, has_bias: bool, weight_init: Any, bias_init: Any, data_format: str, dtype: Any,
+        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0,
+        dilation: Any = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None,
+        data_format: str = "NCHW", dtype: Any = dt.float32,
     ):  # fmt: skip
         super().__init__()
         owner = type(self).__name__
@@ -82,7 +83,7 @@ class _Conv(Cell):
 
     def _input(self, x: Any, rank: int) -> Any:
         """The input, of `rank` spatial dimensions."""
-        if x.ndim != rank + 2:
+        if check_tensor(type(self).__name__, "x", x).ndim != rank + 2:
             raise ShapeError(
                 f"For '{type(self).__name__}', the input must have {rank + 2} dimensions, but has shape {x.shape}."
             )
@@ -119,16 +120,6 @@ class Conv2d(_Conv):
 
     formats = ("NCHW", "NHWC")
 
-    def __init__(
-        self, in_channels: int, out_channels: int, kernel_size: Any, stride: Any = 1, pad_mode: str = "same", padding: Any = 0,
-        dilation: Any = 1, group: int = 1, has_bias: bool = False, weight_init: Any = None, bias_init: Any = None,
-        data_format: str = "NCHW", dtype: Any = dt.float32,
-    ):  # fmt: skip
-        super().__init__(
-            in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
-            bias_init, data_format, dtype,
-        )  # fmt: skip
-
     def construct(self, x: Any) -> Any:
         self._input(x, 2)
         last = self.data_format == "NHWC"
@@ -154,7 +145,7 @@ class _Flat(_Conv):
             check_int(owner, name, value)
         super().__init__(
             in_channels, out_channels, (1, kernel_size), (1, stride), pad_mode, (0, 0, padding, padding), (1, dilation), group,
-            has_bias, weight_init, bias_init, "NCHW", dtype,
+            has_bias, weight_init, bias_init, dtype=dtype,
         )  # fmt: skip
 
 
@@ -251,7 +242,7 @@ class Conv2dTranspose(_ConvTranspose):
     ):  # fmt: skip
         super().__init__(
             in_channels, out_channels, kernel_size, stride, pad_mode, padding, dilation, group, has_bias, weight_init,
-            bias_init, "NCHW", dtype,
+            bias_init, dtype=dtype,
         )  # fmt: skip
         self.output_padding = output_padding
         self._more = _output_padding(self, output_padding)

@@ -9,7 +9,8 @@ from graphcell import ops
 from graphcell.common.initializer import initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_choice, check_int, check_number, positive_int
+from graphcell.nn.checks import check_bool, check_choice, check_int, check_number, check_tensor, positive_int
+from graphcell.ops.functional.reductions import wide
 from graphcell.parameter import Parameter
 
 
@@ -40,7 +41,7 @@ class _WithStatistics(Cell):
         self.beta = Parameter(initializer(beta_init, shape, dtype), name="beta", requires_grad=affine)
 
     def _check_rank(self, x: Any) -> None:
-        if x.ndim not in self.ranks:
+        if check_tensor(type(self).__name__, "x", x).ndim not in self.ranks:
             kinds = " or ".join(f"{r} dims" for r in self.ranks)
             raise ShapeError(
                 f"For '{type(self).__name__}', the in_shape must have {kinds}, but got {x.ndim}: the input has shape {x.shape}."
@@ -160,7 +161,7 @@ class BatchNorm3d(Cell):
         )  # fmt: skip
 
     def construct(self, x: Any) -> Any:
-        if x.ndim != 5:
+        if check_tensor("BatchNorm3d", "x", x).ndim != 5:
             raise ShapeError(
                 f"For 'BatchNorm3d', the in_shape must have 5 dims, but got {x.ndim}: the input has shape {x.shape}."
             )
@@ -252,14 +253,14 @@ class LayerNorm(Cell):
         self.beta = Parameter(initializer(beta_init, shape, dtype), name="beta")
 
     def construct(self, input_x: Any) -> Any:
-        begin = self.begin_norm_axis % input_x.ndim
+        begin = self.begin_norm_axis % check_tensor("LayerNorm", "input_x", input_x).ndim
         if self.gamma.shape != input_x.shape[self.begin_params_axis % input_x.ndim :]:
             raise ShapeError(
                 "For 'LayerNorm', gamma or beta shape must match input shape, but got input shape: "
                 f"{input_x.shape}, gamma shape: {self.gamma.shape}, beta shape: {self.beta.shape}."
             )
-        y: Any = ops.layer_norm(input_x, input_x.shape[begin:], None, None, self.epsilon)
-        return y * ops.cast(self.gamma, y.dtype) + ops.cast(self.beta, y.dtype)
+        y: Any = ops.layer_norm(wide(input_x), input_x.shape[begin:], None, None, self.epsilon)
+        return ops.cast(y * ops.cast(self.gamma, y.dtype) + ops.cast(self.beta, y.dtype), input_x.dtype)
 
     def extend_repr(self) -> str:  # MindSpore prints no '=' after gamma
         return (
@@ -298,7 +299,7 @@ class GroupNorm(Cell):
         self.beta = Parameter(initializer(beta_init, (num_channels,), dtype), name="beta", requires_grad=affine)
 
     def construct(self, x: Any) -> Any:
-        if x.ndim < 2 or x.shape[1] != self.num_channels:
+        if check_tensor("GroupNorm", "x", x).ndim < 2 or x.shape[1] != self.num_channels:
             raise ShapeError(
                 f"For 'GroupNorm', the input must have {self.num_channels} channels, but has shape {x.shape}."
             )

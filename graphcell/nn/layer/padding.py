@@ -72,7 +72,7 @@ class ZeroPad2d(_ConstantPad):
         super().__init__(padding, 0)
 
 
-class _MirrorPad(_Pad):
+class _ReflectionPad(_Pad):
     mode = "reflect"
 
     def __init__(self, padding: Any):
@@ -81,37 +81,40 @@ class _MirrorPad(_Pad):
             raise ArgumentValueError(f"For '{type(self).__name__}', the 'padding' must not be negative, but got {padding}")
 
 
-class ReflectionPad1d(_MirrorPad):
+class ReflectionPad1d(_ReflectionPad):
     """Pads the last dimension with its mirror image, without the edge."""
 
     rank = 1
 
 
-class ReflectionPad2d(_MirrorPad):
+class ReflectionPad2d(_ReflectionPad):
     """Pads the last two dimensions with their mirror image, without the edge."""
 
 
-class ReflectionPad3d(_MirrorPad):
+class ReflectionPad3d(_ReflectionPad):
     """Pads the last three dimensions with their mirror image, without the edge."""
 
     rank = 3
 
 
-class ReplicationPad1d(_MirrorPad):
-    """Pads the last dimension with its edge."""
+class _ReplicationPad(_Pad):
+    mode = "replicate"
+
+    def __init__(self, padding: Any):
+        super().__init__(padding)
+
+
+class ReplicationPad1d(_ReplicationPad):
+    """Pads the last dimension with its edge; negative padding cuts off."""
 
     rank = 1
-    mode = "replicate"
 
 
-class ReplicationPad2d(_MirrorPad):
-    """Pads the last two dimensions with their edge."""
-
-    mode = "replicate"
+class ReplicationPad2d(_ReplicationPad):
+    """Pads the last two dimensions with their edge; negative padding cuts off."""
 
 
-class ReplicationPad3d(_MirrorPad):
-    """Pads the last three dimensions with their edge."""
+class ReplicationPad3d(_ReplicationPad):
+    """Pads the last three dimensions with their edge; negative padding cuts off."""
 
     rank = 3
-    mode = "replicate"

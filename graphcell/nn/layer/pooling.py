@@ -7,7 +7,7 @@ from typing import Any
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
-from graphcell.nn.checks import check_bool, check_choice, check_int, is_int, positive_int
+from graphcell.nn.checks import check_bool, check_choice, check_int, check_tensor, is_int, positive_int
 from graphcell.ops.functional.convolution import choose_padding, each_dimension
 from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_places, max_pool
 
@@ -69,7 +69,7 @@ class _Pool(Cell):
     def _windows(self, x: Any) -> tuple[Any, Any]:
         """The padding given and the padding used."""
         owner = type(self).__name__
-        if x.ndim not in (self.rank + 1, self.rank + 2):
+        if check_tensor(owner, "x", x).ndim not in (self.rank + 1, self.rank + 2):
             raise ShapeError(f"For '{owner}', the input must has {self.rank + 2} dim, but got {x.ndim}")
         spatial = x.shape[-self.rank :]
         pads = choose_padding(self.pad_mode, self.padding, spatial, self._kernel, self._stride, self._dilation, owner)
@@ -250,7 +250,7 @@ class _Adaptive(Cell):
     def _check_length(self, x: Any) -> None:
         """For one dimension: the windows are of one length."""
         owner = type(self).__name__
-        if x.ndim != 3:
+        if check_tensor(owner, "input", x).ndim != 3:
             raise ShapeError(f"For {owner}, the input must has 3 dim, but got {x.ndim}.")
         if x.shape[-1] % self.output_size:
             raise ShapeError(f"For {owner}, the input's last dimension must be divisible by output size {self.output_size}, but got {x.shape[-1]}.")
@@ -292,31 +292,29 @@ class AdaptiveMaxPool1d(_Adaptive):
         return ops.adaptive_max_pool1d(x, self.output_size)
 
 
-class AdaptiveMaxPool2d(Cell):
+class _AdaptiveMaxPool(Cell):
+    def __init__(self, output_size: Any, return_indices: bool = False):
+        super().__init__()
+        self.output_size, self.return_indices = output_size, return_indices
+
+
+class AdaptiveMaxPool2d(_AdaptiveMaxPool):
     """Maximum over windows chosen so that `output_size` (int, or two ints or None) of them cover the image.
 
     Args:
         return_indices: also give the places of the maxima, row-major in the image, int64.
     """
 
-    def __init__(self, output_size: Any, return_indices: bool = False):
-        super().__init__()
-        self.output_size, self.return_indices = output_size, return_indices
-
     def construct(self, input: Any) -> Any:
         return ops.adaptive_max_pool2d(input, self.output_size, self.return_indices)
 
 
-class AdaptiveMaxPool3d(Cell):
+class AdaptiveMaxPool3d(_AdaptiveMaxPool):
     """Maximum over windows chosen so that `output_size` (int, or three ints or None) of them cover the volume.
 
     Args:
         return_indices: also give the places of the maxima, row-major in the volume, int32.
     """
-
-    def __init__(self, output_size: Any, return_indices: bool = False):
-        super().__init__()
-        self.output_size, self.return_indices = output_size, return_indices
 
     def construct(self, input: Any) -> Any:
         return ops.adaptive_max_pool3d(input, self.output_size, self.return_indices)

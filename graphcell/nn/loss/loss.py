@@ -11,7 +11,9 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, 
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_float, check_int, check_number, positive_int
 from graphcell.nn.layer.activation import LogSoftmax, get_activation
+from graphcell.ops.functional.indexing import check_classes
 from graphcell.ops.functional.loss import poisson_nll_loss, reduce_loss
+from graphcell.ops.functional.reductions import wide
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -45,8 +47,8 @@ class LossBase(Cell):
         return tuple(range(x.ndim))
 
     def get_loss(self, x: Any, weights: Any = 1.0) -> Any:
-        """x times `weights`, reduced."""
-        return reduce_loss(x * weights, self.reduction, type(self).__name__)
+        """x times `weights`, reduced, in the dtype of x."""
+        return ops.cast(reduce_loss(wide(x) * weights, self.reduction, type(self).__name__), x.dtype)
 
     def construct(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} must define construct(logits, labels)")
@@ -61,6 +63,11 @@ def _check_tensors(owner: str, **operands: Any) -> None:
 def _check_weight(owner: str, weight: Any) -> None:
     if weight is not None and not isinstance(weight, Tensor):
         raise ArgumentTypeError(f"For '{owner}', the type of 'weight' should be 'Tensor', but got type '{type(weight).__name__}'.")
+
+
+def _floats_like(x: Any, like: Any) -> Any:
+    """A Tensor of integers or bools in the dtype of `like`; anything else as it is."""
+    return ops.cast(x, like.dtype) if isinstance(x, Tensor) and isinstance(like, Tensor) and not x.dtype.is_float else x
 
 
 class MSELoss(LossBase):
@@ -160,10 +167,10 @@ class SoftmaxCrossEntropyWithLogits(LossBase):
 
     Args:
         sparse: default False.
-        reduction: 'none' (default), 'mean' or 'sum'.
+        reduction: 'none' (default), 'mean' or 'sum'. The loss of a class number out of range is 0; with 'mean' it is an error.
 
     Raises:
-        TypeError, ValueError: settings, dtypes or shapes that do not fit.
+        TypeError, ValueError: settings, dtypes or shapes that do not fit. IndexError: with 'mean', a class number out of range.
     """
 
     def __init__(self, sparse: bool = False, reduction: str = "none"):
@@ -178,6 +185,8 @@ class SoftmaxCrossEntropyWithLogits(LossBase):
                     f"SoftmaxCrossEntropyWithLogits: labels of logits of shape {logits.shape} must have shape "
                     f"{logits.shape[:-1]}, but have {labels.shape}"
                 )
+            if self.reduction == "mean":
+                check_classes(labels, logits.shape[-1], "SoftmaxCrossEntropyWithLogits")
             labels = ops.cast(ops.one_hot(labels, logits.shape[-1]), logits.dtype)
         if labels.dtype != logits.dtype:
             raise DTypeError(
@@ -280,7 +289,7 @@ class PoissonNLLLoss(LossBase):
         self.log_input, self.full, self.eps = log_input, full, eps
 
     def construct(self, input: Any, target: Any) -> Any:
-        return poisson_nll_loss(input, target, self.log_input, self.full, self.eps, self.reduction)
+        return poisson_nll_loss(input, _floats_like(target, input), self.log_input, self.full, self.eps, self.reduction)
 
 
 class GaussianNLLLoss(LossBase):
@@ -294,7 +303,7 @@ class GaussianNLLLoss(LossBase):
             raise ArgumentValueError(f"For 'GaussianNLLLoss', the 'eps' must be float and must > 0, but got '{eps}'.")
 
     def construct(self, logits: Any, labels: Any, var: Any) -> Any:
-        return ops.gaussian_nll_loss(logits, labels, var, self.full, self.eps, self.reduction)
+        return ops.gaussian_nll_loss(logits, _floats_like(labels, logits), var, self.full, self.eps, self.reduction)
 
 
 class SoftMarginLoss(LossBase):
@@ -312,7 +321,7 @@ class MultiLabelSoftMarginLoss(LossBase):
         self.weight = weight
 
     def construct(self, x: Any, target: Any) -> Any:
-        return ops.multilabel_soft_margin_loss(x, target, self.weight, self.reduction)
+        return ops.multilabel_soft_margin_loss(x, _floats_like(target, x), self.weight, self.reduction)
 
 
 class MultiMarginLoss(LossBase):
@@ -458,7 +467,9 @@ class FocalLoss(LossBase):
         if self.weight is not None and self.weight.shape != (classes,):
             raise ShapeError(f"For 'FocalLoss', there are {classes} classes, but the weight has shape {self.weight.shape}.")
         if labels.shape[1] == 1 != classes:
-            labels = ops.one_hot(ops.cast(labels, dt.int64).reshape((n, -1)), classes, axis=1)
+            labels = ops.cast(labels, dt.int64).reshape((n, -1))
+            check_classes(labels, classes, "FocalLoss")
+            labels = ops.one_hot(labels, classes, axis=1)
         right = ops.cast(labels, logits.dtype).reshape((n, classes, -1))
         log_chances = self.logsoftmax(logits.reshape((n, classes, -1)))
         losses = (1 - ops.exp(log_chances)) ** self.gamma * log_chances * right
@@ -560,7 +571,8 @@ class CTCLoss(LossBase):
         reduction: 'mean' (default; of what each sequence costs for each of its labels), 'sum' or 'none'.
         zero_infinity: what is impossible costs 0 instead of infinity. Default False.
 
-    Inputs: log_probs (T, N, C), targets (N, S), input_lengths (N,), target_lengths (N,).
+    Inputs: log_probs (T, N, C), targets (N, S), input_lengths (N,), target_lengths (N,). Of one sequence alone, log_probs (T, C) and
+    targets (S,) or (1, S), with lengths (1,); its loss is a scalar.
     """
 
     def __init__(self, blank: int = 0, reduction: str = "mean", zero_infinity: bool = False):
@@ -568,4 +580,11 @@ class CTCLoss(LossBase):
         self.blank, self.zero_infinity = blank, zero_infinity
 
     def construct(self, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any) -> Any:
-        return ops.ctc_loss(log_probs, targets, input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)[0]
+        _check_tensors("CTCLoss", log_probs=log_probs, targets=targets)
+        settings = (input_lengths, target_lengths, self.blank, self.reduction, self.zero_infinity)
+        if log_probs.ndim != 2:
+            return ops.ctc_loss(log_probs, targets, *settings)[0]
+        if targets.ndim not in (1, 2) or (targets.ndim == 2 and targets.shape[0] != 1):
+            raise ShapeError(f"For 'CTCLoss', the targets of one sequence must have shape (S,) or (1, S), but have {targets.shape}.")
+        loss = ops.ctc_loss(log_probs.expand_dims(1), targets.reshape((1, -1)), *settings)[0]
+        return loss.reshape(())

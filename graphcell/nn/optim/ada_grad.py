@@ -31,7 +31,7 @@ class Adagrad(Optimizer):
         self.update_slots = check_flag("Adagrad", "update_slots", update_slots)
         self.accum = self.slots("accum", accum)
 
-    def construct(self, grads: Any) -> bool:
+    def construct(self, grads: Any) -> tuple[bool, ...]:
         prepared = self.prepared(grads)
         for p, a, g, rate in zip(self.parameters, self.accum, prepared, self.rates()):
             total: Any = a
@@ -39,4 +39,4 @@ class Adagrad(Optimizer):
                 total = a + g * g
                 ops.assign(a, total)
             ops.assign(p, p - ops.cast(rate, p.dtype) * g / ops.sqrt(total))
-        return True
+        return self._updated

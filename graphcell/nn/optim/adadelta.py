@@ -6,7 +6,8 @@ from typing import Any
 
 from graphcell import ops
 from graphcell.errors import ArgumentValueError
-from graphcell.nn.optim.checks import check_float, check_not_negative
+from graphcell.nn.checks import check_float
+from graphcell.nn.optim.checks import check_not_negative
 from graphcell.nn.optim.optimizer import Optimizer
 
 
@@ -32,7 +33,7 @@ class Adadelta(Optimizer):
         self.rho, self.epsilon = rho, check_not_negative("Adadelta", "epsilon", epsilon)
         self.accum, self.accum_update = self.slots("accum"), self.slots("accum_update")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         for p, a, d, g, rate in zip(self.parameters, self.accum, self.accum_update, grads, self.rates()):
             square: Any = a * self.rho + g * g * (1.0 - self.rho)
@@ -40,4 +41,4 @@ class Adadelta(Optimizer):
             update: Any = ops.sqrt(d + self.epsilon) / ops.sqrt(square + self.epsilon) * g
             ops.assign(d, d * self.rho + update * update * (1.0 - self.rho))
             ops.assign(p, p - ops.cast(rate, p.dtype) * update)
-        return True
+        return self._updated

@@ -8,6 +8,7 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.nn.optim.adam_base import average
 from graphcell.nn.optim.checks import check_flag, check_fraction, check_not_negative, check_positive
 from graphcell.nn.optim.optimizer import Optimizer
 from graphcell.parameter import Parameter, ParameterTuple
@@ -75,7 +76,7 @@ class AdaFactor(Optimizer):
 
         return ParameterTuple([slot(p) for p in self.parameters])
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.gradients_centralization(self.checked(gradients))  # the loss scale cancels out
         ops.assign(self.step, self.step + 1.0)
         step: Any = (self.step * 1.0).reshape(())
@@ -87,11 +88,11 @@ class AdaFactor(Optimizer):
             rate = self._rate_of(ops.cast(p, dt.float32), step, rates[k])
             update = update * rate
             if self.exp_avg is not None:
-                update = _average(self.exp_avg[k], update, self.beta1)
+                update = average(self.exp_avg[k], update, self.beta1)
             if isinstance(decays[k], Tensor) or decays[k]:
                 update = update + p * (decays[k] * rate)
             ops.assign(p, p - ops.cast(update, p.dtype))
-        return True
+        return self._updated
 
     def _rate_of(self, p: Any, step: Any, rate: Any) -> Any:
         if self.relative_step:
@@ -102,15 +103,9 @@ class AdaFactor(Optimizer):
     def _inverse_root(self, k: int, square: Any, beta2: Any) -> Any:
         """1 / sqrt(v), after `square` has been averaged into the state of the Parameter k."""
         if square.ndim < 2:
-            return ops.rsqrt(_average(self.exp_avg_sq[k], square, beta2))
-        row, col = _average(self.exp_avg_sq_row[k], square.mean(-1), beta2), _average(self.exp_avg_sq_col[k], square.mean(-2), beta2)
+            return ops.rsqrt(average(self.exp_avg_sq[k], square, beta2))
+        row, col = average(self.exp_avg_sq_row[k], square.mean(-1), beta2), average(self.exp_avg_sq_col[k], square.mean(-2), beta2)
         return ops.rsqrt(row / row.mean(-1, True)).expand_dims(-1) * ops.rsqrt(col).expand_dims(-2)
-
-
-def _average(slot: Any, value: Any, beta: Any) -> Any:
-    new = ops.cast(slot, dt.float32) * beta + value * (1.0 - beta)
-    ops.assign(slot, ops.cast(new, slot.dtype))
-    return new
 
 
 def _root_mean_square(x: Any) -> Any:

@@ -6,8 +6,8 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.errors import MissingKeyError
-from graphcell.nn.optim.adam_base import AdamBase
+from graphcell.errors import ArgumentValueError, MissingKeyError
+from graphcell.nn.optim.adam_base import AdamBase, average
 from graphcell.nn.optim.checks import check_flag
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
@@ -24,7 +24,7 @@ class Adam(AdamBase):
         use_amsgrad: the largest v so far is used.
         weight_decay, loss_scale: see `Optimizer`.
         use_locking: accepted; updates never run at the same time here.
-        use_lazy, use_offload: keywords, accepted; gradients are never sparse, and there is one device.
+        use_lazy, use_offload: keywords, accepted, one of them and without use_amsgrad; gradients are never sparse, and there is one device.
 
     State by name: beta1_power, beta2_power; moment1.<name>, the m; moment2.<name>, the v; vhat.<name> with `use_amsgrad`.
     """
@@ -44,27 +44,32 @@ class Adam(AdamBase):
         flags = {"use_locking": use_locking, "use_nesterov": use_nesterov, "use_amsgrad": use_amsgrad, **kwargs}
         for name, value in flags.items():
             check_flag("Adam", name, value)
+        lazy, offload = kwargs.get("use_lazy", False), kwargs.get("use_offload", False)
+        if lazy and offload:
+            raise ArgumentValueError("For 'Adam', 'use_lazy' and 'use_offload' can not both be True.")
+        if use_amsgrad and (lazy or offload):
+            raise ArgumentValueError("For lazy Adam and Adam with offload, there is no parameter named 'use_amsgrad'. But got 'use_amsgrad'=True.")
         self.use_nesterov, self.use_amsgrad = use_nesterov, use_amsgrad
         self.beta1_power, self.beta2_power = (Parameter(Tensor(1.0, dt.float32), name=name) for name in ("beta1_power", "beta2_power"))
         self.moment1, self.moment2 = self.slots("moment1"), self.slots("moment2")
         self.vhat = self.slots("vhat") if use_amsgrad else None
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         power1 = self._raise_power(self.beta1_power, self.beta1)
         power2 = self._raise_power(self.beta2_power, self.beta2)
         correction = ops.sqrt(1.0 - power2) / (1.0 - power1)
         rates = self.rates()
         for k, (p, m, v, g) in enumerate(zip(self.parameters, self.moment1, self.moment2, grads)):
-            first = self._average(m, g, self.beta1)
-            second = self._average(v, g * g, self.beta2)
+            first = average(m, g, self.beta1)
+            second = average(v, g * g, self.beta2)
             if self.vhat is not None:
                 second = ops.maximum(self.vhat[k], second)
                 ops.assign(self.vhat[k], second)
             along = first * self.beta1 + g * (1.0 - self.beta1) if self.use_nesterov else first
             rate = ops.cast(rates[k] * correction, p.dtype)
             ops.assign(p, p - rate * along / (ops.sqrt(second) + self.eps))
-        return True
+        return self._updated
 
 
 class AdamWeightDecay(AdamBase):
@@ -85,19 +90,19 @@ class AdamWeightDecay(AdamBase):
         self._set_betas(beta1, beta2, eps)
         self.moments1, self.moments2 = self.slots("adam_m"), self.slots("adam_v")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.gradients_centralization(self.checked(gradients))
         decays = self.decays()
         rates = self.rates()
         for k, (p, m, v, g) in enumerate(zip(self.parameters, self.moments1, self.moments2, grads)):
             wide, gradient = ops.cast(p, dt.float32), ops.cast(g, dt.float32)  # half precision would lose eps
-            first = self._average(m, gradient, self.beta1)
-            second = self._average(v, gradient * gradient, self.beta2)
+            first = average(m, gradient, self.beta1)
+            second = average(v, gradient * gradient, self.beta2)
             update: Any = first / (ops.sqrt(second) + self.eps)
             if isinstance(decays[k], Tensor) or decays[k]:
                 update = update + wide * decays[k]
             ops.assign(p, ops.cast(wide - rates[k] * update, p.dtype))
-        return True
+        return self._updated
 
 
 class AdamOffload(Adam):

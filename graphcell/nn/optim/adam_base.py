@@ -1,4 +1,4 @@
-"""What Adam and its variants have in common."""
+"""What Adam and its variants have in common: averages that move."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from graphcell.nn.optim.optimizer import Optimizer
 
 
 class AdamBase(Optimizer):
-    """beta1, beta2, eps, and averages that move with them."""
+    """beta1, beta2, eps, and the powers of the first two."""
 
     def _set_betas(self, beta1: float, beta2: float, eps: float) -> None:
         owner = type(self).__name__
@@ -23,8 +23,9 @@ class AdamBase(Optimizer):
         ops.assign(power, raised)
         return raised.reshape(())
 
-    def _average(self, slot: Any, value: Any, beta: float) -> Any:
-        """Moves the average in `slot` towards `value`."""
-        new = ops.cast(slot, value.dtype) * beta + value * (1.0 - beta)
-        ops.assign(slot, ops.cast(new, slot.dtype))
-        return new
+
+def average(slot: Any, value: Any, beta: Any) -> Any:
+    """Moves the average in the Parameter `slot` towards `value`; the new average."""
+    new = ops.cast(slot, value.dtype) * beta + value * (1.0 - beta)
+    ops.assign(slot, ops.cast(new, slot.dtype))
+    return new

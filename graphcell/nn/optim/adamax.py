@@ -6,7 +6,7 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.nn.optim.adam_base import AdamBase
+from graphcell.nn.optim.adam_base import AdamBase, average
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -31,12 +31,12 @@ class AdaMax(AdamBase):
         self.beta1_power = Parameter(Tensor([1.0], dt.float32), name="beta1_power")
         self.moment1, self.moment2 = self.slots("moment1"), self.slots("moment2")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         correction = 1.0 / (1.0 - self._raise_power(self.beta1_power, self.beta1))
         for p, m, v, g, rate in zip(self.parameters, self.moment1, self.moment2, grads, self.rates()):
-            first = self._average(m, g, self.beta1)
+            first = average(m, g, self.beta1)
             second: Any = ops.maximum(v * self.beta2, ops.abs(g))
             ops.assign(v, second)
             ops.assign(p, p - ops.cast(rate * correction, p.dtype) * first / (second + self.eps))
-        return True
+        return self._updated

@@ -6,7 +6,7 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.nn.optim.checks import check_float
+from graphcell.nn.checks import check_float
 from graphcell.nn.optim.optimizer import Optimizer
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor

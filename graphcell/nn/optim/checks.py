@@ -1,19 +1,11 @@
-"""Checks that several optimizers share."""
+"""Checks that several optimizers share, beside those of all layers (graphcell/nn/checks.py)."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-
-
-def check_float(owner: str, name: str, value: Any) -> float:
-    """`value` if it is a float; raises TypeError."""
-    if not isinstance(value, float):
-        raise ArgumentTypeError(
-            f"For '{owner}', the type of '{name}' should be 'float', but got type '{type(value).__name__}'."
-        )
-    return value
+from graphcell.nn.checks import check_float
 
 
 def check_flag(owner: str, name: str, value: Any) -> bool:

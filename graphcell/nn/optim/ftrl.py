@@ -6,7 +6,8 @@ from typing import Any
 
 from graphcell import ops
 from graphcell.errors import ArgumentValueError
-from graphcell.nn.optim.checks import check_flag, check_float, check_not_negative
+from graphcell.nn.checks import check_float
+from graphcell.nn.optim.checks import check_flag, check_not_negative
 from graphcell.nn.optim.optimizer import Optimizer
 
 
@@ -45,7 +46,7 @@ class FTRL(Optimizer):
         check_flag("FTRL", "use_locking", use_locking)
         self.moments, self.linear = self.slots("moments", initial_accum), self.slots("linear")
 
-    def construct(self, grads: Any) -> bool:
+    def construct(self, grads: Any) -> tuple[bool, ...]:
         prepared = self.prepared(grads)
         for p, a, z, g, rate in zip(self.parameters, self.moments, self.linear, prepared, self.rates()):
             lr = ops.cast(rate, p.dtype)
@@ -56,7 +57,7 @@ class FTRL(Optimizer):
             ops.assign(z, linear)
             new = (ops.sign(linear) * self.l1 - linear) / (root / lr + 2.0 * self.l2)
             ops.assign(p, ops.select(ops.abs(linear) > self.l1, new, ops.zeros_like(new)))
-        return True
+        return self._updated
 
     def _power(self, accumulated: Any) -> Any:
         return ops.sqrt(accumulated) if self.lr_power == -0.5 else accumulated**-self.lr_power

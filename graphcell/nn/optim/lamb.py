@@ -6,7 +6,7 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.nn.optim.adam_base import AdamBase
+from graphcell.nn.optim.adam_base import AdamBase, average
 from graphcell.tensor import Tensor
 
 
@@ -31,15 +31,15 @@ class Lamb(AdamBase):
         self._set_betas(beta1, beta2, eps)
         self.moments1, self.moments2 = self.slots("lamb_m"), self.slots("lamb_v")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.gradients_centralization(self.checked(gradients))
         decays = self.decays()
         rates = self.rates()
         step: Any = ops.cast(self.global_step, dt.float32).reshape(())
         scale1, scale2 = 1.0 / (1.0 - self.beta1**step), 1.0 / (1.0 - self.beta2**step)
         for k, (p, m, v, g) in enumerate(zip(self.parameters, self.moments1, self.moments2, grads)):
-            first = self._average(m, g, self.beta1) * scale1
-            second = self._average(v, g * g, self.beta2) * scale2
+            first = average(m, g, self.beta1) * scale1
+            second = average(v, g * g, self.beta2) * scale2
             update: Any = first / (ops.sqrt(second) + self.eps)
             if isinstance(decays[k], Tensor) or decays[k]:
                 update = update + p * decays[k]
@@ -47,4 +47,4 @@ class Lamb(AdamBase):
             both = ops.logical_and(own > 0, new > 0)
             trust = ops.select(both, ops.minimum(own / ops.select(both, new, ops.ones_like(new)), 10.0), ops.ones_like(own))
             ops.assign(p, p - ops.cast(rates[k] * trust, p.dtype) * update)
-        return True
+        return self._updated

@@ -7,7 +7,8 @@ from typing import Any
 
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError
-from graphcell.nn.optim.checks import check_flag, check_float
+from graphcell.nn.checks import check_float
+from graphcell.nn.optim.checks import check_flag
 from graphcell.nn.optim.optimizer import Optimizer
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor

@@ -7,7 +7,8 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentValueError
-from graphcell.nn.optim.checks import check_flag, check_float
+from graphcell.nn.checks import check_float
+from graphcell.nn.optim.checks import check_flag
 from graphcell.nn.optim.optimizer import Optimizer
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
@@ -38,7 +39,7 @@ class Momentum(Optimizer):
         self.use_nesterov = check_flag("Momentum", "use_nesterov", use_nesterov)
         self.moments = self.slots("moments")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         momentum: Any = self.momentum
         for p, v, g, rate in zip(self.parameters, self.moments, grads, self.rates()):
@@ -46,4 +47,4 @@ class Momentum(Optimizer):
             ops.assign(v, moment)
             step = g + moment * ops.cast(momentum, v.dtype) if self.use_nesterov else moment
             ops.assign(p, p - ops.cast(rate, p.dtype) * step)
-        return True
+        return self._updated

@@ -21,11 +21,14 @@ from graphcell.errors import (
     CheckpointMismatchError,
     MissingKeyError,
 )
+from graphcell.locks import Lock
 from graphcell.nn.cell import Cell
 from graphcell.nn.layer.container import CellList
 from graphcell.parameter import Parameter, ParameterTuple
-from graphcell.tensor import Tensor
+from graphcell.tensor import Tensor, state
 
+_updating = Lock()  # of all optimizers, for two may have the same Parameters
+_CHANNELS = 16
 GROUP_KEYS = ("params", "lr", "weight_decay", "order_params", "grad_centralization")
 
 
@@ -134,8 +137,15 @@ class Optimizer(Cell):
             )
         if value <= 0:
             raise ArgumentValueError(
-                f"For '{owner}', the 'loss_scale' must be float and must > 0, but got '{value}' with type 'float'."
+                f"For '{owner}', the 'loss_scale' must be float and must > 0, but got '{float(value)}' with type 'float'."
             )
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """As of any Cell, but outside of graphs one call at a time: threads that train the same Parameters lose no step."""
+        if state.trace is not None:
+            return super().__call__(*args, **kwargs)
+        with _updating:
+            return super().__call__(*args, **kwargs)
 
     # -- learning rates ----------------------------------------------------------------------------------------------
     def _make_rates(self, default: Any, groups: list[_Group], group_of: list[_Group]) -> None:
@@ -174,7 +184,7 @@ class Optimizer(Cell):
             if rate < 0:
                 raise ArgumentValueError(
                     f"For '{type(self).__name__}', the 'learning rate' must be float and must >= 0, "
-                    f"but got '{rate}' with type 'float'."
+                    f"but got '{float(rate)}' with type 'float'."
                 )
             return Parameter(Tensor(float(rate), dt.float32), name=name)
         if not isinstance(rate, Iterable):
@@ -193,7 +203,7 @@ class Optimizer(Cell):
         return rate
 
     def get_lr_parameter(self, param: Any) -> Any:
-        """The Parameter (or Cell) of the learning rate of a Parameter; for a list of them, a list.
+        """The learning rate of a Parameter, itself a Parameter (of a list of rates, all of them) or a schedule; for a list of Parameters, a list.
 
         Raises:
             TypeError: neither. ValueError: the optimizer does not have that Parameter.
@@ -206,7 +216,8 @@ class Optimizer(Cell):
             return [self.get_lr_parameter(p) for p in param]
         for k, p in enumerate(self.parameters):
             if p is param:
-                return self.learning_rate[k] if self.is_group_lr else self.learning_rate
+                rate = self.learning_rate[k] if self.is_group_lr else self.learning_rate
+                return rate.learning_rate if isinstance(rate, (_ConvertToCell, _IteratorLearningRate)) else rate
         raise ArgumentValueError(f"For 'get_lr_parameter', the parameter {param.name} is not in optimizer.")
 
     def rates(self) -> list[Any]:
@@ -251,7 +262,7 @@ class Optimizer(Cell):
         if value < 0:
             raise ArgumentValueError(
                 f"For '{type(self).__name__}', the 'weight_decay' must be float and must >= 0, "
-                f"but got '{value}' with type 'float'."
+                f"but got '{float(value)}' with type 'float'."
             )
         return float(value)
 
@@ -287,9 +298,11 @@ class Optimizer(Cell):
         return tuple(g * self.reciprocal_scale for g in gradients)
 
     def gradients_centralization(self, gradients: Sequence[Any]) -> tuple[Any, ...]:
-        """Gradients of convolution weights in groups with 'grad_centralization', minus their mean over all dimensions but the first."""
+        """Gradients of convolution weights in groups with 'grad_centralization', minus their mean over all dimensions but the first. MindSpore
+        leaves those alone whose number of input channels is no multiple of 16; so does this.
+        """
         return tuple(
-            g - g.mean(tuple(range(1, g.ndim)), True) if flag and g.ndim > 2 else g
+            g - g.mean(tuple(range(1, g.ndim)), True) if flag and g.ndim > 2 and g.shape[1] % _CHANNELS == 0 else g
             for g, flag in zip(gradients, self.grad_centralization_flags)
         )
 
@@ -323,6 +336,11 @@ class Optimizer(Cell):
             if g.shape != p.shape:
                 raise ArgumentValueError(f"{owner}, the gradient of {p.name}, of shape {p.shape}, has shape {g.shape}.")
         return tuple(gradients)
+
+    @property
+    def _updated(self) -> tuple[bool, ...]:
+        """What an optimizer returns: True for each Parameter."""
+        return (True,) * len(self.parameters)
 
     def slots(self, prefix: str, init: Any = "zeros") -> ParameterTuple:
         """One Parameter beside each of the optimizer's, named `prefix.name`."""
@@ -362,6 +380,8 @@ class Optimizer(Cell):
 # -- groups --------------------------------------------------------------------------------------------------------------
 def _groups(parameters: Any) -> tuple[list[_Group], list[Parameter], bool]:
     """The groups (one for plain Parameters), the order asked for, and whether groups were given."""
+    if parameters is None:
+        raise ArgumentValueError("For 'Optimizer', the argument parameters can not be None.")
     if not isinstance(parameters, Iterable):
         raise ArgumentTypeError(
             f"For 'Optimizer', the argument parameters must be Iterable type, but got {type(parameters)}."
@@ -394,7 +414,7 @@ def _dict_groups(items: list[dict[str, Any]]) -> tuple[list[_Group], list[Parame
             order = list(group["order_params"])
             continue
         if "params" not in group:
-            raise MissingKeyError("'params'")
+            raise MissingKeyError("params")
         made = _one_group(group)
         for p in made.params:
             if id(p) in seen:

@@ -33,7 +33,7 @@ class ProximalAdagrad(Optimizer):
         check_flag("ProximalAdagrad", "use_locking", use_locking)
         self.accum = self.slots("accum", accum)
 
-    def construct(self, grads: Any) -> bool:
+    def construct(self, grads: Any) -> tuple[bool, ...]:
         prepared = self.prepared(grads)
         for p, a, g, rate in zip(self.parameters, self.accum, prepared, self.rates()):
             total: Any = a + g * g
@@ -43,4 +43,4 @@ class ProximalAdagrad(Optimizer):
             if self.l1:
                 moved = ops.sign(moved) * ops.relu(ops.abs(moved) - step * self.l1)
             ops.assign(p, moved / (1.0 + step * self.l2) if self.l2 else moved)
-        return True
+        return self._updated

@@ -37,7 +37,7 @@ class RMSProp(Optimizer):
         self.ms = self.slots("mean_square", "ones")
         self.moment = self.slots("moment")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         rates = self.rates()
         for k, (p, s, m, g) in enumerate(zip(self.parameters, self.ms, self.moment, grads)):
@@ -51,4 +51,4 @@ class RMSProp(Optimizer):
             moment: Any = m * self.momentum + ops.cast(rates[k], p.dtype) * step
             ops.assign(m, moment)
             ops.assign(p, p - moment)
-        return True
+        return self._updated

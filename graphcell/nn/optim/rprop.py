@@ -7,7 +7,8 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.nn.optim.checks import check_float, check_fraction
+from graphcell.nn.checks import check_float
+from graphcell.nn.optim.checks import check_fraction
 from graphcell.nn.optim.optimizer import Optimizer
 
 

@@ -46,7 +46,7 @@ class SGD(Optimizer):
         self.accum = self.slots("accum")
         self.stat = self.slots("stat", "ones")
 
-    def construct(self, gradients: Any) -> bool:
+    def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         momentum: Any = self.momentum
         for p, v, first, g, rate in zip(self.parameters, self.accum, self.stat, grads, self.rates()):
@@ -58,4 +58,4 @@ class SGD(Optimizer):
                 ops.assign(first, ops.zeros_like(first))
                 step = g + moment * ops.cast(momentum, v.dtype) if self.nesterov else moment
             ops.assign(p, p - ops.cast(rate, p.dtype) * step)
-        return True
+        return self._updated

@@ -6,9 +6,11 @@ import sys
 from types import ModuleType
 from typing import Any
 
+from graphcell.missing import refuse
+
 
 def __getattr__(name: str) -> Any:
     found = getattr(sys.modules["graphcell.ops"], name, None)
     if found is None or name.startswith("_") or isinstance(found, ModuleType):
-        raise AttributeError(f"module '{__name__}' has no attribute '{name}'")
+        refuse(__name__, name)
     return found

@@ -264,12 +264,13 @@ def prelu(input: Any, weight: Any) -> Tensor:
 
     Args:
         input: shape (N, C, …), or (C,), or (); of floats.
-        weight: shape (C,), one number a channel, or (1,).
+        weight: shape (C,), one number a channel, or (1,); the result has the dtype of input all the same.
 
     Raises:
         TypeError: no Tensors, or no floats. ValueError: shapes do not fit.
     """
-    x, w = floats(input, "prelu"), floats(weight, "prelu")
+    x = floats(input, "prelu")
+    w = cast(floats(weight, "prelu"), x.dtype)
     channels = x.shape[1] if x.ndim > 1 else 1
     if w.ndim != 1 or w.shape[0] not in (1, channels):
         raise ShapeError(f"prelu: weight must have shape ({channels},) or (1,) for an input of shape {x.shape}, but has {w.shape}")

@@ -277,9 +277,9 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
 
 
 def clip_by_value(x: Any, clip_value_min: Any = None, clip_value_max: Any = None) -> Any:
-    """See `clamp`; a tuple or list of Tensors is clamped each by itself."""
+    """See `clamp`; of a tuple or list of Tensors each by itself, which gives a tuple."""
     if isinstance(x, (tuple, list)):
-        return type(x)(clip_by_value(t, clip_value_min, clip_value_max) for t in x)
+        return tuple([clip_by_value(t, clip_value_min, clip_value_max) for t in x])
     return clamp(x, clip_value_min, clip_value_max)
 
 
@@ -334,8 +334,8 @@ def heaviside(input: Any, values: Any) -> Tensor:
 
 
 def copysign(x: Any, other: Any) -> Tensor:
-    """|x| with the sign of `other` (the sign of -0.0 counts). Integers become float32."""
-    a, b = pair(x, other, "copysign", _real(x, other, "copysign"))
+    """|x| with the sign of `other` (the sign of -0.0 counts), in the dtype of x; integers become float32."""
+    a, b = pair(x, other, "copysign", _real(x, x, "copysign"))
     size = apply1(p.Abs(), a)
     return select(apply1(c.SignBit(), b), neg(size), size)
 

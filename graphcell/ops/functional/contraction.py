@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from graphcell.errors import DTypeError, ShapeError
+from graphcell.errors import ContractionShapeError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
@@ -40,7 +40,10 @@ def product(x: Tensor, y: Tensor, transpose_x: bool = False, transpose_y: bool =
 
     A matrix on the right, or a batch of one, is applied to all rows of x at once.
     """
-    batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
+    try:
+        batch = broadcast_shapes("matmul", x.shape[:-2], y.shape[:-2])
+    except ShapeError:
+        raise ContractionShapeError(f"matmul: the batch dimensions of {x.shape} and {y.shape} cannot be broadcast together") from None
     if not batch:
         return apply1(MatMul(transpose_x, transpose_y), x, y)
     if math.prod(y.shape[:-2]) == 1 and not transpose_x and x.shape[:-2] == batch:
@@ -63,7 +66,7 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
         raise ShapeError(f"matmul: operands need one dimension at least, but input is {x.shape} and other is {y.shape}")
     inner = y.shape[-2] if y.ndim > 1 else y.shape[0]
     if x.shape[-1] != inner:
-        raise ShapeError(f"matmul: inner sizes differ, input is {x.shape} and other is {y.shape}")
+        raise ContractionShapeError(f"matmul: inner sizes differ, input is {x.shape} and other is {y.shape}")
     a = reshaped(x, (1, x.shape[0])) if x.ndim == 1 else x
     b = reshaped(y, (y.shape[0], 1)) if y.ndim == 1 else y
     z = product(a, b)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.dispatch import apply1
@@ -15,7 +15,7 @@ from graphcell.ops.movement import Pad
 from graphcell.ops.pooling import Fold, Windows
 from graphcell.tensor import Tensor
 
-__all__ = ["conv1d", "conv2d", "conv3d"]
+__all__ = ["conv1d", "conv2d", "conv3d", "conv3d_transpose"]
 
 Pairs = tuple[tuple[int, int], ...]
 
@@ -120,6 +120,41 @@ def conv2d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode:
 def conv3d(input: Any, weight: Any, bias: Any = None, stride: Any = 1, pad_mode: str = "valid", padding: Any = 0, dilation: Any = 1, groups: int = 1) -> Tensor:
     """3-D convolution: input (N, C, D, H, W), weight (K, C/groups, *kernel), bias (K,)."""
     return _conv("conv3d", 3, input, weight, bias, stride, pad_mode, padding, dilation, groups)
+
+
+def conv3d_transpose(
+    inputs: Any, weight: Any, pad_mode: str = "valid", padding: Any = 0, stride: Any = 1, dilation: Any = 1, group: int = 1, output_padding: Any = 0
+) -> Tensor:
+    """The transpose of a 3-D convolution: inputs (N, K, D, H, W), weight (K, C/group, *kernel); result (N, C, …).
+
+    Args:
+        pad_mode: 'valid'; 'same': extents are multiplied by the stride; 'pad': `padding` (an int or six) is cut off at the ends.
+        output_padding: in mode 'pad', how much longer each dimension is at its end.
+
+    Raises:
+        TypeError: no Tensors of floats of one dtype, settings that are no ints. ValueError: shapes or settings that do not fit.
+    """
+    function = "conv3d_transpose"
+    for name, x in (("inputs", inputs), ("weight", weight)):
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"{function}: the {name} must be a Tensor, but is {type(x).__name__}")
+    if not inputs.dtype.is_float or inputs.dtype is not weight.dtype:
+        raise DTypeError(f"{function}: expected floats of one dtype, but got {inputs.dtype} and {weight.dtype}")
+    if inputs.ndim != 5 or weight.ndim != 5 or inputs.shape[1] != weight.shape[0] or group < 1 or inputs.shape[1] % group:
+        raise ShapeError(f"{function}: inputs of shape {inputs.shape} and a weight of shape {weight.shape} do not fit in {group} groups")
+    steps, spread = each_dimension(stride, 3, function, "stride"), each_dimension(dilation, 3, function, "dilation")
+    extra = each_dimension(output_padding, 3, function, "output_padding", 0)
+    if pad_mode != "pad" and any(extra):
+        raise ArgumentValueError(f"{function}: output_padding must be 0 unless pad_mode is 'pad'")
+    kernel, extents = weight.shape[2:], inputs.shape[2:]
+    if pad_mode == "same":
+        spatial = tuple(n * s for n, s in zip(extents, steps))
+    else:
+        spatial = tuple((n - 1) * s + (k - 1) * d + 1 for n, s, k, d in zip(extents, steps, kernel, spread))
+    pads = choose_padding(pad_mode, padding, spatial, kernel, steps, spread, function)
+    if pad_mode == "pad":
+        spatial = tuple(n - low - high + more for n, (low, high), more in zip(spatial, pads, extra))
+    return conv_transpose(inputs, weight, spatial, steps, pads, spread, group)
 
 
 def conv_transpose(x: Tensor, weight: Tensor, spatial: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Tensor:

@@ -15,10 +15,11 @@ from graphcell import buffer
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
+from graphcell.ir.op import Op
 from graphcell.ir.types import Shape
 from graphcell.ops import arithmetic as p
 from graphcell.ops.creation import Iota
-from graphcell.ops.dispatch import apply1, write
+from graphcell.ops.dispatch import apply1, write, written_in
 from graphcell.ops.functional import common
 from graphcell.ops.functional.axes import int_of, int_or_ints, tensor_of
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, constant, is_number, pair
@@ -444,25 +445,29 @@ def assign(variable: Any, value: Any) -> Tensor:
         TypeError: variable is no Tensor, or `value` has a dtype of a higher kind. ValueError: shapes differ.
     """
     target = tensor_of(variable, "assign", "variable")
-    return _written(target, _for_variable(target, value, "assign"))
+    return _written(target, _for_variable(written_in(target), value, "assign"))
 
 
 def assign_add(variable: Any, value: Any) -> Tensor:
     """Adds `value` to `variable` (a Parameter or Tensor); returns the sum. Errors as in `assign`."""
-    target = tensor_of(variable, "assign_add", "variable")
-    return _written(target, apply1(p.Add(), target, _for_variable(target, value, "assign_add")))
+    return _moved(p.Add(), variable, value, "assign_add")
 
 
 def assign_sub(variable: Any, value: Any) -> Tensor:
     """Subtracts `value` from `variable` (a Parameter or Tensor); returns the difference. Errors as in `assign`."""
-    target = tensor_of(variable, "assign_sub", "variable")
-    return _written(target, apply1(p.Sub(), target, _for_variable(target, value, "assign_sub")))
+    return _moved(p.Sub(), variable, value, "assign_sub")
+
+
+def _moved(op: Op, variable: Any, value: Any, function: str) -> Tensor:
+    target = tensor_of(variable, function, "variable")
+    held = written_in(target)
+    return _written(target, apply1(op, held, _for_variable(held, value, function)))
 
 
 def _written(target: Tensor, new: Tensor) -> Tensor:
     """Writes `new` into `target`; what it holds then. Gradients of that are gradients of a Parameter, not of what was written into it."""
     write(target, new)
-    return another(target) if target.is_variable and "written_through" not in target.__dict__ else new
+    return another(target) if target.is_variable and "written_through" not in target.__dict__ else common.cast(new, target.dtype)
 
 
 def _for_variable(target: Tensor, value: Any, function: str) -> Tensor:

@@ -1,6 +1,7 @@
 """`x[index]` and `x[index] = value` as functions, with numpy's semantics.
 
 Enters: a Tensor and an index made of ints, slices, `...`, None, bools, lists, arrays and Tensors (integers or Bool). Leaves: a new Tensor.
+A list that holds anything else than numbers counts as a tuple.
 An index is first taken apart into a `Plan`: one strided slice, one gather of index Tensors, one permutation. Refuses: indices that are
 known to be out of range (IndexError); taking by a Bool Tensor whose values are not known yet, since the result's shape depends on them.
 """
@@ -20,7 +21,7 @@ from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ConcretizationError, DataIndexError, IndexRangeError, ShapeError
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add
-from graphcell.ops.dispatch import apply, apply1, write
+from graphcell.ops.dispatch import apply, apply1, write, written_in
 from graphcell.ops.functional.axes import int_of, known_array, plain_number
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, broadcast_shapes, cast, constant, full, select
 from graphcell.ops.functional.creation import another, deepcopy
@@ -64,6 +65,11 @@ def check_range(index: Tensor, extent: int, what: str) -> None:
     low, high = int(values.min()), int(values.max())
     if low < -extent or high >= extent:
         raise DataIndexError(f"{what}: index {low if low < -extent else high} is out of range for a dimension of {extent} elements")
+
+
+def check_classes(labels: Tensor, classes: int, owner: str) -> None:
+    """Raises an IndexError, as `check_range` does, if a class number is outside of [0, classes)."""
+    check_range(select(labels < 0, full(labels.shape, classes, labels.dtype), labels), classes, f"{owner}: labels (negative ones count as {classes})")
 
 
 def bounded_index(index: Tensor, low: int, high: int) -> Tensor:
@@ -152,9 +158,18 @@ def _array(item: Any) -> Tensor:
         raise IndexRangeError(f"a list in an index must hold integers or bools, but is {item!r}") from None
 
 
+def _entries(index: Any) -> tuple[Any, ...]:
+    """What stands for the dimensions: a list of other things than numbers counts as a tuple, as MindSpore has it."""
+    if isinstance(index, tuple):
+        return index
+    if isinstance(index, list) and not all(isinstance(i, NUMBER_TYPES) for i in index):
+        return tuple(index)
+    return (index,)
+
+
 def _items(index: Any, rank: int, shape: Shape) -> list[Any]:
     """The entries of `index`, canonical, with slices in the place of `...` (which stays as a marker) and of what is left out."""
-    items = [_item(i) for i in (index if isinstance(index, tuple) else (index,))]
+    items = [_item(i) for i in _entries(index)]
     used = sum(_consumed(i) for i in items)
     if used > rank:
         raise IndexRangeError(f"too many indices: {used} for a Tensor of shape {shape}")
@@ -322,7 +337,7 @@ def plan_index(x: Tensor, index: Any) -> Plan:
     try:
         return planner.plan()
     except IndexRangeError as e:
-        if any(isinstance(i, Tensor) for i in (index if isinstance(index, tuple) else (index,))):
+        if any(isinstance(i, Tensor) for i in _entries(index)):
             raise DataIndexError(e.message) from None
         raise
 
@@ -350,12 +365,11 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
 
 def is_basic(index: Any) -> bool:
     """True for an index of ints, integer scalars, slices, `...` and None: what it takes is one block of the Tensor."""
-    items = index if isinstance(index, tuple) else (index,)
     return all(
         i is None or i is Ellipsis or isinstance(i, (builtins.slice, np.integer))
         or (isinstance(i, int) and not isinstance(i, bool))
         or (isinstance(i, Tensor) and i.ndim == 0 and i.dtype.is_integer)
-        for i in items
+        for i in _entries(index)
     )  # fmt: skip
 
 
@@ -369,7 +383,7 @@ def getitem(x: Tensor, index: Any) -> Tensor:
 
 def setitem(x: Tensor, index: Any, value: Any) -> None:
     """The operator x[index] = value: a new value for x, and for the Tensor that x is a part of."""
-    write(x, tensor_setitem(x, index, value))
+    write(x, tensor_setitem(written_in(x), index, value))
     itself, whole, part = x.__dict__.get("_part_of", (None, None, None))
     if itself is not None and itself() is x:  # not in a copy
         setitem(whole, part, tensor_setitem(tensor_getitem(whole, part), index, value))

@@ -154,8 +154,9 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
 
 @composite
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
-    """(input - target)², reduced; the two broadcast."""
+    """(input - target)², reduced; the two broadcast. Integers become float32."""
     d = as_tensor(input, "input", "mse_loss") - as_tensor(target, "target", "mse_loss")
+    d = d if d.dtype.is_float else cast(d, dt.float32)
     return reduce_loss(d * d, reduction, "mse_loss")
 
 
@@ -312,7 +313,7 @@ def hinge_embedding_loss(inputs: Any, targets: Any, margin: float = 1.0, reducti
 def gaussian_nll_loss(
     x: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:
-    """(log var + (x - target)² / var) / 2 for a variance of eps at least; `full` adds log(2 pi) / 2.
+    """(log var + (x - target)² / var) / 2 for a variance of eps at least (below, var has no gradient); `full` adds log(2 pi) / 2.
 
     Raises:
         TypeError: no Tensors of floats. ValueError: eps is not positive.
@@ -322,7 +323,7 @@ def gaussian_nll_loss(
     if eps <= 0:
         raise ArgumentValueError(f"gaussian_nll_loss: eps must be positive, but is {eps}")
     mean, y, v = _floats("gaussian_nll_loss", x=x, target=target, var=var)
-    v = v + stop_gradient(v.maximum(eps) - v)
+    v = v.maximum(eps)
     d = mean - y
     loss = (v.log() + d * d / v) * 0.5
     return reduce_loss(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction, "gaussian_nll_loss")

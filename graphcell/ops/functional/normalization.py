@@ -1,4 +1,4 @@
-"""Normalisation: batch, layer, group, root mean square, local response. Half precision is normalised in float32."""
+"""Normalisation: batch, layer, group, root mean square, local response. Half precision is normalised and scaled in float32."""
 
 from __future__ import annotations
 
@@ -10,6 +10,8 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, 
 from graphcell.ops.dispatch import apply, apply1
 from graphcell.ops.functional.common import cast
 from graphcell.ops.functional.creation import assign, stop_gradient
+from graphcell.ops.functional.movement import reshaped
+from graphcell.ops.functional.reductions import wide
 from graphcell.ops.kernels import composite
 from graphcell.ops.moments import Moments
 from graphcell.ops.reduction import ReduceSum
@@ -25,8 +27,8 @@ def moments(x: Any, axis: tuple[int, ...]) -> tuple[Any, Any]:
 
 
 def _channels(v: Any, rank: int) -> Any:
-    """A vector with one entry a channel, shaped to broadcast along dimension 1."""
-    return v.reshape((1, -1, *(1,) * (rank - 2)))
+    """A vector with one entry a channel, or None, shaped to broadcast along dimension 1."""
+    return None if v is None else v.reshape((1, -1, *(1,) * (rank - 2)))
 
 
 @composite
@@ -48,24 +50,27 @@ def batch_norm(input_x: Any, running_mean: Any, running_var: Any, weight: Any, b
     if x.ndim < 2 or x.shape[1] != running_mean.shape[0]:
         raise ShapeError(f"batch_norm: the input has shape {x.shape}, but there are {running_mean.shape[0]} channels")
     y: Any = normalize_batch(x, running_mean, running_var, training, momentum, eps)
-    if weight is not None:
-        y = y * cast(_channels(weight, x.ndim), x.dtype)
-    return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)  # type: ignore[no-any-return]
+    return _scaled(y, _channels(weight, x.ndim), _channels(bias, x.ndim), x.dtype)
 
 
 @composite
 def normalize_batch(x: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float) -> Any:
-    """The normalisation without scale and shift; updates the running statistics in training."""
-    half = x.dtype.bits == 16
-    wide = cast(x, dt.float32) if half else x
+    """The normalisation without scale and shift, in float32 at least; updates the running statistics in training."""
+    x = wide(x)
     if training:
         axis = (0, *range(2, x.ndim))
-        mean, var = moments(wide, axis)
+        mean, var = moments(x, axis)
         _update_running(running_mean, running_var, mean, var, x.size // max(x.shape[1], 1), momentum)
     else:
-        mean, var = (stop_gradient(cast(_channels(v, x.ndim), wide.dtype)) for v in (running_mean, running_var))
-    y = (wide - mean) * (var + eps).rsqrt()
-    return cast(y, x.dtype) if half else y
+        mean, var = (stop_gradient(cast(_channels(v, x.ndim), x.dtype)) for v in (running_mean, running_var))
+    return (x - mean) * (var + eps).rsqrt()
+
+
+def _scaled(y: Any, weight: Any, bias: Any, dtype: dt.DType) -> Tensor:
+    """y * weight + bias, computed in the dtype of y: the gradients of weight and bias are long sums, which overflow in half precision."""
+    y = y if weight is None else y * cast(weight, y.dtype)
+    y = y if bias is None else y + cast(bias, y.dtype)
+    return cast(y, dtype)
 
 
 def _update_running(running_mean: Any, running_var: Any, mean: Any, var: Any, count: int, momentum: float) -> None:
@@ -86,14 +91,9 @@ def layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, 
     shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
     if not shape or x.shape[-len(shape) :] != shape:
         raise ShapeError(f"layer_norm: the last dimensions of the input, {x.shape}, must be normalized_shape, {shape}")
-    half = x.dtype.bits == 16
-    wide: Any = cast(x, dt.float32) if half else x
-    mean, var = moments(wide, tuple(range(x.ndim - len(shape), x.ndim)))
-    y = (wide - mean) * (var + eps).rsqrt()
-    y = cast(y, x.dtype) if half else y
-    if weight is not None:
-        y = y * cast(weight, x.dtype)
-    return y if bias is None else y + cast(bias, x.dtype)
+    whole: Any = wide(x)
+    mean, var = moments(whole, tuple(range(x.ndim - len(shape), x.ndim)))
+    return _scaled((whole - mean) * (var + eps).rsqrt(), weight, bias, x.dtype)
 
 
 @composite
@@ -139,13 +139,10 @@ def group_norm(input: Any, num_groups: int, weight: Any = None, bias: Any = None
     x = _floats("group_norm", input)
     if x.ndim < 2 or num_groups < 1 or x.shape[1] % num_groups:
         raise ArgumentValueError(f"group_norm: {num_groups} groups do not divide the channels of an input of shape {x.shape}")
-    wide: Any = cast(x, dt.float32) if x.dtype.bits == 16 else x
-    grouped = wide.reshape((x.shape[0], num_groups, x.size // max(x.shape[0] * num_groups, 1)))
+    grouped: Any = reshaped(wide(x), (x.shape[0], num_groups, x.size // max(x.shape[0] * num_groups, 1)))
     mean, var = moments(grouped, (2,))
-    y: Any = cast(((grouped - mean) * (var + eps).rsqrt()).reshape(x.shape), x.dtype)
-    if weight is not None:
-        y = y * cast(_channels(weight, x.ndim), x.dtype)
-    return y if bias is None else y + cast(_channels(bias, x.ndim), x.dtype)  # type: ignore[no-any-return]
+    y = ((grouped - mean) * (var + eps).rsqrt()).reshape(x.shape)
+    return _scaled(y, _channels(weight, x.ndim), _channels(bias, x.ndim), x.dtype)
 
 
 @composite
@@ -164,7 +161,7 @@ def rms_norm(x: Any, gamma: Any, epsilon: float = 1e-6) -> tuple[Tensor, Tensor]
     x, gamma = _floats("rms_norm", x), _floats("rms_norm", gamma)
     if gamma.ndim == 0 or x.shape[-gamma.ndim :] != gamma.shape:
         raise ShapeError(f"rms_norm: gamma has shape {gamma.shape}, which is not that of the last dimensions of x, {x.shape}")
-    wide: Any = x if x.dtype is dt.float64 else cast(x, dt.float32)
+    whole: Any = wide(x)
     axis = tuple(range(x.ndim - gamma.ndim, x.ndim))
-    scale: Any = (apply1(ReduceSum(axis, True), wide * wide) * (1.0 / max(gamma.size, 1)) + epsilon).rsqrt()
-    return cast(wide * scale * cast(gamma, wide.dtype), x.dtype), cast(scale, dt.float32)
+    scale: Any = (apply1(ReduceSum(axis, True), whole * whole) * (1.0 / max(gamma.size, 1)) + epsilon).rsqrt()
+    return cast(whole * scale * cast(gamma, whole.dtype), x.dtype), cast(scale, dt.float32)

@@ -377,6 +377,7 @@ def _lp_pool(function: str, rank: int, x: Any, norm_type: Any, kernel_size: Any,
     pads: Pairs = ((0, 0),) * rank
     if ceil_mode:
         pads = ceil_extra(t.shape[-rank:], pads, kernel, step, (1,) * rank)
+    t = t if t.dtype.is_float else cast(t, dt.float32)  # means of integers would be rounded
     mean: Any = avg_pool(t**norm_type, kernel, step, pads, None)  # of the elements that there are in a partial window
     return (mean * math.prod(kernel)) ** (1.0 / norm_type)  # type: ignore[no-any-return]
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError
+from graphcell.formatting import constant_in_graph
 from graphcell.ops.dispatch import apply
 from graphcell.ops.host import Print, template
 from graphcell.tensor import Tensor, state
@@ -37,7 +38,9 @@ def _line(x: Any, pieces: list[str | tuple[Tensor, str]]) -> None:
         return
     if isinstance(x, Tensor):
         pieces += [(x, "g"), "\n"]
-    elif x is None or isinstance(x, (str, bool, int, float)):
+    elif isinstance(x, (bool, int, float)):
+        pieces.append(f"{constant_in_graph(x)}\n")
+    elif x is None or isinstance(x, str):
         pieces.append(f"{x}\n")
     else:
         raise ArgumentTypeError(f"print_: expected Tensors, numbers and strings, but got {type(x).__name__}")

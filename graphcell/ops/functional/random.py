@@ -60,13 +60,18 @@ def source_of(function: str, seed: Any) -> Generator:
     if isinstance(seed, Generator):
         return seed
     if not isinstance(seed, (int, np.integer)) or isinstance(seed, bool):
-        raise ArgumentTypeError(f"{function}: seed must be an int, but is {type(seed).__name__}")
-    if seed < 0:
-        raise ArgumentValueError(f"{function}: seed must not be negative, but is {seed}")
+        raise ArgumentTypeError(f"For '{function}', the 'seed' must be int, but got '{type(seed).__name__}'")
+    check_not_negative(function, "seed", int(seed))
     key = (function, int(seed))
     if key not in _Sequences.functions:
         _Sequences.functions[key] = new_source(*key)
     return _Sequences.functions[key]
+
+
+def check_not_negative(function: str, name: str, seed: int) -> None:
+    """Raises ValueError for a negative seed."""
+    if seed < 0:
+        raise ArgumentValueError(f"For '{function}', the '{name}' must be int and must >= 0, but got '{seed}' with type 'int'.")
 
 
 def new_source(function: str, seed: int) -> Generator:
@@ -170,7 +175,7 @@ def uniform(shape: Any, minval: Any, maxval: Any, seed: Any = None, dtype: Any =
 
 
 def normal(shape: Any, mean: Any, stddev: Any, seed: Any = None) -> Tensor:
-    """Normal with `mean` and `stddev`, numbers or Tensors that broadcast with `shape`; float32.
+    """Normal with `mean` and `stddev`, numbers or Tensors that broadcast with `shape`; float32, or float64 where one of them is.
 
     Raises:
         TypeError: a mean, deviation or shape that holds no numbers. ValueError: shapes that do not broadcast.
@@ -178,7 +183,8 @@ def normal(shape: Any, mean: Any, stddev: Any, seed: Any = None) -> Tensor:
     m, s = as_tensor(mean, "mean", "normal"), as_tensor(stddev, "stddev", "normal")
     full = broadcast_shapes("normal", shape_of("normal", (shape,)), m.shape, s.shape)
     z: Any = random(RandomNormal(dt.float32), full, source_of("normal", seed))
-    return z * cast(s, dt.float32) + cast(m, dt.float32)  # type: ignore[no-any-return]
+    target = dt.float64 if dt.float64 in (m.dtype, s.dtype) else dt.float32
+    return cast(z, target) * cast(s, target) + cast(m, target)  # type: ignore[no-any-return]
 
 
 def standard_normal(shape: Any, seed: Any = None) -> Tensor:
@@ -237,7 +243,9 @@ def randperm(n: int, seed: int | Generator = 0, offset: int = 0, dtype: Any = dt
     if not isinstance(seed, (int, Generator)) or not isinstance(offset, int):
         raise ArgumentTypeError(f"randperm: seed and offset must be ints, but are {type(seed).__name__} and {type(offset).__name__}")
     if isinstance(seed, int):
-        seed = (0 if seed == -1 else seed) * 2**32 + offset
+        seed = 0 if seed == -1 else seed
+        check_not_negative("randperm", "seed", seed)
+        seed = seed * 2**32 + offset
     return cast(_order(int(n), source_of("randperm", seed)), dtype)
 
 

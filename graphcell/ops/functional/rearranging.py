@@ -19,6 +19,7 @@ from graphcell.ops.functional.arithmetic import sub
 from graphcell.ops.functional.axes import int_of, int_or_ints, ints_of, normalize_axes, normalize_axis, plain_number, tensor_of, tensors_of
 from graphcell.ops.functional.common import NUMBER_TYPES, broadcast, constant, full, select
 from graphcell.ops.functional.comparison import less
+from graphcell.ops.functional.indexing import check_range
 from graphcell.ops.functional.masking import known_values
 from graphcell.ops.functional.movement import cut, joined, permuted, reshaped
 from graphcell.ops.indexing import Gather, GatherElements
@@ -173,11 +174,13 @@ def reverse_sequence(x: Tensor, seq_lengths: Tensor, seq_dim: int, batch_dim: in
 
     Raises:
         TypeError: no Tensors, lengths that are no integers. ValueError: axes out of range or the same, not one length for each entry.
+        RuntimeError: a length that there is not.
     """
     t, lengths = tensor_of(x, "reverse_sequence", "x"), tensor_of(seq_lengths, "reverse_sequence", "seq_lengths")
     s, b = normalize_axis(seq_dim, t.ndim, "reverse_sequence", "seq_dim"), normalize_axis(batch_dim, t.ndim, "reverse_sequence", "batch_dim")
     if s == b or lengths.shape != (t.shape[b],) or not lengths.dtype.is_integer:
         raise ArgumentValueError(f"reverse_sequence: seq_lengths must hold one integer for each of the {t.shape[b]} entries of batch_dim, which is not seq_dim")
+    check_range(lengths, t.shape[s] + 1, "reverse_sequence: seq_lengths")
     column = tuple(d if k == b else 1 for k, d in enumerate(t.shape))
     place = apply1(Iota(t.shape, s, lengths.dtype))
     end = broadcast(reshaped(lengths, column), t.shape)
@@ -190,8 +193,8 @@ def pad(input_x: Tensor, padding: Any, mode: str = "constant", value: Any = None
     """Elements added before and after the last dimensions: padding is (before, after) of the last one, then of the one before it, ….
 
     Args:
-        mode: 'constant' (with `value`, 0 by default; negative padding cuts off), 'reflect' (mirrored without the edge), 'replicate' (the edge
-            repeated) or 'circular' (from the other end).
+        mode: 'constant' (with `value`, 0 by default) or 'replicate' (the edge repeated), in which negative padding cuts off; 'reflect' (mirrored
+            without the edge) or 'circular' (from the other end).
 
     Raises:
         TypeError: padding is no tuple or list of ints, value no number. ValueError: an odd length, more pairs than dimensions, another mode, a
@@ -217,16 +220,20 @@ def _pad_constant(x: Tensor, pairs: list[tuple[int, int]], value: Any) -> Tensor
         raise ArgumentTypeError(f"pad: value must be a number, but is {type(value).__name__}")
     rank = x.ndim
     for k, (low, high) in enumerate(pairs):
-        axis, extent = rank - 1 - k, x.shape[rank - 1 - k]
-        if extent + low + high < 0 or min(low, 0) + min(high, 0) + extent < 0:
-            raise ArgumentValueError(f"pad: padding ({low}, {high}) cuts off more than dimension {axis} of shape {x.shape} has")
-        if low < 0 or high < 0:
-            x = cut(x, axis, max(-low, 0), extent + min(low, 0) + min(high, 0))
+        x = _cut_off(x, rank - 1 - k, low, high)
     low_of = [max(pairs[rank - 1 - k][0], 0) if rank - 1 - k < len(pairs) else 0 for k in range(rank)]
     high_of = [max(pairs[rank - 1 - k][1], 0) if rank - 1 - k < len(pairs) else 0 for k in range(rank)]
     if not any(low_of) and not any(high_of):
         return x
     return apply1(Pad(tuple(low_of), tuple(high_of), (0,) * rank, number_of(plain_number(value), x.dtype)), x)
+
+
+def _cut_off(x: Tensor, axis: int, low: int, high: int) -> Tensor:
+    """What negative padding leaves of a dimension."""
+    left = x.shape[axis] + min(low, 0) + min(high, 0)
+    if left < 0:
+        raise ArgumentValueError(f"pad: padding ({low}, {high}) cuts off more than dimension {axis} of shape {x.shape} has")
+    return cut(x, axis, max(-low, 0), left) if low < 0 or high < 0 else x
 
 
 def _check_edges(mode: str, x: Tensor, axis: int, low: int, high: int, limit: int) -> None:
@@ -241,10 +248,11 @@ def _edges_reflect(x: Tensor, axis: int, low: int, high: int) -> Tensor:
 
 
 def _edges_replicate(x: Tensor, axis: int, low: int, high: int) -> Tensor:
+    whole, x = x, _cut_off(x, axis, low, high)
     extent = x.shape[axis]
-    if low < 0 or high < 0 or extent == 0:
-        raise ArgumentValueError(f"pad: mode 'replicate' cannot add ({low}, {high}) to dimension {axis} of shape {x.shape}")
-    shapes = [tuple(n if k == axis else d for k, d in enumerate(x.shape)) for n in (low, high)]
+    if extent == 0:
+        raise ArgumentValueError(f"pad: padding ({low}, {high}) leaves no edge of dimension {axis} of shape {whole.shape} to replicate")
+    shapes = [tuple(max(n, 0) if k == axis else d for k, d in enumerate(x.shape)) for n in (low, high)]
     return joined((broadcast(cut(x, axis, 0, 1), shapes[0]), x, broadcast(cut(x, axis, extent - 1, 1), shapes[1])), axis)
 
 

@@ -29,6 +29,8 @@ __all__ = [
 
 Axes = tuple[int, ...]
 
+_SMALL = (dt.bool_, dt.int8, dt.int16, dt.int32, dt.uint8)
+
 
 # -- compositions for internal use: everything normalised ---------------------------------------------------------------
 def total(x: Tensor, axes: Axes, keep: bool = False) -> Tensor:
@@ -98,29 +100,36 @@ def _product_of_others(rows: Tensor) -> Tensor:
     return joined((*parts, cut(outside, 1, half, 1)) if count % 2 else parts, 1)
 
 
+def _summed_dtype(x: Tensor, dtype: Any) -> dt.DType:
+    """The dtype of sums and products: `dtype`, if it is given; else small integers and Bool become Int64."""
+    if dtype is not None:
+        return dt.as_dtype(dtype)
+    return dt.int64 if x.dtype in _SMALL else x.dtype
+
+
 # -- sums ---------------------------------------------------------------------------------------------------------------
 @elementary
 def sum(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `dim`. Integers and Bool are summed as Int64 unless `dtype` says otherwise.
+    """The sum over `dim`. Bool and integers (but uint16, uint32 and uint64) are summed as Int64 unless `dtype` says otherwise.
 
     Raises:
         TypeError: input is no Tensor, dim no int or tuple of ints, keepdim no bool. ValueError: dim out of range or repeated.
     """
     x = tensor_of(input, "sum")
     axes = normalize_axes(dim, x.ndim, "sum", "dim")
-    target = dt.as_dtype(dtype) if dtype is not None else x.dtype if x.dtype.is_float else dt.int64
-    return total(cast(x, target), axes, flag(keepdim, "sum", "keepdim"))
+    return total(cast(x, _summed_dtype(x, dtype)), axes, flag(keepdim, "sum", "keepdim"))
 
 
 def nansum(input: Tensor, axis: Any = None, keepdims: bool = False, *, dtype: Any = None) -> Tensor:
-    """The sum over `axis` with NaN taken as zero.
+    """The sum over `axis` with NaN taken as zero. Integers keep their dtype unless `dtype` says otherwise, Bool becomes Int64.
 
     Raises:
         TypeError, ValueError: as `sum`.
     """
     x = tensor_of(input, "nansum")
     clean = select(isnan(x), zeros_like(x), x) if x.dtype.is_float else x
-    return sum(clean, axis, keepdims, dtype=dtype)
+    same = None if x.dtype.is_bool else x.dtype
+    return sum(clean, axis, keepdims, dtype=same if dtype is None else dtype)
 
 
 @composite
@@ -158,15 +167,14 @@ def _float(input: Any, function: str) -> Tensor:
 
 
 def prod(input: Tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = None) -> Tensor:
-    """The product over `axis`. Integers and Bool are multiplied as Int64 unless `dtype` says otherwise.
+    """The product over `axis`. Bool and integers (but uint16, uint32 and uint64) are multiplied as Int64 unless `dtype` says otherwise.
 
     Raises:
         TypeError: input is no Tensor, axis no int or tuple of ints, keep_dims no bool. ValueError: axis out of range or repeated.
     """
     x = tensor_of(input, "prod")
     axes = normalize_axes(axis, x.ndim, "prod")
-    target = dt.as_dtype(dtype) if dtype is not None else x.dtype if x.dtype.is_float else dt.int64
-    y = cast(x, target)
+    y = cast(x, _summed_dtype(x, dtype))
     if y.dtype.is_bool:
         return apply1(ReduceAll(axes, keep_dims), y) if axes else y
     return apply1(ReduceProd(axes, flag(keep_dims, "prod", "keep_dims")), y) if axes else y
@@ -273,12 +281,9 @@ def aminmax(input: Tensor, *, axis: Any = 0, keepdims: bool = False) -> tuple[Te
 
 
 def place(x: Tensor, axis: int | None, keep: bool, op: type[ArgMax] | type[ArgMin]) -> Tensor:
-    """The index (Int64) of the first extremum along `axis`, or in the flattened Tensor."""
-    if axis is None:
-        flat = apply1(op(0), reshaped(x, (x.size,)))
-        return reshaped(flat, (1,) * x.ndim) if keep else flat
-    if x.ndim == 0:
-        return apply1(op(0), reshaped(x, (1,)))
+    """The index (Int64) of the first extremum along `axis`, or in the flattened Tensor: that one is a scalar, whatever `keep` says."""
+    if axis is None or x.ndim == 0:
+        return apply1(op(0), reshaped(x, (x.size,)))
     y = apply1(op(axis), x)
     return reshaped(y, tuple(1 if k == axis else d for k, d in enumerate(x.shape))) if keep else y
 
@@ -335,6 +340,8 @@ def _max_or_min(input: Tensor, axis: int | None, keepdims: bool, initial: Any, w
 def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
     """The index (Int64) of the first largest element along `dim`, or in the flattened Tensor; NaN counts as largest, True as larger than False.
 
+    `keepdim` goes with `dim`: the index in the flattened Tensor is a scalar.
+
     Raises:
         TypeError: input is no Tensor, dim no int. ValueError: dim out of range, or nothing to compare.
     """
@@ -345,6 +352,8 @@ def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tens
 
 def argmin(input: Tensor, axis: int | None = None, keepdims: bool = False) -> Tensor:
     """The index (Int32, as MindSpore has it) of the first smallest element along `axis`, or in the flattened Tensor; NaN counts as smallest.
+
+    `keepdims` goes with `axis`: the index in the flattened Tensor is a scalar.
 
     Raises:
         TypeError: input is no Tensor, axis no int. ValueError: axis out of range, or nothing to compare.

@@ -146,7 +146,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
         result = div(matmul(centred, permuted(centred, (1, 0))), max(rows.shape[1] - less, 0))
     else:
         result = _weighted(rows, weights, less, aweights)
-    return reshaped(result, ()) if x.ndim < 2 else result
+    return reshaped(result, ()) if result.size == 1 else result
 
 
 def _weights(rows: Tensor, fweights: Any, aweights: Any) -> Tensor | None:

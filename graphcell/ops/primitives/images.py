@@ -1,4 +1,4 @@
-"""Primitive classes of images: resizing, and what lies in regions of interest."""
+"""Primitive classes of images: resizing, sampling, and what lies in regions of interest."""
 
 from __future__ import annotations
 
@@ -11,9 +11,16 @@ from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.functional.interpolation import Taps, inside, resized
 from graphcell.ops.primitive import Configured
+from graphcell.ops.primitives.checks import check_choice, check_type
 from graphcell.tensor import Tensor
 
-__all__ = ["ROIAlign", "ResizeBilinearV2", "ResizeNearestNeighbor"]
+_CUBIC_STEPS = 1024
+"""MindSpore takes cubic weights from a table with so many places between two elements."""
+
+__all__ = [
+    "AffineGrid", "GridSampler2D", "GridSampler3D", "ROIAlign", "ResizeBicubic", "ResizeBilinearV2", "ResizeLinear1D",
+    "ResizeNearestNeighbor", "ResizeNearestNeighborV2", "UpsampleNearest3D", "UpsampleTrilinear3D",
+]  # fmt: skip
 
 
 def _size(owner: str, size: Any) -> tuple[int, int]:
@@ -55,6 +62,15 @@ class _Resize(Configured):
         return x
 
 
+    def _nearest(self, x: Tensor, size: tuple[int, int]) -> Tensor:
+        for axis, out in enumerate(size, start=2):
+            extent = x.shape[axis]
+            source = self._sources(extent, out)
+            places = np.floor(source + np.float32(0.5)) if self.align_corners or self.half_pixel_centers else np.floor(source)
+            x = resized(x, axis, [(inside(places, extent), np.ones(out, np.float32))])
+        return x
+
+
 class ResizeNearestNeighbor(_Resize):
     """Images (N, C, H, W) resized to (N, C, *size), each element the nearest one. (MindSpore's CPU kernel ignores `half_pixel_centers`.)"""
 
@@ -63,13 +79,18 @@ class ResizeNearestNeighbor(_Resize):
         self._check()
 
     def __call__(self, input_x: Any) -> Tensor:
-        x = self._images(input_x)
-        for axis, out in enumerate(self.size, start=2):
-            extent = x.shape[axis]
-            source = self._sources(extent, out)
-            places = np.floor(source + np.float32(0.5)) if self.align_corners or self.half_pixel_centers else np.floor(source)
-            x = resized(x, axis, [(inside(places, extent), np.ones(out, np.float32))])
-        return x
+        return self._nearest(self._images(input_x), self.size)
+
+
+class ResizeNearestNeighborV2(_Resize):
+    """Images (N, C, H, W) resized to (N, C, *size), each element the nearest one: called with (image, size)."""
+
+    def __init__(self, align_corners: bool = False, half_pixel_centers: bool = False):
+        super().__init__(align_corners=align_corners, half_pixel_centers=half_pixel_centers)
+        self._check()
+
+    def __call__(self, image: Any, size: Any) -> Tensor:
+        return self._nearest(self._images(image), _size("ResizeNearestNeighborV2", size))
 
 
 class ResizeBilinearV2(_Resize):
@@ -94,6 +115,118 @@ class ResizeBilinearV2(_Resize):
         low = np.floor(source)
         part = (source - low).astype(np.float32)
         return [(inside(low, extent), 1 - part), (inside(low + 1, extent), part)]
+
+
+class ResizeBicubic(_Resize):
+    """Images (N, C, H, W) of floats resized to (N, C, *size), each element a cubic function of sixteen: called with (image, size)."""
+
+    def __init__(self, align_corners: bool = False, half_pixel_centers: bool = False):
+        super().__init__(align_corners=align_corners, half_pixel_centers=half_pixel_centers)
+        self._check()
+
+    def __call__(self, image: Any, size: Any) -> Tensor:
+        x = self._images(image)
+        if not x.dtype.is_float:
+            raise DTypeError(f"ResizeBicubic: expected an image of floats, but got {x.dtype}", hint="cast it, and cast the result back")
+        for axis, out in enumerate(_size("ResizeBicubic", size), start=2):
+            extent = x.shape[axis]
+            source = self._sources(extent, out)
+            low = np.floor(source)
+            part = np.rint((source - low).astype(np.float64) * _CUBIC_STEPS) / _CUBIC_STEPS
+            weights = np.stack([self._cubic(np.abs(part - k)) for k in range(-1, 3)])
+            if self.half_pixel_centers:  # elements outside of the image do not count
+                weights *= np.stack([(low + k >= 0) & (low + k < extent) for k in range(-1, 3)])
+                weights /= weights.sum(0)
+            x = resized(x, axis, [(inside(low + k, extent), w.astype(np.float32)) for k, w in zip(range(-1, 3), weights)])
+        return x
+
+    def _cubic(self, away: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+        """The weight of an element that is `away` (R. Keys, "Cubic convolution interpolation", 1981)."""
+        a = -0.5 if self.half_pixel_centers else -0.75
+        near = ((a + 2) * away - (a + 3)) * away**2 + 1
+        return np.where(away <= 1, near, np.where(away < 2, a * (((away - 5) * away + 8) * away - 4), 0.0))
+
+
+class ResizeLinear1D(Configured):
+    """x (N, C, L) of floats resized to `size`: called with (x, size).
+
+    Args:
+        coordinate_transformation_mode: 'align_corners': the first and the last elements fall together; 'half_pixel': the edges do.
+    """
+
+    def __init__(self, coordinate_transformation_mode: str = "align_corners"):
+        mode = check_choice("ResizeLinear1D", "coordinate_transformation_mode", coordinate_transformation_mode, "align_corners", "half_pixel")
+        super().__init__(coordinate_transformation_mode=mode)
+
+    def __call__(self, x: Any, size: Any) -> Tensor:
+        extents = tuple(size.reshape(-1).tolist()) if isinstance(size, Tensor) else size
+        return F.interpolate(x, extents, mode="linear", align_corners=self.coordinate_transformation_mode == "align_corners")
+
+
+class UpsampleNearest3D(Configured):
+    """Volumes (N, C, D, H, W) resized to `output_size` or by `scales`, each element the nearest: called with (x, output_size, scales)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __call__(self, x: Any, output_size: Any = None, scales: Any = None) -> Tensor:
+        return F.interpolate(x, *_extents("UpsampleNearest3D", output_size, scales), mode="nearest")
+
+
+class UpsampleTrilinear3D(Configured):
+    """Volumes (N, C, D, H, W) resized to `output_size` or by `scales`, linearly: called with (x, output_size, scales)."""
+
+    def __init__(self, align_corners: bool = False):
+        super().__init__(align_corners=check_type("UpsampleTrilinear3D", "align_corners", align_corners, bool))
+
+    def __call__(self, x: Any, output_size: Any = None, scales: Any = None) -> Tensor:
+        return F.interpolate(x, *_extents("UpsampleTrilinear3D", output_size, scales), mode="trilinear", align_corners=self.align_corners)
+
+
+def _extents(owner: str, output_size: Any, scales: Any) -> tuple[Any, Any]:
+    if (output_size is None) == (scales is None):
+        raise ArgumentValueError(f"For '{owner}', either the output_size or the scales must be given")
+    return None if output_size is None else tuple(output_size), None if scales is None else tuple(scales)
+
+
+class _Sampler(Configured):
+    """Samples at the places of a grid: called with (input_x, grid)."""
+
+    rank: int
+
+    def __init__(self, interpolation_mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool = False):
+        owner = type(self).__name__
+        check_choice(owner, "interpolation_mode", interpolation_mode, "bilinear", "nearest")
+        check_choice(owner, "padding_mode", padding_mode, "zeros", "border", "reflection")
+        check_type(owner, "align_corners", align_corners, bool)
+        super().__init__(interpolation_mode=interpolation_mode, padding_mode=padding_mode, align_corners=align_corners)
+
+    def __call__(self, input_x: Any, grid: Any) -> Tensor:
+        if not isinstance(input_x, Tensor) or input_x.ndim != self.rank:
+            raise ShapeError(f"For '{self.name}', the input must be a Tensor of {self.rank} dimensions")
+        return F.grid_sample(input_x, grid, self.interpolation_mode, self.padding_mode, self.align_corners)
+
+
+class GridSampler2D(_Sampler):
+    """Samples of images (N, C, H, W) at places (N, *out, 2): called with (input_x, grid)."""
+
+    rank = 4
+
+
+class GridSampler3D(_Sampler):
+    """Samples of volumes (N, C, D, H, W) at places (N, *out, 3): called with (input_x, grid)."""
+
+    rank = 5
+
+
+class AffineGrid(Configured):
+    """The grid of an affine map: called with (theta, output_size)."""
+
+    def __init__(self, align_corners: bool = False):
+        super().__init__(align_corners=check_type("AffineGrid", "align_corners", align_corners, bool))
+
+    def __call__(self, theta: Any, output_size: Any) -> Tensor:
+        return F.affine_grid(theta, tuple(output_size), self.align_corners)
 
 
 class ROIAlign(Configured):

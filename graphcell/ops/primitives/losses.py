@@ -5,9 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell import ops as F
-from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
+from graphcell.errors import DTypeError, ShapeError
+from graphcell.ops.functional.indexing import check_classes
 from graphcell.ops.functional.loss import reduce_loss
 from graphcell.ops.primitive import Configured, Plain
+from graphcell.ops.primitives.checks import check_choice, check_type
 
 __all__ = [
     "BCEWithLogitsLoss", "BinaryCrossEntropy", "KLDivLoss", "NLLLoss", "SigmoidCrossEntropyWithLogits",
@@ -19,11 +21,7 @@ class _Reduced(Configured):
     """`reduction`: 'mean', 'sum' or 'none'."""
 
     def __init__(self, reduction: str):
-        if reduction not in ("none", "mean", "sum"):
-            raise ArgumentValueError(
-                f"For '{type(self).__name__}', the 'reduction' must be in ['none', 'mean', 'sum'], but got {reduction!r}."
-            )
-        super().__init__(reduction=reduction)
+        super().__init__(reduction=check_choice(type(self).__name__, "reduction", reduction, "none", "mean", "sum"))
 
 
 class BCEWithLogitsLoss(_Reduced):
@@ -50,7 +48,7 @@ class KLDivLoss(Configured):
     """Kullback-Leibler divergence: called with (logits, labels)."""
 
     def __init__(self, reduction: str = "mean"):
-        super().__init__(reduction=reduction)
+        super().__init__(reduction=check_choice("KLDivLoss", "reduction", reduction, "none", "mean", "batchmean", "sum"))
 
     def __call__(self, logits: Any, labels: Any) -> Any:
         return F.kl_div(logits, labels, self.reduction)
@@ -74,7 +72,7 @@ class SmoothL1Loss(_Reduced):
 
     def __init__(self, beta: float = 1.0, reduction: str = "none"):
         super().__init__(reduction)
-        self.add_prim_attr("beta", beta)
+        self.add_prim_attr("beta", check_type("SmoothL1Loss", "beta", beta, bool, int, float))
 
     def __call__(self, prediction: Any, target: Any) -> Any:
         return F.smooth_l1_loss(prediction, target, self.beta, self.reduction)
@@ -111,6 +109,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Configured):
             raise ShapeError(
                 f"SparseSoftmaxCrossEntropyWithLogits: labels must have shape {logits.shape[:1]}, but have {labels.shape}"
             )
+        check_classes(labels, logits.shape[-1], self.name)
         hot = F.cast(F.one_hot(labels, logits.shape[-1]), logits.dtype)
         log_p: Any = F.log_softmax(logits, -1)
         if self.is_grad:

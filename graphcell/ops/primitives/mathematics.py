@@ -7,6 +7,7 @@ from typing import Any
 from graphcell import ops as F
 from graphcell.errors import ShapeError
 from graphcell.ops.primitive import Configured, Plain
+from graphcell.ops.primitives.checks import check_tensors
 
 __all__ = [
     "ACos", "Abs", "AccumulateNV2", "Acosh", "Add", "AddN", "Asin", "Asinh", "Atan", "Atan2", "Atanh",
@@ -407,6 +408,7 @@ class MatMul(Configured):
         super().__init__(transpose_a=transpose_a, transpose_b=transpose_b)
 
     def __call__(self, input: Any, mat2: Any) -> Any:
+        check_tensors("MatMul", input=input, mat2=mat2)
         if input.ndim != 2 or mat2.ndim != 2:
             raise ShapeError(f"MatMul: operands must have 2 dimensions, but have shapes {input.shape} and {mat2.shape}")
         return _product(self, input, mat2)
@@ -419,6 +421,7 @@ class BatchMatMul(Configured):
         super().__init__(transpose_a=transpose_a, transpose_b=transpose_b)
 
     def __call__(self, x: Any, y: Any) -> Any:
+        check_tensors("BatchMatMul", x=x, y=y)
         if x.ndim < 2 or y.ndim < 2:
             raise ShapeError(f"BatchMatMul: operands must have 2 dimensions at least, but have shapes {x.shape} and {y.shape}")
         return _product(self, x, y)

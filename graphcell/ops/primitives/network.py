@@ -6,11 +6,13 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops as F
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.functional.convolution import choose_padding, conv_transpose, each_dimension, explicit_padding
 from graphcell.ops.functional.normalization import moments, normalize_batch
 from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_pool
+from graphcell.ops.functional.reductions import wide
 from graphcell.ops.primitive import Configured, Plain
+from graphcell.ops.primitives.checks import check_choice, check_positive, check_type
 
 __all__ = [
     "AdaptiveAvgPool2D", "AvgPool", "AvgPool3D", "BatchNorm", "BiasAdd", "Conv2D", "Conv2DTranspose", "Conv3D",
@@ -27,7 +29,8 @@ def _gelu(input: Any) -> Any:
 class ReLU(Plain):
     """max(input, 0)."""
 
-    function = staticmethod(F.relu)
+    def __call__(self, input: Any) -> Any:
+        return F.relu(input)
 
 
 class ReLU6(Plain):
@@ -87,7 +90,8 @@ class Mish(Plain):
 class Softplus(Plain):
     """log(1 + e**x)."""
 
-    function = staticmethod(F.softplus)
+    def __call__(self, input_x: Any) -> Any:
+        return F.softplus(input_x)
 
 
 class Softsign(Plain):
@@ -141,7 +145,7 @@ class BiasAdd(Configured):
     """A bias (C,) added to (N, C, …)."""
 
     def __init__(self, data_format: str = "NCHW"):
-        super().__init__(data_format=data_format)
+        super().__init__(data_format=check_choice("BiasAdd", "data_format", data_format, "NCHW", "NHWC", "NCDHW"))
 
     def __call__(self, input_x: Any, bias: Any) -> Any:
         if self.data_format == "NHWC":
@@ -158,6 +162,10 @@ class _Conv(Configured):
         data_format: str,
     ):  # fmt: skip
         owner, rank = type(self).__name__, self.rank
+        check_positive(owner, "out_channel", out_channel)
+        check_positive(owner, "group", group)
+        if check_type(owner, "mode", mode, int) != 1:
+            raise ArgumentValueError(f"For '{owner}', the 'mode' must be int and must = 1, but got '{mode}' with type 'int'.")
         super().__init__(
             out_channel=out_channel, kernel_size=each_dimension(kernel_size, rank, owner, "kernel_size"), mode=mode,
             pad_mode=pad_mode, pad=pad, stride=_spatial(stride, rank, owner, "stride"),
@@ -330,7 +338,7 @@ class AdaptiveAvgPool2D(Configured):
     """Mean over windows chosen so that `output_size` (int, or two ints or None) of them cover the image."""
 
     def __init__(self, output_size: Any):
-        super().__init__(output_size=output_size)
+        super().__init__(output_size=check_type("AdaptiveAvgPool2D", "output_size", output_size, int, tuple))
 
     def __call__(self, input_x: Any) -> Any:
         return F.adaptive_avg_pool2d(input_x, self.output_size)
@@ -341,12 +349,13 @@ class BatchNorm(Configured):
     """Batch normalisation: called with (x, scale, bias, mean, variance).
 
     Returns (y, batch mean, batch variance, reserve, reserve): in training the batch's statistics, and `mean` and `variance`
-    (Parameters) are moved by `momentum`; else those given.
+    (Parameters) are moved by `momentum`; else those given. y has the dtype of x, all else that of scale.
     """
 
     def __init__(
         self, is_training: bool = False, epsilon: float = 1e-5, momentum: float = 0.1, data_format: str = "NCHW"
     ):
+        check_choice("BatchNorm", "data_format", data_format, "NCHW", "NHWC", "NCDHW")
         super().__init__(is_training=is_training, epsilon=epsilon, momentum=momentum, data_format=data_format)
 
     def __call__(self, input_x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
@@ -354,27 +363,29 @@ class BatchNorm(Configured):
         x = F.transpose(input_x, (0, 3, 1, 2)) if last else input_x
         shape = (1, -1, *(1,) * (x.ndim - 2))
         if self.is_training:
-            found = moments(x, (0, *range(2, x.ndim)))
-            statistics = tuple(F.reshape(t, (-1,)) for t in found)
+            statistics = tuple(F.cast(F.reshape(t, (-1,)), scale.dtype) for t in moments(wide(x), (0, *range(2, x.ndim))))
         else:
             statistics = (F.identity(mean), F.identity(variance))
         y = normalize_batch(x, mean, variance, self.is_training, self.momentum, self.epsilon)
-        y = y * F.reshape(scale, shape) + F.reshape(bias, shape)
+        y = F.cast(y * F.reshape(scale, shape) + F.reshape(bias, shape), x.dtype)
         statistics = F.stop_gradient(statistics)
         return (F.transpose(y, (0, 2, 3, 1)) if last else y, *statistics, *statistics)
 
 
 class LayerNorm(Configured):
-    """Layer normalisation: called with (x, gamma, beta). Returns (y, mean, variance); no gradient flows through the latter two."""
+    """Layer normalisation: called with (x, gamma, beta). Returns (y, mean, variance); no gradient flows through the latter two.
+
+    y has the dtype of x, the statistics are Float32.
+    """
 
     def __init__(self, begin_norm_axis: int = 1, begin_params_axis: int = 1, epsilon: float = 1e-7):
         super().__init__(begin_norm_axis=begin_norm_axis, begin_params_axis=begin_params_axis, epsilon=epsilon)
 
     def __call__(self, input_x: Any, gamma: Any, beta: Any) -> tuple[Any, Any, Any]:
-        begin = self.begin_norm_axis % input_x.ndim
-        mean, variance = moments(input_x, tuple(range(begin, input_x.ndim)))
-        y = (input_x - mean) * F.rsqrt(variance + self.epsilon)
-        return y * gamma + beta, F.stop_gradient(mean), F.stop_gradient(variance)
+        x = wide(input_x)
+        mean, variance = moments(x, tuple(range(self.begin_norm_axis % x.ndim, x.ndim)))
+        y = F.cast((x - mean) * F.rsqrt(variance + self.epsilon) * gamma + beta, input_x.dtype)
+        return y, *(F.stop_gradient(F.cast(t, dt.float32)) for t in (mean, variance))
 
 
 # -- dropout, random numbers ---------------------------------------------------------------------------------------------
@@ -400,17 +411,24 @@ class Dropout2D(Configured):
     rank = 4
 
     def __init__(self, keep_prob: float = 0.5):
+        owner = f"For '{type(self).__name__}'"
+        if not isinstance(keep_prob, float):
+            raise ArgumentTypeError(f"{owner}, the type of 'keep_prob' should be 'float', but got type '{type(keep_prob).__name__}'.")
         if not 0.0 <= keep_prob <= 1.0:
-            raise ArgumentValueError(f"For '{type(self).__name__}', the 'keep_prob' must be in range [0.0, 1.0], but got {keep_prob}.")
-        super().__init__(keep_prob=float(keep_prob))
+            raise ArgumentValueError(f"{owner}, the 'keep_prob' must be in range of [0.0, 1.0], but got {keep_prob} with type 'float'.")
+        super().__init__(keep_prob=keep_prob)
 
     def __call__(self, x: Any) -> tuple[Any, Any]:
+        if not F.is_tensor(x):
+            raise ArgumentTypeError(f"For '{type(self).__name__}', the input must be a Tensor, but is {type(x).__name__}")
+        if x.dtype.is_bool:
+            raise DTypeError(f"For '{type(self).__name__}', the input must hold numbers, but is {x.dtype}")
         if x.ndim != self.rank:
             raise ShapeError(f"{type(self).__name__}: the input must have {self.rank} dimensions, but has shape {x.shape}")
         drawn = F.rand(*x.shape[:2], *(1,) * (self.rank - 2), dtype=dt.float32)
         mask = F.broadcast_to(drawn < self.keep_prob, x.shape)
         scale = 1.0 / self.keep_prob if self.keep_prob else 0.0
-        return F.select(mask, x * scale, F.zeros_like(x)), mask
+        return F.select(mask, F.cast(x * scale, x.dtype), F.zeros_like(x)), mask
 
 
 class Dropout3D(Dropout2D):

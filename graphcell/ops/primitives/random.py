@@ -7,8 +7,8 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops as F
-from graphcell.errors import ArgumentTypeError, ShapeError
-from graphcell.ops.functional.random import new_source
+from graphcell.errors import ArgumentTypeError, DTypeError, ShapeError
+from graphcell.ops.functional.random import check_not_negative, new_source
 from graphcell.ops.primitive import Configured
 
 __all__ = [
@@ -21,10 +21,14 @@ __all__ = [
 class _Seeded(Configured):
     """A primitive with seeds; `_source` is what its function takes as a seed."""
 
+    _negative_seeds = False
+
     def __init__(self, seed: int = 0, seed2: int = 0, **settings: Any):
-        for value in (seed, seed2):
+        for name, value in (("seed", seed), ("seed2", seed2)):
             if not isinstance(value, int) or isinstance(value, bool):
-                raise ArgumentTypeError(f"For '{type(self).__name__}', the seeds must be int, but got {type(value).__name__}")
+                raise ArgumentTypeError(f"For '{type(self).__name__}', the '{name}' must be int, but got '{type(value).__name__}'")
+            if not self._negative_seeds:
+                check_not_negative(type(self).__name__, name, value)
         super().__init__(seed=seed, seed2=seed2, **settings)
         self._source: Any = new_source(type(self).__name__, seed * 2**32 + seed2) if seed or seed2 else None
 
@@ -55,6 +59,8 @@ class UniformInt(_Seeded):
 
     def __call__(self, shape: Any, minval: Any, maxval: Any) -> Any:
         for name, value in (("min", minval), ("max", maxval)):
+            if F.is_tensor(value) and not value.dtype.is_integer:
+                raise DTypeError(f"For UniformInt, the {name} value should be a Tensor of integers, but is {value.dtype}")
             if F.is_tensor(value) and value.shape:
                 raise ShapeError(f"For UniformInt, the {name} value should be a scalar tensor, while the shape is: {value.shape}")
         return F.uniform(shape, minval, maxval, self._source, dt.int32)
@@ -131,6 +137,8 @@ class RandomCategorical(Configured):
 class RandomChoiceWithMask(_Seeded):
     """`ops.choice_with_mask`."""
 
+    _negative_seeds = True
+
     def __init__(self, count: int = 256, seed: int = 0, seed2: int = 0):
         super().__init__(seed, seed2, count=count)
 
@@ -163,6 +171,7 @@ class TruncatedNormal(_Seeded):
     """Standard normal numbers between -2 and 2, of a shape given as a Tensor of ints; float16, float32 or float64."""
 
     _SHARE = 0.9544997361036416  # of a normal distribution within two deviations
+    _negative_seeds = True
 
     def __init__(self, dtype: Any = dt.float32, seed: int = 0, seed2: int = 0):
         super().__init__(seed, seed2, dtype=dtype)

@@ -8,6 +8,7 @@ from graphcell import dtype as dt
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError
 from graphcell.ops.primitive import Configured
+from graphcell.ops.primitives.checks import check_type
 
 __all__ = [
     "ArgMaxWithValue", "ArgMinWithValue", "Argmax", "Argmin", "CumProd", "CumSum", "L2Normalize", "LpNorm",
@@ -19,11 +20,7 @@ class _Reduce(Configured):
     """Along `axis`: an int, a tuple, or () for all dimensions."""
 
     def __init__(self, keep_dims: bool = False):
-        if not isinstance(keep_dims, bool):
-            raise ArgumentTypeError(
-                f"For '{type(self).__name__}', the 'keep_dims' must be a bool, but got {type(keep_dims).__name__}."
-            )
-        super().__init__(keep_dims=keep_dims)
+        super().__init__(keep_dims=check_type(type(self).__name__, "keep_dims", keep_dims, bool))
 
 
 def _axes(axis: Any) -> Any:
@@ -162,6 +159,7 @@ class LpNorm(Configured):
     """(sum of |x|**p along `axis`) ** (1 / p)."""
 
     def __init__(self, axis: Any, p: int = 2, keep_dims: bool = False, epsilon: float = 1e-12):
+        check_type("LpNorm", "axis", axis, int, tuple, list)
         super().__init__(axis=axis, p=p, keep_dims=keep_dims, epsilon=epsilon)
 
     def __call__(self, input: Any) -> Any:
@@ -174,6 +172,7 @@ class L2Normalize(Configured):
     """x / sqrt(max(sum of x² along `axis`, epsilon))."""
 
     def __init__(self, axis: Any = 0, epsilon: float = 1e-4):
+        check_type("L2Normalize", "axis", axis, int, tuple, list)
         super().__init__(axis=[axis] if isinstance(axis, int) else list(axis), epsilon=epsilon)
 
     def __call__(self, x: Any) -> Any:
@@ -185,7 +184,8 @@ class Sort(Configured):
     """(sorted values, their places) along `axis`."""
 
     def __init__(self, axis: int = -1, descending: bool = False):
-        super().__init__(axis=axis, descending=descending)
+        check_type("Sort", "axis", axis, int)
+        super().__init__(axis=axis, descending=check_type("Sort", "descending", descending, bool))
 
     def __call__(self, x: Any) -> tuple[Any, Any]:
         values, places = F.sort(x, self.axis, self.descending)
@@ -196,7 +196,7 @@ class TopK(Configured):
     """(the k largest values, their places) along the last dimension."""
 
     def __init__(self, sorted: bool = True):
-        super().__init__(sorted=sorted)
+        super().__init__(sorted=check_type("TopK", "sorted", sorted, bool))
 
     def __call__(self, input_x: Any, k: int) -> tuple[Any, Any]:
         values, places = F.topk(input_x, k, sorted=self.sorted)

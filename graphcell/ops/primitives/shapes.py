@@ -7,6 +7,7 @@ from typing import Any
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.ops.primitive import Configured, Plain
+from graphcell.ops.primitives.checks import check_type
 
 __all__ = [
     "BroadcastTo", "Cast", "Concat", "DType", "ExpandDims", "Eye", "Fill", "FillV2", "Flatten", "Identity",
@@ -74,7 +75,7 @@ class Squeeze(Configured):
     """Dimensions of extent 1 taken out: those in `axis`, or all."""
 
     def __init__(self, axis: Any = ()):
-        super().__init__(axis=axis)
+        super().__init__(axis=check_type("Squeeze", "axis", axis, int, tuple, list))
 
     def __call__(self, input: Any) -> Any:
         return F.squeeze(input, None if self.axis == () else self.axis)
@@ -91,7 +92,7 @@ class BroadcastTo(Configured):
     """The input repeated to a shape; -1 keeps an extent."""
 
     def __init__(self, shape: Any):
-        super().__init__(shape=tuple(shape))
+        super().__init__(shape=tuple(check_type("BroadcastTo", "shape", shape, tuple, list)))
 
     def __call__(self, input: Any) -> Any:
         return F.broadcast_to(input, self.shape)
@@ -117,6 +118,7 @@ class Stack(Configured):
     """Tensors joined along a new dimension `axis`."""
 
     def __init__(self, axis: int = 0):
+        check_type("Stack", "axis", axis, int)
         super().__init__(axis=axis)
 
     def __call__(self, input_x: Any) -> Any:
@@ -127,6 +129,7 @@ class Unstack(Configured):
     """A tuple of the parts along `axis`, without that dimension."""
 
     def __init__(self, axis: int = 0, num: int | None = None):
+        check_type("Unstack", "axis", axis, int)
         super().__init__(axis=axis, num=num)
 
     def __call__(self, input_x: Any) -> Any:
@@ -176,6 +179,7 @@ class ReverseV2(Configured):
     """The dimensions in `axis` reversed."""
 
     def __init__(self, axis: Any):
+        check_type("ReverseV2", "axis", axis, int, tuple, list)
         super().__init__(axis=(axis,) if isinstance(axis, int) else tuple(axis))
 
     def __call__(self, input: Any) -> Any:

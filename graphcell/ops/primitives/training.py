@@ -7,13 +7,11 @@ from typing import Any
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError
 from graphcell.ops.primitive import Configured
+from graphcell.ops.primitives.checks import check_type
 
 __all__ = [
-    "SGD",
-    "Adam",
-    "ApplyAdagrad",
-    "ApplyMomentum",
-    "ApplyRMSProp",
+    "SGD", "Adam", "AdamWeightDecay", "ApplyAdaMax", "ApplyAdadelta", "ApplyAdagrad", "ApplyAdamWithAmsgrad",
+    "ApplyAdamWithAmsgradV2", "ApplyCenteredRMSProp", "ApplyGradientDescent", "ApplyMomentum", "ApplyRMSProp",
 ]  # fmt: skip
 
 
@@ -104,3 +102,95 @@ class SGD(Configured):
         F.assign(stat, F.zeros_like(stat))
         step = g + moment * momentum if self.nesterov else moment
         return F.assign(parameters, parameters - learning_rate * step)
+
+
+class ApplyGradientDescent(Configured):
+    """var -= alpha delta. Called with (var, alpha, delta); returns var."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __call__(self, var: Any, alpha: Any, delta: Any) -> Any:
+        return F.assign(var, var - alpha * delta)
+
+
+class ApplyAdaMax(Configured):
+    """One step of AdaMax: called with (var, m, v, beta1_power, lr, beta1, beta2, epsilon, grad). Returns (var, m, v)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __call__(
+        self, var: Any, m: Any, v: Any, beta1_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
+    ) -> tuple[Any, Any, Any]:
+        first: Any = F.assign(m, m * beta1 + grad * (1.0 - beta1))
+        largest: Any = F.assign(v, F.maximum(v * beta2, F.abs(grad)))
+        return F.assign(var, var - lr / (1.0 - beta1_power) * first / (largest + epsilon)), first, largest
+
+
+class ApplyAdadelta(Configured):
+    """One step of Adadelta: called with (var, accum, accum_update, lr, rho, epsilon, grad). Returns (var, accum, accum_update)."""
+
+    def __init__(self) -> None:
+        super().__init__()
+
+    def __call__(self, var: Any, accum: Any, accum_update: Any, lr: Any, rho: Any, epsilon: Any, grad: Any) -> tuple[Any, Any, Any]:
+        total: Any = F.assign(accum, accum * rho + grad * grad * (1.0 - rho))
+        step: Any = F.sqrt(accum_update + epsilon) * grad / F.sqrt(total + epsilon)
+        updates = F.assign(accum_update, accum_update * rho + step * step * (1.0 - rho))
+        return F.assign(var, var - lr * step), total, updates
+
+
+class ApplyAdamWithAmsgradV2(_Locking):
+    """One step of AMSGrad: called with (var, m, v, vhat, beta1_power, beta2_power, lr, beta1, beta2, epsilon, grad), where the powers are
+    those of this step. Returns (var, m, v, vhat).
+    """
+
+    def __call__(
+        self, var: Any, m: Any, v: Any, vhat: Any, beta1_power: Any, beta2_power: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, grad: Any
+    ) -> tuple[Any, Any, Any, Any]:
+        first: Any = F.assign(m, m * beta1 + grad * (1.0 - beta1))
+        second: Any = F.assign(v, v * beta2 + grad * grad * (1.0 - beta2))
+        largest: Any = F.assign(vhat, F.maximum(vhat, second))
+        rate = lr * (1.0 - beta2_power) ** 0.5 / (1.0 - beta1_power)
+        return F.assign(var, var - rate * first / (F.sqrt(largest) + epsilon)), first, second, largest
+
+
+class ApplyAdamWithAmsgrad(_Locking):
+    """One step of AMSGrad: called with (var, m, v, vhat, beta1_power, beta2_power, lr, grad). Returns (var, m, v, vhat)."""
+
+    def __init__(self, beta1: float = 0.9, beta2: float = 0.999, epsilon: float = 1e-08, use_locking: bool = False):
+        for name, value in (("beta1", beta1), ("beta2", beta2), ("epsilon", epsilon)):
+            check_type("ApplyAdamWithAmsgrad", name, value, float)
+        super().__init__(use_locking, beta1=beta1, beta2=beta2, epsilon=epsilon)
+        self._step = ApplyAdamWithAmsgradV2(use_locking)
+
+    def __call__(self, var: Any, m: Any, v: Any, vhat: Any, beta1_power: Any, beta2_power: Any, lr: Any, grad: Any) -> Any:
+        return self._step(var, m, v, vhat, beta1_power, beta2_power, lr, self.beta1, self.beta2, self.epsilon, grad)
+
+
+class ApplyCenteredRMSProp(_Locking):
+    """RMSProp by the variance of the gradient: called with (var, mean_gradient, mean_square, moment, grad, learning_rate, decay, momentum,
+    epsilon). Returns var.
+    """
+
+    def __call__(
+        self, var: Any, mean_gradient: Any, mean_square: Any, moment: Any, grad: Any, learning_rate: Any, decay: Any, momentum: Any, epsilon: Any
+    ) -> Any:
+        square: Any = F.assign(mean_square, mean_square * decay + grad * grad * (1.0 - decay))
+        mean: Any = F.assign(mean_gradient, mean_gradient * decay + grad * (1.0 - decay))
+        step: Any = F.assign(moment, moment * momentum + learning_rate * grad / F.sqrt(square - mean * mean + epsilon))
+        return F.assign(var, var - step)
+
+
+class AdamWeightDecay(_Locking):
+    """One step of Adam without correction of the bias, and with decay of the weights: called with (var, m, v, lr, beta1, beta2, epsilon, decay,
+    gradient). Returns (var, m, v).
+    """
+
+    def __call__(
+        self, var: Any, m: Any, v: Any, lr: Any, beta1: Any, beta2: Any, epsilon: Any, decay: Any, gradient: Any
+    ) -> tuple[Any, Any, Any]:
+        first: Any = F.assign(m, m * beta1 + gradient * (1.0 - beta1))
+        second: Any = F.assign(v, v * beta2 + gradient * gradient * (1.0 - beta2))
+        return F.assign(var, var - lr * (first / (F.sqrt(second) + epsilon) + decay * var)), first, second

@@ -1,5 +1,8 @@
 """Callbacks: what is done at the beginning and the end of runs, epochs and steps of `Model`."""
 
+from typing import TYPE_CHECKING
+
+from graphcell.missing import getattr_of as _getattr_of
 from graphcell.train.callback._backup_and_restore import BackupAndRestore
 from graphcell.train.callback._callback import Callback, RunContext
 from graphcell.train.callback._callback import CallbackManager as _CallbackManager  # noqa: F401  (programs with loops of their own use these)
@@ -20,3 +23,6 @@ __all__ = [
     "LearningRateScheduler", "LossMonitor", "ModelCheckpoint", "OnRequestExit", "ReduceLROnPlateau", "RunContext", "SummaryCollector",
     "SummaryLandscape", "TimeMonitor", "TrainFaultTolerance",
 ]  # fmt: skip
+
+if not TYPE_CHECKING:  # type checkers know all names that there are
+    __getattr__ = _getattr_of(__name__)

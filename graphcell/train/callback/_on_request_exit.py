@@ -6,7 +6,7 @@ import os
 import signal
 import warnings
 from types import FrameType
-from typing import Any
+from typing import Any, Self
 
 from graphcell.errors import ArgumentValueError
 from graphcell.train.callback._callback import Callback, RunContext
@@ -44,20 +44,26 @@ class OnRequestExit(Callback):
         self.save_ckpt, self.save_mindir, self.sig = save_ckpt, save_mindir, sig
         self.remote_config_file = config_file
         self.exit = False
-        self._handler: Any = None
+        self._handlers: list[Any] = []
         place = make_directory(os.path.join(os.getcwd() if directory is None else directory, "rank_0"))
         self.train_name, self.eval_name = (os.path.join(place, f"{file_name}_{kind}") for kind in ("train", "eval"))
 
+    def __enter__(self) -> Self:
+        self._handlers.append(signal.signal(self.sig, self._on_signal))
+        return self
+
+    def __exit__(self, *err: object) -> None:
+        signal.signal(self.sig, self._handlers.pop())
+
     def on_train_begin(self, run_context: RunContext) -> None:
-        """Loads what an interrupted run left, and waits for the signal."""
+        """Loads what an interrupted run left."""
         self._begin(run_context.original_args().train_network, self.train_name)
 
     def on_eval_begin(self, run_context: RunContext) -> None:
-        """Loads what an interrupted run left, of the evaluation or else of the training, and waits for the signal."""
+        """Loads what an interrupted run left, of the evaluation or else of the training."""
         self._begin(run_context.original_args().eval_network, self.eval_name, self.train_name)
 
     def _begin(self, network: Any, *names: str) -> None:
-        self._handler = signal.signal(self.sig, self._on_signal)
         found = [f"{name}.ckpt" for name in names if os.path.isfile(f"{name}.ckpt")]
         if self.save_ckpt and found:
             load_checkpoint(found[0], net=network)
@@ -93,6 +99,5 @@ class OnRequestExit(Callback):
         self._end(run_context.original_args().eval_network, self.eval_name)
 
     def _end(self, network: Any, name: str) -> None:
-        signal.signal(self.sig, self._handler)
         if self.exit and self.save_ckpt:
             save_checkpoint(network, name)

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from graphcell.errors import ArgumentTypeError, MissingKeyError
+from graphcell.missing import getattr_of as _getattr_of
 from graphcell.train.metrics.accuracy import Accuracy
 from graphcell.train.metrics.auc import auc
 from graphcell.train.metrics.bleu_score import BleuScore
@@ -77,3 +78,6 @@ def get_metrics(metrics: Any) -> dict[str, Metric] | None:
                 f"but got key:{type(name)}, value:{type(metric)}."
             )
     return metrics
+
+if not TYPE_CHECKING:  # type checkers know all names that there are
+    __getattr__ = _getattr_of(__name__)

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcell.errors import ArgumentValueError, NotImplementedFeatureError
 from graphcell.nn.checks import check_bool, check_choice, check_float, check_int
-from graphcell.train.metrics.metric import Array, Metric, check_samples, check_updated, rearrange_inputs
+from graphcell.train.metrics.metric import Array, Metric, check_samples, check_shapes, check_updated, rearrange_inputs
 from graphcell.train.metrics.rates import RATES, rate
 
 _NORMALIZATIONS = ("target", "prediction", "all", "no_norm")
@@ -49,19 +49,18 @@ class ConfusionMatrix(Metric):
             ValueError: the dimensions do not fit, or a class is not below `num_classes`.
         """
         y_pred, y = self._pair(inputs)
-        if y_pred.ndim not in (y.ndim, y.ndim + 1):
-            raise ArgumentValueError(
-                "For 'ConfusionMatrix.update', predicted value (input[0]) and true value (input[1]) should have same dimensions, or the dimension of "
-                f"predicted value equals the dimension of true value add 1, but got predicted value ndim: {y_pred.ndim}, true value ndim: {y.ndim}."
-            )
-        if y_pred.ndim > y.ndim:
-            y_pred = y_pred.argmax(axis=1)
-        elif y_pred.dtype.kind == "f":
-            y_pred = y_pred >= self.threshold
-        pairs = (y.reshape(-1).astype(int), y_pred.reshape(-1).astype(int))
+        if y_pred.ndim == y.ndim + 1 > 1:
+            predicted = y_pred.argmax(axis=1)
+        else:
+            predicted = y_pred >= self.threshold if y_pred.dtype.kind == "f" else y_pred
+        rule = "both should have the same shape, or the predicted value one more dimension, of classes, at index 1"
+        check_shapes(self, predicted.shape == y.shape, rule, y_pred, y)
+        pairs = (y.reshape(-1).astype(int), predicted.reshape(-1).astype(int))
         for classes in pairs:
             if classes.size and not 0 <= classes.min() <= classes.max() < self.num_classes:
-                raise ArgumentValueError(f"For 'ConfusionMatrix.update', classes must be 0 to {self.num_classes - 1}, but got {classes.max()}.")
+                raise ArgumentValueError(
+                    f"For 'ConfusionMatrix.update', classes must be 0 to {self.num_classes - 1}, but they are {classes.min()} to {classes.max()}."
+                )
         np.add.at(self.confusion_matrix, pairs, 1)
         self._is_update = True
 
@@ -112,7 +111,7 @@ class ConfusionMatrixMetric(Metric):
         """Collects masks of 0 and 1, predictions and true values of shape (N, C, …).
 
         Raises:
-            ValueError: shapes differ, too few dimensions, or values that are not 0 or 1.
+            ValueError: shapes differ, too few dimensions, or values that are not 0 or 1; a `decrease` that leaves several numbers.
         """
         y_pred, y = self._pair(inputs)
         counts = self._count(y_pred, y)
@@ -120,6 +119,12 @@ class ConfusionMatrixMetric(Metric):
             self._counts = self._counts + counts.sum(axis=(0, 1))
             return
         score, valid = _reduce(rate(self._rate, counts), self.decrease)
+        if score.size != 1:
+            raise ArgumentValueError(
+                f"For 'ConfusionMatrixMetric', the rates of a batch must become one number with calculation_method=True, but decrease='{self.decrease}' "
+                f"gives {score.size}.",
+                hint="use decrease='mean' or 'sum'",
+            )
         number = int(valid.item())
         self._total_num += score.item() * number
         self._class_num += number
@@ -131,8 +136,7 @@ class ConfusionMatrixMetric(Metric):
             raise ArgumentValueError(f"{owner} the true value (input[1]) must be a binarized ndarray.")
         if y_pred.ndim < 2:
             raise ArgumentValueError(f"{owner} the predicted value (input[0]) must have at least 2 dimensions, but got {y_pred.ndim}.")
-        if y_pred.shape != y.shape:
-            raise ArgumentValueError(f"{owner} the predicted and the true value must have one shape, but got {y_pred.shape} and {y.shape}.")
+        check_shapes(self, y_pred.shape == y.shape, "both should have the same shape", y_pred, y)
         if not self.skip_channel and y.shape[1] > 1:
             y_pred, y = y_pred[:, 1:], y[:, 1:]
         y_pred, y = (x.reshape(*x.shape[:2], -1) for x in (y_pred, y))

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell.errors import ArgumentValueError
 from graphcell.nn.checks import check_bool, check_choice
 from graphcell.train.metrics.metric import Metric, check_updated, rearrange_inputs
 
@@ -36,8 +37,10 @@ class CosineSimilarity(Metric):
 
     @rearrange_inputs
     def update(self, inputs: Any) -> None:
-        """Takes a matrix, shape (N, D)."""
+        """Takes a matrix, shape (N, D). Raises ValueError: another number of dimensions."""
         rows = self._convert_data(inputs)
+        if rows.ndim != 2:
+            raise ArgumentValueError(f"For 'CosineSimilarity.update', the input must be a matrix, but got shape {rows.shape}.")
         if self.similarity == "cosine":
             rows = rows / np.linalg.norm(rows, axis=1, keepdims=True)
         self.sqr_mtx_res = rows @ rows.T

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcell.errors import ArgumentValueError
 from graphcell.nn.checks import is_number
-from graphcell.train.metrics.metric import Metric, check_samples, rearrange_inputs
+from graphcell.train.metrics.metric import Metric, check_samples, check_shapes, rearrange_inputs
 
 
 class Dice(Metric):
@@ -40,11 +40,7 @@ class Dice(Metric):
             ValueError: the shapes differ.
         """
         y_pred, y = self._pair(inputs)
-        if y_pred.shape != y.shape:
-            raise ArgumentValueError(
-                "For 'Dice.update', predicted value (input[0]) and true value (input[1]) should have same shape, "
-                f"but got predicted value shape: {y_pred.shape}, true value shape: {y.shape}."
-            )
+        check_shapes(self, y_pred.shape == y.shape, "both should have the same shape", y_pred, y)
         self._samples_num += y.shape[0]
         both = float(np.vdot(y_pred, y))
         self._dice_coeff_sum += 2 * both / float(np.vdot(y_pred, y_pred) + np.vdot(y, y) + self.smooth)

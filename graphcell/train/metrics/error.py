@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcell.train.metrics.metric import Array, Metric, check_samples, rearrange_inputs
+from graphcell.train.metrics.metric import Array, Metric, check_samples, check_shapes, rearrange_inputs
 
 
 class _MeanError(Metric):
@@ -28,8 +28,9 @@ class _MeanError(Metric):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Collects predictions and true values of one size, samples along axis 0."""
+        """Collects predictions and true values of one size, samples along axis 0. Raises ValueError: the sizes differ."""
         y_pred, y = self._pair(inputs)
+        check_shapes(self, y.ndim > 0 and y.size == y_pred.size, "both should have the same number of elements, samples along axis 0", y_pred, y)
         self._error_sum += float(self._errors(y.reshape(y_pred.shape) - y_pred).sum())
         self._samples_num += y.shape[0]
 

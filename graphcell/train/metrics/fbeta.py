@@ -9,7 +9,7 @@ import numpy as np
 
 from graphcell.errors import ArgumentValueError
 from graphcell.nn.checks import check_bool
-from graphcell.train.metrics.metric import Array, Metric, check_samples, class_indices, onehot_pair, rearrange_inputs, same_classes
+from graphcell.train.metrics.metric import Array, Metric, check_class_shapes, check_samples, class_indices, onehot_pair, rearrange_inputs, same_classes
 
 
 class Fbeta(Metric):
@@ -44,6 +44,7 @@ class Fbeta(Metric):
         """
         y_pred, y = self._pair(inputs)
         y = class_indices(y_pred, y)
+        check_class_shapes(self, y_pred, y)
         self._class_num = same_classes(self, self._class_num, y_pred)
         y_pred, y = onehot_pair(self, y_pred, y)
         self._counts = self._counts + np.stack([(y * y_pred).sum(axis=0), y.sum(axis=0), y_pred.sum(axis=0)])

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from graphcell.errors import ArgumentValueError
-from graphcell.nn.checks import check_bool, check_choice, check_float
-from graphcell.train.metrics.metric import Array, Metric, check_updated, rearrange_inputs
-from graphcell.train.metrics.surface import DISTANCES, distances, regions, surface
+from graphcell.nn.checks import check_bool, check_float
+from graphcell.train.metrics.metric import Array
+from graphcell.train.metrics.surface import SurfaceMetric
 
 
-class HausdorffDistance(Metric):
+class HausdorffDistance(SurfaceMetric):
     """The largest distance from a place of the predicted surface to the true one, or the other way, of the last batch.
 
     Args:
@@ -22,57 +20,31 @@ class HausdorffDistance(Metric):
         crop: look at the box around both regions only, without its dimensions of extent 1.
 
     Raises:
-        ValueError: another distance. TypeError: an argument of the wrong kind.
+        ValueError: another distance; in `eval`, a percentile outside. TypeError: an argument of the wrong kind.
     """
 
     def __init__(
         self, distance_metric: str = "euclidean", percentile: float | None = None, directed: bool | None = False, crop: bool | None = True
     ):
-        super().__init__()
         owner = "HausdorffDistance"
-        self.distance_metric = check_choice(owner, "distance_metric", distance_metric, DISTANCES)
         self.percentile = None if percentile is None else check_float(owner, "percentile", percentile)
         self.directed = None if directed is None else check_bool(owner, "directed", directed)
         self.crop = None if crop is None else check_bool(owner, "crop", crop)
-        self.clear()
+        super().__init__(distance_metric, not directed)
 
-    def clear(self) -> None:
-        """Forgets what was collected."""
-        self.y_pred_edges: Any = 0
-        self.y_edges: Any = 0
-        self._is_update = False
+    def _seen(self, y_pred: Array, y: Array) -> tuple[Array, Array]:
+        if not self.crop:
+            return y_pred, y
+        box = tuple(slice(places.min(), places.max() + 1) for places in np.nonzero(y_pred | y))
+        return np.squeeze(y_pred[box]), np.squeeze(y[box])
 
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Takes predictions and true values of one shape, and the label of the region.
-
-        Raises:
-            ValueError, TypeError: see `surface.regions`.
-        """
-        y_pred, y = regions(self, inputs)
-        if self.crop:
-            places = np.nonzero(y_pred | y)
-            box = tuple(slice(p.min(), p.max() + 1) for p in places)
-            y_pred, y = np.squeeze(y_pred[box]), np.squeeze(y[box])
-        self.y_pred_edges, self.y_edges = surface(y_pred), surface(y)
-        self._is_update = True
-
-    def eval(self) -> float:
-        """The distance, infinite where a surface is empty.
-
-        Raises:
-            RuntimeError: before `update`. ValueError: the percentile is outside.
-        """
-        check_updated(self._is_update)
-        there = self._direction(self.y_pred_edges, self.y_edges)
-        return there if self.directed else max(there, self._direction(self.y_edges, self.y_pred_edges))
-
-    def _direction(self, of: Array, to: Array) -> float:
-        found = distances(of, to, self.distance_metric)
-        if not found.size:
-            return np.inf
+    def _one(self, values: Array) -> float:
+        """The largest distance, or the percentile. Raises ValueError: the percentile is outside."""
         if not self.percentile:
-            return found.max().item()  # type: ignore[no-any-return]
+            return values.max().item()  # type: ignore[no-any-return]
         if not 0 <= self.percentile <= 100:
             raise ArgumentValueError(f"For 'HausdorffDistance', the value of the argument 'percentile' must be [0, 100], but got {self.percentile}.")
-        return float(np.percentile(found, self.percentile))
+        return float(np.percentile(values, self.percentile))
+
+    def _both(self, there: float, back: float) -> float:
+        return max(there, back)

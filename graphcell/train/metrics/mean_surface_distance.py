@@ -14,10 +14,8 @@ class MeanSurfaceDistance(SurfaceDistance):
         distance_metric: 'euclidean', 'chessboard' or 'taxicab'.
     """
 
-    @staticmethod
-    def _mean(values: Array) -> float:
+    def _one(self, values: Array) -> float:
         return float(values.mean())
 
-    @staticmethod
-    def _both(there: float, back: float) -> float:
+    def _both(self, there: float, back: float) -> float:
         return (there + back) / 2

@@ -97,6 +97,15 @@ def check_count(metric: Metric, inputs: tuple[Any, ...], count: int, names: str)
         )
 
 
+def check_shapes(metric: Metric, fit: bool, rule: str, y_pred: Array, y: Array) -> None:
+    """Raises ValueError, with the rule that they break, if the inputs of an `update` do not `fit` each other."""
+    if not fit:
+        raise ArgumentValueError(
+            f"For '{type(metric).__name__}.update', {rule}, but got predicted value (input[0]) shape: {y_pred.shape}, "
+            f"true value (input[1]) shape: {y.shape}."
+        )
+
+
 def check_samples(metric: Metric, count: float) -> None:
     """Raises RuntimeError if nothing was collected."""
     if count == 0:
@@ -135,7 +144,7 @@ class EvaluationBase(Metric):
     def __init__(self, eval_type: str):
         super().__init__()
         if eval_type not in _EVAL_TYPES:
-            raise ArgumentTypeError(f"The argument 'eval_type' must be in {set(_EVAL_TYPES)}, but got {eval_type}")
+            raise ArgumentTypeError(f"The argument 'eval_type' must be in {{{', '.join(map(repr, _EVAL_TYPES))}}}, but got {eval_type}")
         self._type = eval_type
         self._class_num = 0
 
@@ -154,15 +163,20 @@ class EvaluationBase(Metric):
         return y_pred, y
 
     def _check_shape(self, y_pred: Array, y: Array) -> None:
-        expected = y_pred.shape[:1] + y_pred.shape[2:] if self._type == "classification" else y_pred.shape
-        if y.shape == expected and (self._type == "multilabel" or y_pred.ndim > 1):
-            return
-        rule = "equal y_pred (predicted value) shape" + (" without its index 1" if self._type == "classification" else "")
-        raise ArgumentValueError(f"In {self._type} case, y (true value) shape should {rule}, but got y_pred shape: {y_pred.shape} and y shape: {y.shape}.")
+        if self._type == "classification":
+            check_class_shapes(self, y_pred, y)
+        else:
+            check_shapes(self, y.shape == y_pred.shape, "in multilabel case, both should have the same shape", y_pred, y)
 
     def _check_value(self, y_pred: Array, y: Array) -> None:
         if self._type == "multilabel" and not (np.equal(y_pred**2, y_pred).all() and np.equal(y**2, y).all()):
             raise ArgumentValueError("In multilabel case, all elements in y_pred (predicted value) and y (true value) should be 0 or 1.")
+
+
+def check_class_shapes(metric: Metric, y_pred: Array, y: Array) -> None:
+    """Raises ValueError if the labels' shape is not that of the predictions without the classes, their axis 1."""
+    fit = y_pred.ndim > 1 and y.shape == y_pred.shape[:1] + y_pred.shape[2:]
+    check_shapes(metric, fit, "the true value should have the shape of the predicted value without its index 1", y_pred, y)
 
 
 def same_classes(metric: Metric, before: int, y_pred: Array) -> int:
@@ -180,10 +194,13 @@ def onehot_pair(metric: Metric, y_pred: Array, y: Array) -> tuple[Array, Array]:
     """Predicted and true classes as rows of 0 and 1, shape (samples, classes).
 
     Raises:
-        ValueError: a label is not below the number of classes.
+        ValueError: a label is not below the number of classes, or no whole number.
     """
     classes = y_pred.shape[1]
-    if y.max() + 1 > classes:
+    given, y = y, y.astype(int)
+    if (given != y).any():
+        raise ArgumentValueError(f"For '{type(metric).__name__}.update', labels (input[1]) should be whole numbers, but got {given[given != y][0]}.")
+    if y.size and y.max() + 1 > classes:
         raise ArgumentValueError(
             f"For '{type(metric).__name__}.update', predicted value (input[0]) should have the same classes number as true value (input[1]), "
             f"but got predicted value classes {classes}, true value classes {y.max() + 1}."

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcell.errors import ExecutionError
+from graphcell.errors import ExecutionError, IndexRangeError
 from graphcell.nn.checks import check_int
 from graphcell.train.metrics.metric import Metric, check_samples, rearrange_inputs
 
@@ -38,17 +38,21 @@ class Perplexity(Metric):
         """Collects probabilities (N, C) and labels (N).
 
         Raises:
-            RuntimeError: another number of labels than of rows of probabilities.
+            RuntimeError: another number of labels than of rows of probabilities. IndexError: a label that is no class.
         """
         probabilities, labels = self._pair(inputs, "predicted value, label")
-        if labels.size != probabilities.size / probabilities.shape[-1]:
+        classes = probabilities.shape[-1] if probabilities.ndim else 1
+        if labels.size * classes != probabilities.size:
             raise ExecutionError(
                 "For 'Perplexity.update', predicted value (input[0]) and label (input[1]) should have the same shape, "
                 f"but got predicted value shape {probabilities.shape}, label shape {labels.shape}."
             )
         labels = labels.reshape(-1).astype(int)
         counted = np.ones(labels.shape, bool) if self.ignore_label is None else labels != self.ignore_label
-        right = probabilities.reshape(labels.size, -1)[counted, labels[counted]]
+        wrong = labels[counted & ((labels < 0) | (labels >= classes))]
+        if wrong.size:
+            raise IndexRangeError(f"For 'Perplexity.update', labels (input[1]) must be 0 to {classes - 1}, but got {wrong[0]}.")
+        right = probabilities.reshape(labels.size, classes)[counted, labels[counted]]
         self._sum_metric -= float(np.log(np.maximum(_SMALLEST, right)).sum())
         self._num_inst += right.size
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from graphcell.errors import ArgumentValueError
 from graphcell.nn.checks import check_int
-from graphcell.train.metrics.metric import Array, Metric, check_updated, rearrange_inputs
+from graphcell.train.metrics.metric import Array, Metric, check_shapes, check_updated, rearrange_inputs
 
 Curve = tuple[Array, Array, Array]
 
@@ -54,6 +54,7 @@ class ROC(Metric):
             scores = np.moveaxis(scores, 1, -1).reshape(-1, scores.shape[1])
         else:
             self._check(False, "predicted value must have the dimensions of true value, or one more", f"shapes {scores.shape} and {labels.shape}")
+        check_shapes(self, 0 < len(scores) == labels.size, "there should be as many scores as labels, and any", scores, labels)
         self.y_pred, self.y = scores, labels.reshape(-1)
         self._is_update = True
 

@@ -17,10 +17,8 @@ class RootMeanSquareDistance(SurfaceDistance):
         distance_metric: 'euclidean', 'chessboard' or 'taxicab'.
     """
 
-    @staticmethod
-    def _mean(values: Array) -> float:
+    def _one(self, values: Array) -> float:
         return float((values**2).mean())
 
-    @staticmethod
-    def _both(there: float, back: float) -> float:
+    def _both(self, there: float, back: float) -> float:
         return math.sqrt((there + back) / 2)

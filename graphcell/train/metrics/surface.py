@@ -12,7 +12,7 @@ import numpy as np
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
 from graphcell.nn.checks import check_bool, check_choice
-from graphcell.train.metrics.metric import Array, Metric, check_count, check_updated, rearrange_inputs
+from graphcell.train.metrics.metric import Array, Metric, check_count, check_shapes, check_updated, rearrange_inputs
 
 DISTANCES = ("euclidean", "chessboard", "taxicab")
 _PAIRS_AT_ONCE = 1 << 22
@@ -56,14 +56,9 @@ def regions(metric: Metric, inputs: tuple[Any, ...]) -> tuple[Array, Array]:
     check_count(metric, inputs, 3, "predicted value, true value, label index")
     owner = f"For '{type(metric).__name__}.update',"
     y_pred, y, label = metric._convert_data(inputs[0]), metric._convert_data(inputs[1]), inputs[2]
+    check_shapes(metric, y_pred.size > 0 and y_pred.shape == y.shape, "both should have the same shape, and elements", y_pred, y)
     if not isinstance(label, (int, float)):
         raise ArgumentTypeError(f"{owner} the label index (input[2]) must be int or float, but got {type(label)}.")
-    if y_pred.size == 0 or y_pred.shape != y.shape:
-        raise ArgumentValueError(
-            f"{owner} the size of predicted value (input[0]) and true value (input[1]) must be greater than 0, in addition to that, predicted value "
-            f"and true value should have the same shape, but got predicted value size: {y_pred.size}, shape: {y_pred.shape}, "
-            f"true value size: {y.size}, shape: {y.shape}."
-        )
     if label not in y_pred and label not in y:
         raise ArgumentValueError(
             f"{owner} the label index (input[2]) must be in predicted value (input[0]) or true value (input[1]), but {label} is not."
@@ -71,8 +66,59 @@ def regions(metric: Metric, inputs: tuple[Any, ...]) -> tuple[Array, Array]:
     return y_pred == label, y == label
 
 
-class SurfaceDistance(Metric):
-    """A mean over the distances from the predicted surface to the true one, of the last batch.
+class SurfaceMetric(Metric):
+    """What comes of the distances from the predicted surface to the true one, or of both directions, of the last batch."""
+
+    def __init__(self, distance_metric: str, symmetric: bool):
+        super().__init__()
+        self.distance_metric = check_choice(type(self).__name__, "distance_metric", distance_metric, DISTANCES)
+        self.symmetric = symmetric
+        self.clear()
+
+    def clear(self) -> None:
+        """Forgets what was collected."""
+        self.y_pred_edges: Any = 0
+        self.y_edges: Any = 0
+        self._is_update = False
+
+    @rearrange_inputs
+    def update(self, *inputs: Any) -> None:
+        """Takes predictions and true values of one shape, and the label of the region.
+
+        Raises:
+            ValueError, TypeError: see `regions`.
+        """
+        self.y_pred_edges, self.y_edges = (surface(region) for region in self._seen(*regions(self, inputs)))
+        self._is_update = True
+
+    def _seen(self, y_pred: Array, y: Array) -> tuple[Array, Array]:
+        """The part of the regions that is looked at."""
+        return y_pred, y
+
+    @abstractmethod
+    def _one(self, values: Array) -> float:
+        """One direction's value, of the distances."""
+
+    @abstractmethod
+    def _both(self, there: float, back: float) -> float:
+        """The value of both directions."""
+
+    def eval(self) -> float:
+        """The distance, infinite where a surface is empty; raises RuntimeError before `update`."""
+        check_updated(self._is_update)
+        there = self._direction(self.y_pred_edges, self.y_edges)
+        if not self.symmetric or there == np.inf:
+            return there
+        back = self._direction(self.y_edges, self.y_pred_edges)
+        return back if back == np.inf else self._both(there, back)
+
+    def _direction(self, of: Array, to: Array) -> float:
+        found = distances(of, to, self.distance_metric)
+        return self._one(found) if found.size else np.inf
+
+
+class SurfaceDistance(SurfaceMetric):
+    """A mean over the distances between two surfaces.
 
     Args:
         symmetric: take the mean of both directions.
@@ -83,46 +129,4 @@ class SurfaceDistance(Metric):
     """
 
     def __init__(self, symmetric: bool = False, distance_metric: str = "euclidean"):
-        super().__init__()
-        self.distance_metric = check_choice(type(self).__name__, "distance_metric", distance_metric, DISTANCES)
-        self.symmetric = check_bool(type(self).__name__, "symmetric", symmetric)
-        self.clear()
-
-    def clear(self) -> None:
-        """Forgets what was collected."""
-        self._y_pred_edges: Any = 0
-        self._y_edges: Any = 0
-        self._is_update = False
-
-    @rearrange_inputs
-    def update(self, *inputs: Any) -> None:
-        """Takes predictions and true values of one shape, and the label of the region.
-
-        Raises:
-            ValueError, TypeError: see `regions`.
-        """
-        self._y_pred_edges, self._y_edges = (surface(region) for region in regions(self, inputs))
-        self._is_update = True
-
-    @staticmethod
-    @abstractmethod
-    def _mean(values: Array) -> float:
-        """One direction's value."""
-
-    @staticmethod
-    @abstractmethod
-    def _both(there: float, back: float) -> float:
-        """The value of both directions."""
-
-    def eval(self) -> float:
-        """The distance, infinite where a surface is empty; raises RuntimeError before `update`."""
-        check_updated(self._is_update)
-        there = self._direction(self._y_pred_edges, self._y_edges)
-        if not self.symmetric or there == np.inf:
-            return there
-        back = self._direction(self._y_edges, self._y_pred_edges)
-        return back if back == np.inf else self._both(there, back)
-
-    def _direction(self, of: Array, to: Array) -> float:
-        found = distances(of, to, self.distance_metric)
-        return self._mean(found) if found.size else np.inf
+        super().__init__(distance_metric, check_bool(type(self).__name__, "symmetric", symmetric))

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.train.metrics.metric import Metric, check_samples, class_indices, rearrange_inputs
+from graphcell.train.metrics.metric import Metric, check_samples, check_shapes, class_indices, rearrange_inputs
 
 
 class TopKCategoricalAccuracy(Metric):
@@ -32,9 +32,16 @@ class TopKCategoricalAccuracy(Metric):
 
     @rearrange_inputs
     def update(self, *inputs: Any) -> None:
-        """Collects predictions (N, C) and labels (N) or one-hot (N, C)."""
+        """Collects predictions (N, C) and labels (N) or one-hot (N, C).
+
+        Raises:
+            ValueError: other shapes, or fewer classes than k.
+        """
         y_pred, y = self._pair(inputs)
         y = class_indices(y_pred, y)
+        check_shapes(self, y_pred.ndim == 2 and y.size == len(y_pred), "they should have the shapes (N, C) and (N) or (N, C)", y_pred, y)
+        if y_pred.shape[1] < self.k:
+            raise ArgumentValueError(f"For '{type(self).__name__}.update', there are {y_pred.shape[1]} classes, but 'k' is {self.k}.")
         largest = np.argsort(-y_pred, axis=1)[:, : self.k]
         self._correct_num += int((largest == y.reshape(-1, 1)).sum())
         self._samples_num += y.size

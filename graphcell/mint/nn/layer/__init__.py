@@ -1,0 +1,1 @@
+"""Layers of mint, in the modules where MindSpore has them."""

@@ -1,0 +1,26 @@
+"""What it costs to compute and to move values, for all that weigh one against the other: `residuals`, `recompute`, codegen/recompute.py.
+
+The unit is the time in which memory moves one byte. Refuses: ops that are no loop nests, views or fills; nothing computes those again.
+"""
+
+from __future__ import annotations
+
+from graphcell.ir.graph import Node
+from graphcell.ops.base import Elementwise, View
+from graphcell.ops.creation import Constant, Full, Iota
+
+READ, WRITE = 1.0, 2.0
+"""Of one byte. Where one is written, its cache line is read, too."""
+FAST, DIVISION, SLOW, RANDOM = 0.3, 2.0, 7.0, 25.0
+"""Of one element of an op."""
+_DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
+
+
+def cost_again(node: Node) -> float:
+    """What it costs to compute the node's results once more."""
+    op = node.op
+    if isinstance(op, (View, Full, Iota, Constant)):
+        return 0.0
+    assert isinstance(op, Elementwise)
+    per_element = FAST if op.fast else RANDOM if op.name.startswith("random") else SLOW
+    return (DIVISION if op.name in _DIVISIONS else per_element) * node.results[0].type.size

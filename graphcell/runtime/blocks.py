@@ -1,0 +1,363 @@
+"""Runs of graphs that were compiled for a few rows each, on blocks of the rows of larger inputs: one native call for all blocks.
+
+Enters: one function compiled for several numbers of rows (`Block`); for each number of rows that comes, the blocks that cover it, and how
+rows lie in its inputs and outputs. Leaves: `BlockBinding`, called like a `Binding` for that number of rows. Refuses nothing.
+
+Blocks read and write the rows of the inputs and outputs where they are. Only outputs whose rows do not lie together, and blocks with more
+rows than there are, go through memory of the workspace; what is missing is filled with copies of the last row, which is as good as any.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from graphcell import buffer
+from graphcell.codegen.llvm.arithmetic import minimum
+from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.context import config
+from graphcell.ir.types import TensorType
+from graphcell.locks import Lock
+from graphcell.runtime.binding import Binding
+from graphcell.runtime.calling import ANY, SpaceState
+from graphcell.runtime.support import load_support
+from graphcell.runtime.threads import pool
+from graphcell.runtime.workspaces import Runs, Threads, Workspace
+from graphcell.tensor import StorageEpoch, Tensor
+
+_WORD = ctypes.c_int64
+_NEVER = -2
+"""No count of contents has this value."""
+MOST_BLOCKS = 63
+
+
+def _words(name: str, *fields: str) -> Any:
+    return type(name, (ctypes.Structure,), {"_fields_": [(f, _WORD) for f in fields]})
+
+
+_PlanState = _words("_PlanState", "rows", "pieces", "piece_table", "inputs", "input_table", "outputs", "output_table")
+_PieceState = _words("_PieceState", "start", "size", "block")
+_OutputState = _words("_OutputState", "outer", "row_bytes")
+_SpaceOfBlock = _words("_SpaceOfBlock", "run", "space", "inputs", "outputs")
+_Own = _words("_Own", "space", "blocks")
+
+
+# -- the generated code ------------------------------------------------------------------------------------------------
+class _Emitter(FunctionBuilder):
+    """A FunctionBuilder that knows the structures above."""
+
+    def get(self, base: Val, structure: Any, field: str, type: LType = I64) -> Val:
+        return self.load(self.gep(base, getattr(structure, field).offset, I8), type)
+
+    def item(self, table: Val, index: Val, type: LType = I64) -> Val:
+        return self.load(self.gep(table, index, I64), type)
+
+    def entry(self, table: Val, index: Val, structure: Any) -> Val:
+        return self.gep(table, self.mul(index, i64(ctypes.sizeof(structure))), I8)
+
+    def at(self, base: Val, offset: Val) -> Val:
+        return self.gep(base, offset, I8)
+
+    def piece(self, table: str) -> tuple[Val, Val, Val]:
+        """All rows, those of them that the block in the arguments has, and its `table` of addresses."""
+        rows = self.get(self.args["plan"], _PlanState, "rows")
+        there = minimum(self, self.args["size"], self.sub(rows, self.args["start"]))
+        return rows, there, self.get(self.get(self.args["block"], _SpaceOfBlock, "space", PTR), SpaceState, table, PTR)
+
+    def copy(self, target: Val, source: Val, nbytes: Val) -> None:
+        self.intrinsic("memcpy.p0.p0.i64", VOID, target, source, nbytes, const(0, LType("i1")))
+
+
+def _emit_place_inputs(module: Module) -> None:
+    """`place_inputs(plan, inputs, start, size, block)`: the rows from `start` on become the inputs of a block."""
+    names = (("plan", PTR), ("inputs", PTR), ("start", I64), ("size", I64), ("block", PTR))
+    b = _Emitter(module, "place_inputs", names)
+    plan, start, size, block = (b.args[name] for name in ("plan", "start", "size", "block"))
+    _, there, into = b.piece("inputs")
+    with b.loop(0, b.get(plan, _PlanState, "inputs")) as loop:
+        row_bytes = b.item(b.get(plan, _PlanState, "input_table", PTR), loop.index)
+        first = b.at(b.item(b.args["inputs"], loop.index, PTR), b.mul(start, row_bytes))
+        b.store(first, b.gep(into, loop.index, I64))
+        with b.if_then(b.and_(b.icmp("slt", there, size), b.icmp("ne", row_bytes, i64(0)))):
+            own = b.item(b.get(block, _SpaceOfBlock, "inputs", PTR), loop.index, PTR)
+            b.copy(own, first, b.mul(there, row_bytes))
+            last = b.at(first, b.mul(b.sub(there, i64(1)), row_bytes))
+            with b.loop(there, size) as row:
+                b.copy(b.at(own, b.mul(row.index, row_bytes)), last, row_bytes)
+            b.store(own, b.gep(into, loop.index, I64))
+    b.finish()
+
+
+def _emit_place_outputs(module: Module) -> None:
+    """`place_outputs(plan, outputs, start, size, block, done)`: before a block runs, its outputs get their places; when it is done, those
+    in memory of its own are put together."""
+    names = (("plan", PTR), ("outputs", PTR), ("start", I64), ("size", I64), ("block", PTR), ("done", LType("i1")))
+    b = _Emitter(module, "place_outputs", names)
+    plan, start, size, block = (b.args[name] for name in ("plan", "start", "size", "block"))
+    rows, there, into = b.piece("outputs")
+    with b.loop(0, b.get(plan, _PlanState, "outputs")) as loop:
+        state = b.entry(b.get(plan, _PlanState, "output_table", PTR), loop.index, _OutputState)
+        outer, row_bytes = b.get(state, _OutputState, "outer"), b.get(state, _OutputState, "row_bytes")
+        own = b.item(b.get(block, _SpaceOfBlock, "outputs", PTR), loop.index, PTR)
+        first = b.at(b.item(b.args["outputs"], loop.index, PTR), b.mul(start, row_bytes))
+        apart = b.or_(b.icmp("slt", there, size), b.icmp("sgt", outer, i64(1)))
+        by_itself = b.and_(apart, b.icmp("ne", row_bytes, i64(0)))
+
+        def give(own: Val = own, first: Val = first, by_itself: Val = by_itself, place: Val = loop.index) -> None:
+            b.store(b.select(by_itself, own, first), b.gep(into, place, I64))
+
+        def collect(own: Val = own, first: Val = first, by_itself: Val = by_itself, outer: Val = outer, row_bytes: Val = row_bytes) -> None:
+            with b.if_then(by_itself), b.loop(0, outer) as turn:
+                target = b.at(first, b.mul(turn.index, b.mul(rows, row_bytes)))
+                b.copy(target, b.at(own, b.mul(turn.index, b.mul(size, row_bytes))), b.mul(there, row_bytes))
+
+        b.if_else(b.args["done"], collect, give)
+    b.finish()
+
+
+def _emit_run_blocks(module: Module) -> None:
+    """`run_blocks(inputs, outputs, own, pool, callback) -> i32`: a graph's function, made of those of its blocks; not 0 if one failed."""
+    names = (("inputs", PTR), ("outputs", PTR), ("own", PTR), ("pool", PTR), ("callback", PTR))
+    b = _Emitter(module, "run_blocks", names, I32, internal=False)
+    space = b.get(b.args["own"], _Own, "space", PTR)
+    plan = b.get(space, SpaceState, "plan", PTR)
+    false, true = const(0, LType("i1")), const(1, LType("i1"))
+    with b.loop(0, b.get(plan, _PlanState, "pieces")) as loop:
+        piece = b.entry(b.get(plan, _PlanState, "piece_table", PTR), loop.index, _PieceState)
+        start, size = b.get(piece, _PieceState, "start"), b.get(piece, _PieceState, "size")
+        block = b.entry(b.get(b.args["own"], _Own, "blocks", PTR), b.get(piece, _PieceState, "block"), _SpaceOfBlock)
+        inner = b.get(block, _SpaceOfBlock, "space", PTR)
+        b.store(b.get(space, SpaceState, "generation"), b.gep(inner, SpaceState.generation.offset, I8))
+        b.call("place_inputs", VOID, plan, b.args["inputs"], start, size, block)
+        b.call("place_outputs", VOID, plan, b.args["outputs"], start, size, block, false)
+        given = [b.get(inner, SpaceState, name, PTR) for name in ("inputs", "outputs", "arena", "pool", "callback")]
+        status = b.call_pointer(b.get(block, _SpaceOfBlock, "run", PTR), I32, *given)
+        b.return_if(b.icmp("ne", status, const(0, I32)), status)
+        b.call("place_outputs", VOID, plan, b.args["outputs"], start, size, block, true)
+    b.finish(const(0, I32))
+
+
+def assembly() -> str:
+    """The LLVM assembly of all that."""
+    module = Module()
+    for emit in (_emit_place_inputs, _emit_place_outputs, _emit_run_blocks):
+        emit(module)
+    return str(module)
+
+
+@functools.cache
+def _entry() -> int:
+    return load_support("blocks of rows", assembly()).address("run_blocks")
+
+
+# -- Python's side -----------------------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Rows:
+    """How rows lie in an input or output: `outer` times all rows, each row of so many bytes; 0: it has none and is whole in each block."""
+
+    outer: int
+    row_bytes: int
+
+    @classmethod
+    def of(cls, type: TensorType, axis: int | None, rows: int) -> Rows:
+        """Of a value with so many rows, which dimension `axis` counts (some elements for each)."""
+        if axis is None:
+            return cls(1, 0)
+        return cls(math.prod(type.shape[:axis]), math.prod(type.shape[axis:]) // rows * type.dtype.np_type.itemsize)
+
+
+class Block:
+    """A function compiled for `size` rows, whose rows lie in its inputs and outputs as said."""
+
+    def __init__(self, size: int, binding: Binding, inputs: Sequence[Rows], outputs: Sequence[Rows]):
+        self.size, self.binding = size, binding
+        self.inputs, self.outputs = inputs, outputs
+        self.is_longer = False  # than all rows, somewhere
+        self.is_apart = any(rows.outer > 1 for rows in outputs)
+
+
+class _InnerSpace:
+    """What a block needs of a workspace: a workspace of its graph, and memory for rows that cannot stay where they are."""
+
+    def __init__(self, block: Block):
+        self.block = block
+        self.space = Workspace(block.binding.executable)
+        self._inputs, self._outputs = ((_WORD * max(1, len(rows)))() for rows in (block.inputs, block.outputs))
+        self._memory: list[Any] = []
+        self.state = _SpaceOfBlock(
+            run=block.binding.executable.entry, space=self.space.address, inputs=ctypes.addressof(self._inputs),
+            outputs=ctypes.addressof(self._outputs),
+        )  # fmt: skip
+
+    def provide(self) -> None:
+        """Allocates what the block needs by now."""
+        block = self.block
+        wanted = (self._inputs, block.inputs, block.is_longer), (self._outputs, block.outputs, block.is_longer or block.is_apart)
+        for table, lies, is_needed in wanted:
+            for k, rows in enumerate(lies if is_needed else ()):
+                if not table[k]:
+                    data = buffer.empty((rows.outer * block.size * rows.row_bytes,), np.dtype(np.uint8))
+                    self._memory.append(data)
+                    table[k] = buffer.address(data)
+
+
+class _BlockSpace:
+    """A workspace for runs of any blocks. Bit n of `state.ready` says that block n can be run: what it needs is there and up to date,
+    if what it keeps of its weights is, too.
+    """
+
+    def __init__(self, inputs: int, outputs: int):
+        self.inner: dict[int, _InnerSpace] = {}
+        self.inputs, self.outputs, self.arrays = ((_WORD * max(1, n))() for n in (inputs, outputs, outputs))
+        self._table = (_SpaceOfBlock * MOST_BLOCKS)()
+        self._own = _Own(blocks=ctypes.addressof(self._table))
+        self.fail = _raiser(self.inner)
+        self.state = SpaceState(
+            epoch=ANY, inputs=ctypes.addressof(self.inputs), outputs=ctypes.addressof(self.outputs), arena=ctypes.addressof(self._own),
+            pool=pool().address, callback=0, fail=id(self.fail), arrays=ctypes.addressof(self.arrays),
+        )  # fmt: skip
+        self.address = self._own.space = ctypes.addressof(self.state)
+
+    def bind(self, number: int, block: Block) -> None:
+        """Gets ready for a block: makes what is missing, looks up the addresses of what it reads."""
+        if number not in self.inner:
+            self.inner[number] = _InnerSpace(block)
+        inner, binding = self.inner[number], block.binding
+        inner.provide()
+        binding.bind(inner.space)
+        if binding.spaces.kept is not None:
+            binding.spaces.kept.bind(inner.space.inputs)
+        self._table[number] = inner.state
+        epoch = inner.space.state.epoch
+        if epoch != ANY:
+            self.state.epoch = epoch if self.state.epoch in (ANY, epoch) else -1
+        self.state.ready |= 1 << number
+
+
+def _raiser(inner: dict[int, _InnerSpace]) -> Callable[[], Any]:
+    def fail() -> Any:
+        spaces = [block.space for block in inner.values()]
+        return next((space for space in spaces if space.errors), spaces[0]).fail()
+
+    return fail
+
+
+class Blocks:
+    """The blocks of one function, and workspaces for all of them, which `make` makes.
+
+    Args:
+        inputs, outputs: how many the function has.
+    """
+
+    def __init__(self, inputs: int, outputs: int):
+        self._blocks: list[Block] = []
+        self.make = functools.partial(_BlockSpace, inputs, outputs)
+        self._kept: dict[int, int] = {}  # addresses, by block
+        self._lock = Lock()
+        self.home = Runs(_entry(), (), self.make)
+
+    def add(self, block: Block) -> int:
+        """Adds a block; its number, less than MOST_BLOCKS."""
+        with self._lock:
+            self._blocks.append(block)
+            return len(self._blocks) - 1
+
+    def __getitem__(self, number: int) -> Block:
+        return self._blocks[number]
+
+    def use_for_fewer(self, number: int) -> None:
+        """Notes that a block is used for fewer rows than it has."""
+        with self._lock:
+            if not self._blocks[number].is_longer:
+                self._blocks[number].is_longer = True
+                self._spoil(number)
+
+    def _spoil(self, number: int, but: _BlockSpace | None = None) -> None:
+        """A block has to be bound anew before other workspaces run it."""
+        for space in list(self.home.made.values()):
+            if space is not but:
+                space.state.ready &= ~(1 << number)
+
+    def bind(self, space: _BlockSpace, numbers: Sequence[int]) -> None:
+        """Gets a workspace ready for these blocks."""
+        with self._lock:
+            state = space.state
+            if state.epoch != ANY and state.epoch != StorageEpoch.value:
+                state.epoch, state.ready = ANY, 0
+            for number in numbers:
+                if not state.ready >> number & 1:
+                    space.bind(number, self._blocks[number])
+
+    def prepare(self, space: _BlockSpace, numbers: Sequence[int]) -> int:
+        """Brings up to date what these blocks keep of their frozen inputs; the count of contents for which it is, -1: for any."""
+        counts = set()
+        for number in numbers:
+            binding, inner = self._blocks[number].binding, space.inner[number].space
+            kept = binding.spaces.kept
+            if kept is None:
+                continue
+            if kept.holds:
+                kept.bind(inner.inputs)
+            else:
+                binding.spaces.prepare(inner, binding.captured, binding.leaves)
+            counts.add(kept.contents)
+            address = inner.inputs[kept.kept.slot]
+            with self._lock:
+                if self._kept.get(number) != address:
+                    self._kept[number] = address
+                    self._spoil(number, space)
+        return _NEVER if len(counts) > 1 else counts.pop() if counts else -1
+
+
+class BlockBinding:
+    """All blocks that cover so many rows.
+
+    Args:
+        pieces: (first row, number of the block) of each. Those that overlap compute the same twice.
+        rows: how many there are.
+        inputs, outputs: how they lie in the inputs and outputs.
+        types: of the outputs.
+    """
+
+    def __init__(
+        self, blocks: Blocks, pieces: Sequence[tuple[int, int]], rows: int, inputs: Sequence[Rows], outputs: Sequence[Rows], types: Sequence[TensorType]
+    ):
+        self._blocks = blocks
+        self._numbers = sorted({number for _, number in pieces})
+        for start, number in pieces:
+            if start + blocks[number].size > rows:
+                blocks.use_for_fewer(number)
+        pieces_table = (_PieceState * len(pieces))(*(_PieceState(start, blocks[number].size, number) for start, number in pieces))
+        input_table = (_WORD * max(1, len(inputs)))(*(lies.row_bytes for lies in inputs))
+        output_table = (_OutputState * max(1, len(outputs)))(*(_OutputState(lies.outer, lies.row_bytes) for lies in outputs))
+        self._plan = _PlanState(
+            rows=rows, pieces=len(pieces), piece_table=ctypes.addressof(pieces_table), inputs=len(inputs), input_table=ctypes.addressof(input_table),
+            outputs=len(outputs), output_table=ctypes.addressof(output_table),
+        )  # fmt: skip
+        self._tables = pieces_table, input_table, output_table
+        unbounded = any(blocks[number].binding.spaces.unbounded for number in self._numbers)
+        self.spaces = Runs(_entry(), types, blocks.make, blocks.home, unbounded=unbounded)
+        self.spaces.state.plan = ctypes.addressof(self._plan)
+        self.spaces.state.contents = _NEVER
+        self.spaces.state.needs = sum(1 << number for number in self._numbers)
+
+    def __call__(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """Runs; returns the outputs."""
+        if config.runtime_num_threads is not Threads.applied:
+            Threads.apply()
+        spaces = self.spaces
+        space = spaces.pop()
+        try:
+            self._blocks.bind(space, self._numbers)
+            for k, t in enumerate(leaves):
+                space.inputs[k] = t.address()
+            spaces.state.contents = self._blocks.prepare(space, self._numbers)
+            return spaces.run(space)
+        finally:
+            spaces.push(space)

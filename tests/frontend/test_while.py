@@ -1,0 +1,232 @@
+"""`while`: unrolled, or one op, always with Python's results."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import ops
+from graphcell.errors import BranchTypeError, UnboundNameError
+from graphcell.frontend import trace_function
+from graphcell.tensor import Tensor
+from tests.frontend.support import check, op_names, tensor
+
+VALUES = [(1.0, 2.0, 3.0), (-1.0, -2.0, 0.5), (50.0, 60.0, 7.0)]
+
+
+def while_tensor(x: Any) -> Any:
+    while x.sum() < 100:
+        x = x * 2 + 1
+    return x
+
+
+def while_counter_tensor(x: Any) -> Any:
+    i = Tensor(0, "int32")
+    while i < 20:
+        x = ops.tanh(x) + 0.1
+        i = i + 1
+    return x, i
+
+
+def while_numbers(x: Any) -> Any:
+    i, s = 0, 0.5
+    while x.sum() > i:
+        i += 1
+        s = s * 2
+        if i > 5:
+            break
+    return i, s
+
+
+def while_constant(x: Any) -> Any:
+    i = 0
+    while i < 3:
+        x = x + i
+        i += 1
+    return x, i
+
+
+def while_true_break(x: Any) -> Any:
+    n = 0
+    while True:
+        x = x + 1
+        n += 1
+        if x.sum() > 20:
+            break
+    return x, n
+
+
+def while_continue(x: Any) -> Any:
+    i = Tensor(0)
+    s = x * 0
+    while i < 10:
+        i = i + 1
+        if i % 2 == 0:
+            continue
+        s = s + x * i
+    return s
+
+
+def while_return(x: Any) -> Any:
+    y = x
+    while y.sum() < 100:
+        y = y + 5
+        if y[0] > 12:
+            return y * 2
+    return -y
+
+
+def while_else(x: Any) -> Any:
+    n = 0
+    while x.sum() < 100:
+        x = x + 3
+        n = n + 1
+        if n > 4:
+            break
+    else:
+        x = x * 1000
+    return x, n
+
+
+def while_tuple(x: Any) -> Any:
+    state = (x, [x * 0, 1.0])
+    while state[0].sum() < 50:
+        a, b = state
+        state = (a + 1, [b[0] + a, 1.0])
+    return state
+
+
+def while_nested(x: Any) -> Any:
+    i = Tensor(0)
+    total = x
+    while i < 3:
+        j = Tensor(0)
+        while j < i:
+            total = total + 1
+            j = j + 1
+        i = i + 1
+    return total
+
+
+def while_with_if(x: Any) -> Any:
+    while x.sum() < 60:
+        if x[0] > 5:
+            x = x + 10
+        else:
+            x = x + 1
+    return x
+
+
+def while_chained(x: Any) -> Any:
+    lo, hi = x.sum(), x.sum() + 20
+    while 0 < hi - lo < 1000 and lo < 500:
+        lo = lo * 2 + 1
+    return lo
+
+
+def while_walrus(x: Any) -> Any:
+    while (s := x.sum()) < 40:
+        x = x + 2
+    return x, s
+
+
+def while_writes(x: Any) -> Any:
+    i = Tensor(0)
+    while i < 3:
+        x[0] = x[0] + 1
+        i = i + 1
+    return x
+
+
+def while_list(x: Any) -> Any:
+    h = [x, x + 1]
+    i = Tensor(0)
+    while i < 3:
+        h[0] = h[0] + h[1]
+        i += 1
+    return h
+
+
+def while_constant_inside(x: Any) -> Any:
+    k = 2
+    i = Tensor(0)
+    while i < 3:
+        k = 2
+        x = x[:k]
+        x = ops.concat([x, x[:1]])
+        i += 1
+    return x, k
+
+
+def while_tensor_number_start(x: Any) -> Any:
+    total = 0
+    i = Tensor(0)
+    while i < 4:
+        total = total + x.sum()
+        i += 1
+    return total * 1.0
+
+
+def while_flag(x: Any) -> Any:
+    go = True
+    n = 0
+    while go:
+        x = x + 4
+        n += 1
+        go = x.sum() < 50
+    return x, n
+
+
+WHILES = [
+    while_tensor, while_counter_tensor, while_numbers, while_constant, while_true_break, while_continue, while_return, while_else, while_tuple,
+    while_nested, while_with_if, while_chained, while_walrus, while_writes, while_list, while_constant_inside, while_tensor_number_start, while_flag,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("function", WHILES, ids=lambda f: f.__name__)
+@pytest.mark.parametrize("values", VALUES, ids=["positive", "negative", "large"])
+def test_while(function: Any, values: Any) -> None:
+    check(function, tensor(*values))
+
+
+def test_while_becomes_one_op() -> None:
+    traced = check(while_counter_tensor, tensor(1.0))
+    assert op_names(traced).count("tanh") == 1 and op_names(traced).count("while") == 1
+
+
+def test_while_carries_only_what_changes() -> None:
+    def f(x: Any, w: Any) -> Any:
+        k = 3
+        i = Tensor(0)
+        while i < 5:
+            x = ops.matmul(x, w) * k
+            i = i + 1
+        return x
+
+    traced = check(f, Tensor(np.eye(2, dtype=np.float32)), Tensor(np.full((2, 2), 0.1, np.float32)))
+    loop = next(n for n in traced.graph.nodes if n.op.name == "while")
+    assert loop.op.carried == 2 and len(loop.operands) == 3
+
+
+def test_while_type_conflict() -> None:
+    def f(x: Any) -> Any:
+        while x.sum() < 10:
+            x = ops.concat([x, x])
+        return x
+
+    with pytest.raises(BranchTypeError) as e:
+        trace_function(f, (tensor(1.0),))
+    assert "'x' is Tensor" in str(e.value) and "before the loop" in str(e.value)
+
+
+def test_name_assigned_in_loop_only() -> None:
+    def f(x: Any) -> Any:
+        while x.sum() < 10:
+            y = x + 1
+            x = y
+        return y
+
+    with pytest.raises(UnboundNameError, match="may not run"):
+        trace_function(f, (tensor(1.0),))

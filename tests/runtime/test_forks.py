@@ -1,0 +1,131 @@
+"""Forks while other threads are at work: nothing that these held stays closed in the child, nothing that they began stays half done."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from graphcell.jit import jit
+from graphcell.locks import Lock, whole
+from tests.runtime.support import t, warm
+
+pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+
+
+def in_child(work: Callable[[], bool]) -> bool:
+    """Whether `work` was true in a child process, within half a minute."""
+    child = os.fork()
+    if child == 0:
+        done: list[bool] = []
+        thread = threading.Thread(target=lambda: done.append(work()), daemon=True)
+        thread.start()
+        thread.join(30)
+        os._exit(0 if done == [True] else 1)
+    return os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+class Holder:
+    """Another thread that is inside of a context manager."""
+
+    def __init__(self, lock: object):
+        self._lock, self._inside, self._leave = lock, threading.Event(), threading.Event()
+        self._thread = threading.Thread(target=self._hold)
+
+    def _hold(self) -> None:
+        with self._lock:  # type: ignore[attr-defined]
+            self._inside.set()
+            self._leave.wait()
+
+    def __enter__(self) -> Holder:
+        self._thread.start()
+        self._inside.wait()
+        return self
+
+    def let_go(self) -> None:
+        self._leave.set()
+
+    def __exit__(self, *_: object) -> None:
+        self.let_go()
+        self._thread.join()
+
+
+def test_a_lock_that_another_thread_holds_is_open_in_the_child() -> None:
+    lock = Lock()
+
+    def enter() -> bool:
+        with lock, lock:
+            return True
+
+    with Holder(lock):
+        assert in_child(enter)
+    assert enter()
+
+
+def test_the_lock_of_the_thread_that_forks_stays_its_own() -> None:
+    lock = Lock()
+    with lock:
+        child = os.fork()
+        if child == 0:
+            entered = threading.Event()
+
+            def enter() -> None:
+                with lock:
+                    entered.set()
+
+            other = threading.Thread(target=enter)
+            other.start()
+            with lock:
+                kept = not entered.wait(0.2)
+        else:
+            assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    if child == 0:
+        other.join(30)
+        os._exit(0 if kept and entered.is_set() else 1)
+
+
+def test_a_function_that_another_thread_compiles_can_be_called_in_the_child() -> None:
+    f = jit(lambda x: x * 2)
+    warm(f, t(1))
+    with Holder(f._lock):
+        assert in_child(lambda: f(t(1, 2)).asnumpy().tolist() == [2, 4])
+    assert f(t(1, 2)).asnumpy().tolist() == [2, 4]
+
+
+def test_forks_wait_for_what_must_be_whole() -> None:
+    with Holder(whole) as holder:
+        waiting = threading.Timer(0.2, holder.let_go)
+        waiting.start()
+        assert in_child(lambda: True) and waiting.finished.is_set()
+
+
+def test_first_calls_of_all_threads_and_of_children(tmp_path: Path) -> None:
+    """Everything is imported and compiled for the first time while the process forks."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, threading, graphcell as g\n"
+        "f = g.jit(lambda x: x * 2 + 1)\n"
+        "x = g.Tensor([1.0, 2.0])\n"
+        "def work():\n"
+        "    for k in range(3): f(g.Tensor([float(k)] * (k + 1)))\n"
+        "threads = [threading.Thread(target=work) for _ in range(2)]\n"
+        "for thread in threads: thread.start()\n"
+        "codes = []\n"
+        "for _ in range(3):\n"
+        "    child = os.fork()\n"
+        "    if child == 0:\n"
+        "        signal.alarm(60)\n"
+        "        os._exit(0 if f(x).asnumpy().tolist() == [3, 5] and g.grad(f)(x).asnumpy().tolist() == [2, 2] else 1)\n"
+        "    codes.append(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))\n"
+        "for thread in threads: thread.join()\n"
+        "print(codes)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
+    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=300, check=True)
+    assert done.stdout == "[0, 0, 0]\n" and not done.stderr
