@@ -1,9 +1,10 @@
 """Calls of one compiled function for any number of rows, without compiling it for each number.
 
-Enters: a compiled function, and which of its arguments have any number of rows (their first dimension). Leaves: the same results. The function
+Enters: a compiled function, and which of its arguments have any number of rows (along one dimension). Leaves: the same results. The function
 is interpreted for the rows at hand and for blocks of a few sizes; where all graphs are the same but for extents, and treat rows apart
 (passes/row_wise.py), it is compiled for the blocks alone, each when it is first of use, and a call runs blocks that cover its rows
-(runtime/blocks.py). Otherwise it is compiled for each shape, as any function is; `DynamicRows.reason` says why.
+(runtime/blocks.py). Where rows meet in sums, it is cut into stages that treat them apart (dynamic_stages.py). Otherwise it is
+compiled for each shape, as any function is; `DynamicRows.reason` says why.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ import math
 import random
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -29,44 +30,16 @@ from graphcell.ir.types import TensorType
 from graphcell.jit import JitFunction
 from graphcell.locks import Lock
 from graphcell.passes.row_wise import NotRowWise, row_axes, work_of
+from graphcell.runtime.block_sizes import LIGHT, Pieces, plan, sizes_for
 from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state
 
 if TYPE_CHECKING:  # as in jit.py
     from graphcell.runtime.binding import Record
     from graphcell.runtime.blocks import BlockBinding, Blocks, Rows
-
-REFERENCE = 4099
-"""The number of rows of the graph with which all others are compared. A prime, so that what can be divided by it depends on it."""
+    from graphcell.runtime.stages import StagedBinding
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """Rows of the blocks to choose from; what starting a block costs, in rows; and so many rows as cost no more than one."""
-
-    rows: frozenset[int]
-    start: float
-    least: int = 1
-
-    def without(self, rows: set[int]) -> Sizes:
-        """These but for some."""
-        return replace(self, rows=self.rows - rows)
-
-    def cost(self, size: int) -> float:
-        """Of a block, in rows."""
-        return max(size, self.least) + self.start
-
-
-LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256}), 3)
-"""Where a row is little work. A larger block would be no faster."""
-HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
-"""Where a row is much work."""
-HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 4, 5, 6, 7, 8, 32}), 0.3, 4)
-"""The same where as many weights are read for that."""
-_HEAVY = 100_000
-"""So many numbers that are computed or multiplied make a row much work."""
-_MANY_WEIGHTS = 0.6
-"""So many weights for each of these are many."""
 _AHEAD_SECONDS = 1.0
 """So long, the first call also compiles blocks that others will need."""
 
@@ -80,12 +53,15 @@ _KEPT_PLANS = 256
 _KEPT_BYTES = 1 << 28
 """Of outputs, which the plans for many numbers of rows may keep."""
 
-Pieces = tuple[tuple[int, int], ...]
 Trace = Callable[[int], Traced]
 
 
+class _NotInPieces(NotRowWise):
+    """Nor can it be done in stages."""
+
+
 @dataclass(frozen=True)
-class _Held:
+class Held:
     """What a trace read from outside; the types of its outputs, and how its result is built of them."""
 
     guards: Guards
@@ -94,7 +70,7 @@ class _Held:
     result: Structure
 
     @classmethod
-    def of(cls, traced: Traced) -> _Held:
+    def of(cls, traced: Traced) -> Held:
         return cls(traced.guards, traced.captured, [v.type for v in traced.graph.outputs], traced.result)
 
     def holds(self) -> bool:
@@ -102,7 +78,7 @@ class _Held:
 
 
 @dataclass
-class _Plan:
+class Plan:
     """How to do so many rows: by `binding`, whose outputs `build` makes the result of, or, for the `reason` given, by a graph for them alone.
     True as long as what was `read` stays the same.
 
@@ -110,15 +86,16 @@ class _Plan:
     when what was read was the `recorded`-th time compared; `patience`: how often more it may be made.
     """
 
-    read: Sequence[_Held]
+    read: Sequence[Held]
     reason: str = ""
-    binding: BlockBinding | None = None
+    binding: BlockBinding | StagedBinding | None = None
     build: Callable[[Sequence[Tensor]], Any] | None = None
     largest: int = 0
     nbytes: int = 0
     record: Record | None = None
     recorded: int = -1
     patience: int = _PATIENCE
+    remark: str = ""
 
     def holds(self) -> bool:
         """Whether what was read is as it was."""
@@ -126,7 +103,7 @@ class _Plan:
 
 
 class DynamicRows(NativelyCalled):
-    """A compiled function whose arguments number `arguments`, Tensors, have any number of rows, all the same.
+    """A compiled function whose arguments number `arguments`, Tensors, have any number of rows, all the same, each along the dimension said.
 
     Args:
         check: raises if the arguments of a call are not as they must be.
@@ -141,10 +118,10 @@ class DynamicRows(NativelyCalled):
     _some_rows = 32
     """So many, to find out about a function of whose calls none came yet."""
 
-    def __init__(self, function: JitFunction, arguments: frozenset[int], check: Callable[[tuple[Any, ...], dict[str, Any]], None]):
+    def __init__(self, function: JitFunction, arguments: dict[int, int], check: Callable[[tuple[Any, ...], dict[str, Any]], None]):
         self.function, self.arguments = function, arguments
         self._check = check
-        self._known: list[_Known] = []  # the last used first
+        self._known: list[Known] = []  # the last used first
         self._in_vain = 0
         self._lock = Lock()
         self.reason = ""
@@ -155,9 +132,8 @@ class DynamicRows(NativelyCalled):
         if not rows or state.trace is not None or state.tapes or self.function.is_eager:
             return self.function(*args)
         found = self._find_out(args, rows)
-        if self.reason != found.reason or not self.function.remark:
-            self.reason = found.reason
-            self.function.remark = f"compiled for each number of rows: {found.reason}" if found.reason else "compiled for blocks of rows"
+        self.reason = found.reason
+        self.function.remark = f"compiled for each number of rows: {found.reason}" if found.reason else f"compiled for blocks of rows{found.remark}"
         if found.binding is None or found.build is None:
             return self.function(*args)
         result = found.build(found.binding([x for x in args if type(x) is Tensor]))
@@ -170,24 +146,24 @@ class DynamicRows(NativelyCalled):
         """
         rows = self._rows(args) or 0
         found = self._find_out(args, rows if rows > 0 else self._some_rows)
-        if found.binding is None:
-            if rows > 0:
-                self.function.compile(*args)
-        else:
+        if found.binding is None and rows > 0:
+            self.function.compile(*args)
+        if not found.reason:
             self._known[0].compile_ahead(lambda n: self._with_rows(args, n))
 
     def _rows(self, args: Sequence[Any]) -> int | None:
         """The number of rows, if the arguments agree on it."""
         if max(self.arguments) >= len(args):
             return None
-        tensors = [args[k] for k in self.arguments]
-        extents = {t.shape[0] if isinstance(t, Tensor) and t.ndim else None for t in tensors}
+        extents = {args[k].shape[axis] if isinstance(args[k], Tensor) and args[k].ndim > axis else None for k, axis in self.arguments.items()}
         return extents.pop() if len(extents) == 1 else None
 
-    def _find_out(self, args: Sequence[Any], rows: int) -> _Plan:
+    def _find_out(self, args: Sequence[Any], rows: int) -> Plan:
         """Whether the function treats rows apart; looked at anew when something that it reads has changed."""
+        from graphcell.runtime.blocks import BlockBinding
+
         objects: list[Any] = []
-        key = [(x.dtype, x.shape[1:]) if k in self.arguments else key_of(x, [], objects) for k, x in enumerate(args)]
+        key = [(x.dtype, _with_extent(x.shape, self.arguments[k], 0)) if k in self.arguments else key_of(x, [], objects) for k, x in enumerate(args)]
         with self._lock:
             is_again = False
             for known in [known for known in self._known if known.key == key]:
@@ -199,22 +175,26 @@ class DynamicRows(NativelyCalled):
                     return found
                 is_again = is_again or found is not None
             else:
-                inputs = [0 if k in self.arguments else None for k, x in enumerate(args) if type(x) is Tensor]
-                known = _Known(self.function, key, objects, inputs)
+                inputs = [self.arguments.get(k) for k, x in enumerate(args) if type(x) is Tensor]
+                known = Known(self.function, key, objects, inputs)
             self._remember(known)
-            drawn = random.getstate(), np.random.get_state()
+            drawn = random_state()
             found = known.planned(rows, lambda n: self._with_rows(args, n))
-            if not known.is_ahead and not found.reason:
+            if found.reason:
+                set_random_state(drawn)
+                found = known.planned_in_stages(rows, lambda n: self._with_rows(args, n), found)
+            if isinstance(found.binding, BlockBinding) and not known.is_ahead:
                 known.is_ahead = True
                 with contextlib.suppress(Exception):  # this call needs none of it
                     known.compile_ahead(lambda n: self._with_rows(args, n), _AHEAD_SECONDS)
                 self.function.compile(*self._with_rows(args, found.largest))  # to be the one that is shown
-            random.setstate(drawn[0])  # numbers that Python's libraries gave while code was only looked at are not used up
-            np.random.set_state(drawn[1])
+            elif found.largest and self.function.to_show is None:
+                self.function.to_show = functools.partial(self.function.compile, *self._with_rows(args, found.largest))
+            set_random_state(drawn)  # numbers that Python's libraries gave while code was only looked at are not used up
             self._in_vain = self._in_vain + is_again if found.reason else 0
             return found
 
-    def _remember(self, known: _Known) -> None:
+    def _remember(self, known: Known) -> None:
         """Puts it first."""
         if not self._known or self._known[0] is not known:
             self._known = [known, *(other for other in self._known if other is not known)][:_KEPT]
@@ -222,21 +202,27 @@ class DynamicRows(NativelyCalled):
     def _with_rows(self, args: Sequence[Any], rows: int) -> list[Any]:
         """The arguments with so many rows, of no particular values and in no memory."""
         return [
-            Tensor.of_array(np.broadcast_to(np.zeros((), x.dtype.np_type), (rows, *x.shape[1:]))) if k in self.arguments else x
+            Tensor.of_array(np.broadcast_to(np.zeros((), x.dtype.np_type), _with_extent(x.shape, self.arguments[k], rows))) if k in self.arguments else x
             for k, x in enumerate(args)
         ]
 
-    def _serve(self, found: _Plan, args: tuple[Any, ...], rows: int) -> None:
+    def _serve(self, found: Plan, args: tuple[Any, ...], rows: int) -> None:
         """Lets native code do calls like this one, if it has not been told yet."""
         from graphcell.runtime.binding import CountedTable, Record
+        from graphcell.runtime.blocks import BlockBinding
 
         changes = sum(held.guards.changes for held in found.read)
-        if found.recorded == changes or found.binding is None or found.binding.spaces.runs < _RUNS_BEFORE_NATIVE or not found.patience:
+        if not isinstance(found.binding, BlockBinding):
+            return
+        if found.recorded == changes or found.binding.spaces.runs < _RUNS_BEFORE_NATIVE or not found.patience:
             return
         found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
         found.record, found.recorded = None, changes
         compared = Guards.compare_together([held.guards for held in found.read])
-        table = self._natives_in(lambda: CountedTable(min(self.arguments)))
+        counted = next((k for k, axis in self.arguments.items() if axis == 0), None)  # native code looks for the number of rows there
+        if counted is None:
+            return
+        table = self._natives_in(lambda: CountedTable(counted))
         if compared is None or not isinstance(table, CountedTable):
             return
         result, build = found.read[0].result, found.build  # that of so many rows is first
@@ -252,7 +238,7 @@ class DynamicRows(NativelyCalled):
 _DYNAMIC_ROWS = with_vectorcall(DynamicRows)
 
 
-class _Known:
+class Known:
     """What was found out about a function for arguments of one kind.
 
     Attributes:
@@ -261,32 +247,54 @@ class _Known:
         is_ahead: whether blocks that were not needed yet were compiled, too.
     """
 
+    reference = 4099
+    """The number of rows of the graph with which all others are compared. A prime, so that what can be divided by it depends on it."""
+
     def __init__(self, function: JitFunction, key: Any, objects: list[Any], inputs: list[int | None]):
         self.function, self.key, self.objects, self.inputs = function, key, objects, inputs
-        self.plans: dict[int, _Plan] = {}
+        self.plans: dict[int, Plan] = {}
         self.is_ahead = False
         self._axes: list[int | None] | None = None
         self._reference: Traced | None = None
-        self._read: dict[int, _Held] = {}
+        self._read: dict[int, Held] = {}
         self._usable = LIGHT
         self._compiled: dict[int, int] = {}  # numbers of the blocks
-        self._programs: list[_Held] = []  # what these blocks read
+        self._programs: list[Held] = []  # what these blocks read
         self._blocks: Blocks | None = None
+        self._staged: Known | None = None
+        self._is_hopeless = False
 
     def holds(self) -> bool:
         """Whether all that was read is still the same."""
-        return all(held.holds() for held in [*self._read.values(), *self._programs])
+        return all(held.holds() for held in [*self._read.values(), *self._programs]) and (self._staged is None or self._staged.holds())
 
-    def planned(self, rows: int, arguments: Callable[[int], list[Any]]) -> _Plan:
+    def planned(self, rows: int, arguments: Callable[[int], list[Any]]) -> Plan:
         """How to do so many rows. `arguments(n)` are those of a call for n rows."""
         self._forget_oldest()
         pieces, reason = self._try(rows, self._tracer(arguments))
         sizes = {size for _, size in pieces}
-        read = [self._read[n] for n in {rows, REFERENCE, *sizes} if n in self._read]
-        if not reason and all(self._compile(size, arguments) for size in sizes):
+        read = [self._read[n] for n in {rows, self.reference, *sizes} if n in self._read]
+        if not reason and self._is_alone(rows):
+            found = Plan(read, remark=", and for so many rows alone as a block may have")
+        elif not reason and all(self._compile(size, arguments) for size in sizes):
             found = self._bound(rows, pieces, read)
         else:
-            found = _Plan(read, reason or "it runs as Python")
+            found = Plan(read, reason or "it runs as Python")
+        self.plans[rows] = found
+        return found
+
+    def planned_in_stages(self, rows: int, arguments: Callable[[int], list[Any]], plan: Plan) -> Plan:
+        """How to do so many rows where they meet, if that can be done in stages; else the plan given."""
+        from graphcell.dynamic_stages import KnownInStages
+
+        if self._is_hopeless:
+            return plan
+        if self._staged is None:
+            self._staged = KnownInStages(self.function, self.key, self.objects, self.inputs)
+        found = self._staged.planned(rows, arguments)
+        if found.reason:
+            plan.reason = found.reason
+            return plan
         self.plans[rows] = found
         return found
 
@@ -294,10 +302,16 @@ class _Known:
         """Makes all blocks that there may be, or those that are done in so many seconds; smaller ones first. Before them the graph for one
         row, if that is another: what is broadcast to more rows needs no op there.
         """
+        if self._staged is not None and not self._blocks:
+            return self._staged.compile_ahead(arguments, seconds)
         begin = time.perf_counter()
         if not self._is_usable(1, self._tracer(arguments)):
             with contextlib.suppress(Exception):  # which comes again if there is a call with one row
                 self.function.compile(*arguments(1))
+        self._compile_sizes(arguments, seconds - (time.perf_counter() - begin))
+
+    def _compile_sizes(self, arguments: Callable[[int], list[Any]], seconds: float) -> None:
+        begin = time.perf_counter()
         for size in sorted(self._usable.rows):
             if time.perf_counter() - begin > seconds:
                 return
@@ -307,7 +321,10 @@ class _Known:
                 self._usable = self._usable.without({size})
 
     def _tracer(self, arguments: Callable[[int], list[Any]]) -> Trace:
-        return lambda n: trace_function(self.function.__traced__, arguments(n))
+        return lambda n: self._traced(arguments(n))
+
+    def _traced(self, arguments: list[Any]) -> Traced:
+        return trace_function(self.function.__traced__, arguments)
 
     def _try(self, rows: int, trace: Trace) -> tuple[Pieces, str]:
         """Blocks for so many rows; or why there are none."""
@@ -315,6 +332,7 @@ class _Known:
             self._compare(rows, trace)
             return self._pieces(rows, trace), ""
         except NotRowWise as e:
+            self._is_hopeless = isinstance(e, _NotInPieces)
             return (), str(e)
         except Exception as e:  # whatever the function does with unusual extents; if the error is its own, it comes again
             return (), f"{type(e).__name__}: {e}"
@@ -326,12 +344,20 @@ class _Known:
             rows = next(iter(self.plans))
             total -= self.plans.pop(rows).nbytes
             if rows not in self._usable.rows:
-                self._read.pop(rows, None)
+                self._forget(rows)
+
+    def _is_alone(self, rows: int) -> bool:
+        """Whether so many rows are better done by a graph for them alone."""
+        return False
+
+    def _cover(self, rows: int) -> Pieces:
+        """Blocks of sizes that may do for so many rows."""
+        return plan(rows, self._usable)
 
     def _pieces(self, rows: int, trace: Trace) -> Pieces:
         """Blocks of sizes for which the function does the same as for all rows."""
         while self._usable.rows:
-            pieces = plan(rows, self._usable)
+            pieces = self._cover(rows)
             unusable = {size for _, size in pieces if not self._is_usable(size, trace)}
             if not unusable:
                 return pieces
@@ -346,23 +372,44 @@ class _Known:
         return True
 
     def _compare(self, rows: int, trace: Trace) -> None:
-        """Looks whether the function does the same for so many rows as for REFERENCE rows, row by row.
+        """Looks whether the function does the same for so many rows as for `reference` rows, row by row.
 
         Raises:
             NotRowWise: it does not.
         """
         if self._reference is None:
-            self._reference = trace(REFERENCE)
-            self._read[REFERENCE] = _Held.of(self._reference)
-            self._usable = sizes_for(*work_of(self._reference.graph, REFERENCE))
+            self._reference = trace(self.reference)
+            self._read[self.reference] = Held.of(self._reference)
+            self._refer(self._reference)
         if rows in self._read:
             return
         reference, traced = self._reference, trace(rows)
-        _check_alone(traced, len(self.inputs))
+        if traced.leaves != len(self.inputs):
+            raise _NotInPieces("Tensors are inside of other arguments")
+        if traced.effects or any(getattr(leaf, "is_number", False) for leaf in traced.result.leaves):
+            raise _NotInPieces("the function returns numbers, or changes something outside")
         if list(map(id, traced.captured)) != list(map(id, reference.captured)) or _fixed(traced.result) != _fixed(reference.result):
             raise NotRowWise("what is read or returned depends on the number of rows")
-        self._axes = row_axes(reference.graph, traced.graph, [*self.inputs, *[None] * len(reference.captured)], (REFERENCE, rows))
-        self._read[rows] = _Held.of(traced)
+        self._match(rows, reference, traced)
+        self._read[rows] = Held.of(traced)
+
+    def _refer(self, reference: Traced) -> None:
+        """Takes in the graph with which all others are compared."""
+        self._usable = sizes_for(*work_of(reference.graph, self.reference))
+
+    def _match(self, rows: int, reference: Traced, traced: Traced) -> None:
+        """Compares the graph for so many rows with it.
+
+        Raises:
+            NotRowWise: they are not the same, or rows may not be treated apart.
+        """
+        if traced.updates:
+            raise NotRowWise("the function writes into Parameters")
+        self._axes = row_axes(reference.graph, traced.graph, [*self.inputs, *[None] * len(reference.captured)], (self.reference, rows))
+
+    def _forget(self, rows: int) -> None:
+        """Lets go of what is known of the graph for so many rows."""
+        self._read.pop(rows, None)
 
     def _compile(self, size: int, arguments: Callable[[int], list[Any]]) -> bool:
         """Makes the block of so many rows, if there is none yet; False if it would run as Python."""
@@ -378,7 +425,7 @@ class _Known:
         if self._blocks is None:
             self._blocks = Blocks(len(inputs), len(outputs))
         self._compiled[size] = self._blocks.add(Block(size, entry.binding, inputs, outputs))
-        self._programs.append(_Held.of(entry.traced))
+        self._programs.append(Held.of(entry.traced))
         return True
 
     def _lie(self, rows: int, types: Sequence[TensorType]) -> tuple[list[Rows], list[Rows]]:
@@ -391,7 +438,7 @@ class _Known:
             [Rows.of(t, axis, rows) for t, axis in zip(self._read[rows].types, self._axes, strict=True)],
         )
 
-    def _bound(self, rows: int, pieces: Pieces, read: Sequence[_Held]) -> _Plan:
+    def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
         """The plan to do so many rows in these blocks."""
         from graphcell.runtime.blocks import BlockBinding
 
@@ -402,24 +449,27 @@ class _Known:
         binding = BlockBinding(self._blocks, numbered, rows, inputs, outputs, held.types)
         read = [held, *(other for other in read if other is not held), *(self._programs[number] for number in {number for _, number in numbered})]
         nbytes = sum(pool.nbytes for pool in binding.spaces.pools)
-        return _Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), nbytes)
+        return Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), nbytes)
+
+
+def random_state() -> tuple[Any, Any]:
+    """Of the generators of Python's libraries."""
+    return random.getstate(), np.random.get_state()
+
+
+def set_random_state(found: tuple[Any, Any]) -> None:
+    """Takes them back to a state."""
+    random.setstate(found[0])
+    np.random.set_state(found[1])
 
 
 def _of_rows(type: TensorType, axis: int | None, rows: int) -> TensorType:
     """An input's type with so many rows."""
-    return type if axis is None else TensorType(type.dtype, (rows, *type.shape[1:]))
+    return type if axis is None else type.with_shape(_with_extent(type.shape, axis, rows))
 
 
-def _check_alone(traced: Traced, inputs: int) -> None:
-    """Refuses what results of blocks cannot be put together for.
-
-    Raises:
-        NotRowWise: always with the reason.
-    """
-    if traced.leaves != inputs:
-        raise NotRowWise("Tensors are inside of other arguments")
-    if traced.updates or traced.effects or any(getattr(leaf, "is_number", False) for leaf in traced.result.leaves):
-        raise NotRowWise("the function returns numbers, or changes something outside")
+def _with_extent(shape: tuple[int, ...], axis: int, extent: int) -> tuple[int, ...]:
+    return (*shape[:axis], extent, *shape[axis + 1 :])
 
 
 def _fixed(result: Structure) -> list[Hashable]:
@@ -431,47 +481,3 @@ def _parts(tree: Tree) -> Iterator[Hashable]:
     yield tree.kind, len(tree.children), key_of(tree.keys, [], []), key_of(tree.constant, [], [])
     for child in tree.children:
         yield from _parts(child)
-
-
-# -- blocks ------------------------------------------------------------------------------------------------------------------------------
-def sizes_for(work: float, weights: float) -> Sizes:
-    """Blocks that cover any number of rows at little more than the cost of one graph for all of them.
-
-    Args:
-        work: numbers that are computed or multiplied for each row.
-        weights: those read for all rows.
-    """
-    if work < _HEAVY:
-        return LIGHT
-    return HEAVY_WITH_WEIGHTS if weights > _MANY_WEIGHTS * work else HEAVY
-
-
-@functools.lru_cache(maxsize=4096)
-def plan(rows: int, sizes: Sizes) -> Pieces:
-    """(first row, rows) of blocks that cover so many rows. The last may overlap the one before; a single one may be longer than the rows.
-
-    It depends on nothing else, so that a result has the same bits whatever was called before.
-    """
-    pieces, start = [], 0
-    for size in _cheapest(rows, sizes)[1]:
-        start = max(0, min(start, rows - size))
-        pieces.append((start, size))
-        start += size
-    return tuple(pieces)
-
-
-def _cheapest(rows: int, sizes: Sizes) -> tuple[float, tuple[int, ...]]:
-    """The cost, in rows, and the sizes of the blocks that cover so many rows at the least cost."""
-    cost = {size: sizes.cost(size) for size in sizes.rows}
-    longer: list[tuple[float, tuple[int, ...]]] = [(cost[size], (size,)) for size in sizes.rows if size >= rows]
-    shorter = sorted((size for size in sizes.rows if size < rows), reverse=True)
-    if not shorter:
-        return min(longer)
-    whole = max(0, rows // shorter[0] - 1)
-    rest = rows - whole * shorter[0]
-    table: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
-    for left in range(1, rest + 1):  # what is left may also be covered by one block that overlaps the one before
-        rests = ((size, table[max(0, left - size)]) for size in shorter)
-        table.append(min((cost[size] + after, (size, *blocks)) for size, (after, blocks) in rests))
-    total, blocks = table[rest]
-    return min([*longer, (total + whole * cost[shorter[0]], (shorter[0],) * whole + blocks)])

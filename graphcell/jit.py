@@ -242,6 +242,7 @@ class JitFunction(NativelyCalled):
         self._lock = Lock()
         self._why = "it was not called yet"
         self.remark = ""  # of one who calls it
+        self.to_show: Callable[[], Any] | None = None  # compiles what there is to see, where it runs in parts that nobody wants to read
         self._changes: Counter[tuple[int, str]] = Counter()
         self._eager = os.environ.get("MS_JIT", "") == "0"
 
@@ -314,7 +315,7 @@ class JitFunction(NativelyCalled):
     @property
     def is_compiled(self) -> bool:
         """Whether there is compiled code already."""
-        return isinstance(self._last, _Entry)
+        return isinstance(self._last, _Entry) or self.to_show is not None
 
     def _find(
         self,
@@ -430,6 +431,8 @@ class JitFunction(NativelyCalled):
 
     # -- looking inside ------------------------------------------------------------------------------------
     def _shown(self) -> _Entry:
+        if self._last is None and self.to_show is not None:
+            self.to_show()
         if self._last is None:
             raise ExecutionError(f"{name_of(self._function)} has not been compiled yet", hint="call it first")
         if isinstance(self._last, Uncompiled):

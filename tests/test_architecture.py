@@ -21,7 +21,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("codegen",),
     ("runtime",),
     ("frontend",),
-    ("jit", "dynamic", "pullback", "bprop", "recompute", "jacobian", "vmap", "grad", "composite", "loops", "gradient_primitives"),
+    ("jit", "dynamic", "dynamic_stages", "pullback", "bprop", "recompute", "jacobian", "vmap", "grad", "composite", "loops", "gradient_primitives"),
     ("nn",),
     ("mint",),
     ("dataset",),

@@ -10,8 +10,8 @@ import pytest
 
 import graphcell as gc
 from graphcell import Parameter, Tensor, nn, ops
-from graphcell.dynamic import HEAVY_WITH_WEIGHTS, LIGHT
 from graphcell.frontend import trace_function
+from graphcell.runtime.block_sizes import HEAVY_WITH_WEIGHTS, LIGHT
 
 SIZES_OF_CALLS = (5, 1, 3, 37, 100, 300)
 rng = np.random.default_rng(7)
@@ -227,12 +227,15 @@ def first_written(x: Tensor) -> Any:
 
 
 TABLE = list(range(60))
+IN_STAGES: dict[str, Callable[[Tensor], Any]] = {
+    "centred": lambda x: x - x.mean(0), "divided": lambda x: x / x.shape[0], "numbered": lambda x: x + ops.arange(x.shape[0]).astype(gc.float32).expand_dims(1),
+    "counted": lambda x: ops.ones((x.shape[0],), gc.float32).sum() + x, "halved": halved, "bits": lambda x: x * x.shape[0].bit_length(),
+    "thousands": lambda x: x + x.shape[0] // 10, "cut table": lambda x: x * len(TABLE[: x.shape[0]]),
+}  # fmt: skip
+"""Functions whose rows meet in sums, or ask how many there are."""
 MIXING: dict[str, Callable[[Tensor], Any]] = {
-    "centred": lambda x: x - x.mean(0), "divided": lambda x: x / x.shape[0],
-    "numbered": lambda x: x + ops.arange(x.shape[0]).astype(gc.float32).expand_dims(1), "reversed": lambda x: x[::-1], "related": lambda x: ops.matmul(x, x.T),
-    "counted": lambda x: ops.ones((x.shape[0],), gc.float32).sum() + x, "iterated": iterated, "halved": halved, "square": lambda x: x[:, :1] * ops.ones((1, x.shape[0])),
-    "one more": lambda x: (x, ops.ones((x.shape[0] + 1,))), "outer": lambda x: ops.meshgrid(x[:, 0], x[:, 1]), "bits": lambda x: x * x.shape[0].bit_length(),
-    "thousands": lambda x: x + x.shape[0] // 10, "cut table": lambda x: x * len(TABLE[: x.shape[0]]), "number": lambda x: (x, x.shape[0]), "shape": lambda x: {"shape": x.shape, "x": x},
+    "reversed": lambda x: x[::-1], "related": lambda x: ops.matmul(x, x.T), "iterated": iterated, "square": lambda x: x[:, :1] * ops.ones((1, x.shape[0])),
+    "one more": lambda x: (x, ops.ones((x.shape[0] + 1,))), "outer": lambda x: ops.meshgrid(x[:, 0], x[:, 1]), "number": lambda x: (x, x.shape[0]), "shape": lambda x: {"shape": x.shape, "x": x},
     "text": lambda x: (x, f"{len(x)} rows"),
     "first rows": first_written, "inside": lambda x: x.expand_dims(0).broadcast_to((2, *x.shape)).reshape(-1, 3), "across": lambda x: x.reshape(3, -1), "transposed": lambda x: x.T.reshape(-1), "beyond": lambda x: x * 2 if x[1:].shape[0] > 50 else x[:1],
 }  # fmt: skip
@@ -251,6 +254,11 @@ SPECIAL: dict[str, Callable[[Tensor], Any]] = {
 @pytest.mark.parametrize("name", MIXING)
 def test_what_mixes_rows_is_compiled_for_each_shape(name: str) -> None:
     check_sizes(Computed(MIXING[name]), "compiled for each number of rows: ")
+
+
+@pytest.mark.parametrize("name", IN_STAGES)
+def test_rows_that_meet_in_sums(name: str) -> None:
+    check_sizes(Computed(IN_STAGES[name]), "compiled for blocks of rows, in ")
 
 
 @pytest.mark.slow
@@ -296,15 +304,6 @@ def test_what_is_read_for_some_numbers_of_rows_only() -> None:
         for rows in (9, 20, 37):
             x = make(rows, (3,), np.float32)
             np.testing.assert_allclose(net(x).asnumpy(), x.asnumpy() * (few if rows < 10 else 2.0), rtol=1e-6)
-
-
-def test_random_numbers_and_updates_are_not_done_in_blocks() -> None:
-    net = nn.SequentialCell(nn.Dropout(p=0.5), nn.BatchNorm1d(3)).set_train()
-    net.set_inputs(Tensor(shape=[None, 3], dtype=gc.float32))
-    x = make(37, (3,), np.float32)
-    y = net(x).asnumpy()
-    assert abs(y.mean()) < 1e-5  # normalised over all 37 rows
-    assert "each number of rows" in net._compiled.explain()  # type: ignore[attr-defined]
 
 
 def test_changes_of_the_cell_are_noticed() -> None:
@@ -360,8 +359,7 @@ def test_a_network_that_is_trained_first() -> None:
         net.set_train(training)
         for rows in range(3, 15):
             net(make(rows, (3,), np.float32))
-        remark = "compiled for each number of rows" if training else "compiled for blocks of rows"
-        assert remark in net._compiled.explain()  # type: ignore[attr-defined]
+        assert "compiled for blocks of rows" in net._compiled.explain()  # type: ignore[attr-defined]
 
 
 def test_training_and_evaluation_in_turns(compilations: list[Any]) -> None:

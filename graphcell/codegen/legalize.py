@@ -22,7 +22,7 @@ from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Cast
 from graphcell.ops.attention import Attention, AttentionGrad
-from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View
+from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View, neutral
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
@@ -193,8 +193,7 @@ class _Legalizer:
 
 
 def _empty_reduction(op: Reduction, result: TensorType) -> Op:
-    identity = {"add": 0, "mul": 1, "and": True, "or": False}[op.kind]  # extrema of nothing were refused
-    return Full(number_of(identity, result.dtype), result.shape, result.dtype)
+    return Full(number_of(neutral(op.kind, result.dtype), result.dtype), result.shape, result.dtype)  # extrema of nothing were refused
 
 
 def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:

@@ -48,10 +48,10 @@ class DeclaredInputs:
         return DeclaredInputs(construct, {names.index(name): value for name, value in named.items()}, False)
 
     @property
-    def with_any_rows(self) -> frozenset[int]:
-        """The positions of Tensors whose first dimension alone has any size."""
+    def with_any_rows(self) -> dict[int, int]:
+        """The positions of Tensors of which one dimension has any size, each with that dimension."""
         tensors = [(k, x.shape) for k, x in self.inputs.items() if isinstance(x, Tensor)]
-        return frozenset(k for k, shape in tensors if shape[:1] == (_ANY_SIZE,) and min(shape[1:], default=0) >= 0)
+        return {k: shape.index(_ANY_SIZE) for k, shape in tensors if [d for d in shape if d < 0] == [_ANY_SIZE]}
 
     def as_given(self) -> Any:
         """A tuple of all inputs, or MindSpore's description of some of them."""

@@ -6,7 +6,10 @@ one index map), never loops, vector width, threads or buffers.
 
 from __future__ import annotations
 
+import math
 from typing import Any, ClassVar, Protocol
+
+import numpy as np
 
 from graphcell.dtype import DType
 from graphcell.errors import DTypeError, ShapeError
@@ -72,6 +75,21 @@ class Reduction(Op):
         if any(not 0 <= a < x.rank for a in self.axis):
             raise ShapeError(f"{self.name}: axis {self.axis} is outside of shape {x.shape}")
         return TensorType(x.dtype, reduced_shape(x.shape, self.axis, self.keep_dims))
+
+
+def neutral(kind: str, dtype: DType) -> bool | int | float:
+    """The neutral element of a reduction of this kind."""
+    if kind in ("add", "or"):
+        return 0
+    if kind in ("mul", "and"):
+        return 1
+    low = kind == "max"
+    if dtype.is_float:
+        return -math.inf if low else math.inf
+    if dtype.is_bool:
+        return not low
+    limits = np.iinfo(dtype.np_type)
+    return int(limits.min if low else limits.max)
 
 
 class View(Op):

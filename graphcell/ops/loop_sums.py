@@ -7,7 +7,9 @@ goes through linear ops (views, pads, additions), which then run once.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass, field
 
 from graphcell.ir.graph import Builder, Node, Value
@@ -20,6 +22,19 @@ from graphcell.ops.reduction import ReduceSum
 _DEPTH = 32
 """How many linear ops a sum goes through."""
 _LINEAR = (Add, Sub, Neg, BroadcastTo, Concat, Reshape, Slice, Transpose)
+
+_always_stacked = ContextVar("_always_stacked", default=False)
+
+
+@contextlib.contextmanager
+def always_stacked() -> Iterator[None]:
+    """In it, sums of products are always made of stacks, so that the graph of a gradient does not depend on how many rows there are."""
+    token = _always_stacked.set(True)
+    try:
+        yield
+    finally:
+        _always_stacked.reset(token)
+
 
 Finish = Callable[[Builder, Sequence[Value], Sequence[Value]], Value]
 """Makes a sum after the loop, from the totals and the stacks."""
@@ -69,7 +84,7 @@ class LoopSums:
         if not op.transpose_x or op.transpose_y or node.operands[0].type.rank != 2:
             return False
         written = sum(v.type.size for v in node.operands if not self._is_stacked(v))
-        return written <= 2 * node.results[0].type.size
+        return written <= 2 * node.results[0].type.size or _always_stacked.get()
 
     def _product(self, node: Node) -> Finish:
         x, y = map(self._stack, node.operands)

@@ -14,11 +14,12 @@ import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.op import Op
 from graphcell.ir.types import Shape
+from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For
@@ -45,22 +46,22 @@ class NotRowWise(Exception):
 
 
 @dataclass(frozen=True)
-class _Rows:
+class RowAxes:
     """Of a value: the dimension that counts rows, those along which all elements are equal, and how often all rows pass along `axis`."""
 
     axis: int | None
     uniform: frozenset[int] = frozenset()
     times: int = 1
 
-    def moved(self, step: int) -> _Rows:
+    def moved(self, step: int) -> RowAxes:
         """With all dimensions so many places on."""
-        return _Rows(None if self.axis is None else self.axis + step, frozenset(k + step for k in self.uniform), self.times)
+        return RowAxes(None if self.axis is None else self.axis + step, frozenset(k + step for k in self.uniform), self.times)
 
-    def varying(self, axes: Iterable[int]) -> _Rows:
+    def varying(self, axes: Iterable[int]) -> RowAxes:
         """Elements differ along `axes` too."""
         return replace(self, uniform=self.uniform - set(axes))
 
-    def repeated(self, axes: Iterable[int]) -> _Rows:
+    def repeated(self, axes: Iterable[int]) -> RowAxes:
         """Elements are equal along `axes` too."""
         return replace(self, uniform=self.uniform | set(axes))
 
@@ -77,7 +78,7 @@ def row_axes(graph: Graph, other: Graph, inputs: Sequence[int | None], counts: t
         NotRowWise: rows may not be treated apart.
     """
     graph, other = inline(graph), inline(other)
-    analysis = _Analysis([_Rows(a) for a in inputs], graph, other, counts)
+    analysis = Analysis([RowAxes(a) for a in inputs], graph, other, counts)
     return [analysis.axis_of_output(v) for v in graph.outputs]
 
 
@@ -106,14 +107,21 @@ def work_of(graph: Graph, rows: int) -> tuple[float, float]:
     return done, weights
 
 
-class _Analysis:
-    """Walks both graphs in step."""
+class Analysis:
+    """Walks both graphs in step.
 
-    def __init__(self, inputs: Sequence[_Rows], graph: Graph, other: Graph, counts: tuple[int, int]):
+    Attributes:
+        rows: what is known of each value of the first graph; `twin`: the same value in the other.
+        refused: ops that may not be done for some rows at a time although there is a rule for their kind.
+    """
+
+    refused: ClassVar[tuple[type[Op], ...]] = (RandomNormal, RandomUniform)
+
+    def __init__(self, inputs: Sequence[RowAxes], graph: Graph, other: Graph, counts: tuple[int, int]):
         if len(graph.nodes) != len(other.nodes) or len(graph.inputs) != len(other.inputs):
             raise NotRowWise("what is computed depends on the number of rows")
         self.counts = counts
-        self.rows: dict[Value, _Rows] = {}
+        self.rows: dict[Value, RowAxes] = {}
         self.twin: dict[Value, Value] = {}
         for v, w, rows in zip(graph.inputs, other.inputs, inputs, strict=True):
             self._set(v, w, rows, "an input")
@@ -135,7 +143,7 @@ class _Analysis:
         """The dimensions whose extents depend on the number of rows."""
         return [k for k, (a, b) in enumerate(zip(v.type.shape, self.twin[v].type.shape, strict=True)) if a != b]
 
-    def _set(self, v: Value, w: Value, rows: _Rows, what: str) -> None:
+    def _set(self, v: Value, w: Value, rows: RowAxes, what: str) -> None:
         if v.type.rank != w.type.rank or v.type.dtype is not w.type.dtype:
             raise NotRowWise(f"{what} is of another type for another number of rows")
         self.twin[v], self.rows[v] = w, rows
@@ -149,24 +157,23 @@ class _Analysis:
     def _visit(self, node: Node, other: Node) -> None:
         if type(node.op) is not type(other.op) or [self.twin[v] for v in node.operands] != list(other.operands):
             raise NotRowWise("what is computed depends on the number of rows")
-        _compare_fields(node.op, other.op)
-        operands = [self.rows[v] for v in node.operands]
-        results = self._results(node, other, operands)
+        results = self._results(node, other, [self.rows[v] for v in node.operands])
         for v, w, rows in zip(node.results, other.results, results, strict=True):
             self._set(v, w, rows, f"the result of {node.op.name}")
 
-    def _results(self, node: Node, other: Node, operands: list[_Rows]) -> list[_Rows]:
+    def _results(self, node: Node, other: Node, operands: list[RowAxes]) -> list[RowAxes]:
         op = node.op
+        _compare_fields(op, other.op)
         if isinstance(op, For):
             return self._for(node, other, operands)
         rule = next((rule for kind, rule in _RULES.items() if isinstance(op, kind)), None)
-        if rule is None or isinstance(op, (RandomNormal, RandomUniform)):
+        if rule is None or isinstance(op, self.refused):
             raise NotRowWise(f"{op.name} may not be done for some rows at a time")
         shapes = [v.type.shape for v in node.operands]
         found = rule(_Site(op, self.counts[0], operands, shapes, [self.scaled(v) for v in node.operands], [v.type.shape for v in node.results]))
         return [found] * len(node.results)
 
-    def _for(self, node: Node, other: Node, operands: list[_Rows]) -> list[_Rows]:
+    def _for(self, node: Node, other: Node, operands: list[RowAxes]) -> list[RowAxes]:
         """Rows of what is carried stay the same from step to step, or the loop mixes them."""
         op, twin = node.op, other.op
         assert isinstance(op, For) and isinstance(twin, For)
@@ -174,7 +181,7 @@ class _Analysis:
         scanned = [_slice_of(rows, "a loop steps over rows") for rows in operands[first:last]]
         carried = list(operands[:first])
         for _ in range(_ATTEMPTS):
-            body = _Analysis([_Rows(None), *carried, *scanned, *operands[last:]], op.body, twin.body, self.counts)
+            body = Analysis([RowAxes(None), *carried, *scanned, *operands[last:]], op.body, twin.body, self.counts)
             ends = [body.rows[v] for v in op.body.outputs]
             met = [_met(a, b) for a, b in zip(carried, ends[:first], strict=True)]
             if met == carried:
@@ -183,13 +190,13 @@ class _Analysis:
         raise NotRowWise("a loop mixes rows")
 
 
-def _slice_of(rows: _Rows, reason: str) -> _Rows:
+def _slice_of(rows: RowAxes, reason: str) -> RowAxes:
     if rows.axis == 0:
         raise NotRowWise(reason)
     return rows.varying({0}).moved(-1)
 
 
-def _met(a: _Rows, b: _Rows) -> _Rows:
+def _met(a: RowAxes, b: RowAxes) -> RowAxes:
     """What holds of a value that is one of two. One of equal elements along a dimension may become one that counts rows there."""
     uniform = a.uniform & b.uniform
     if (a.axis, a.times) == (b.axis, b.times) or (b.axis is None and a.axis in b.uniform):
@@ -216,7 +223,7 @@ class _Site:
 
     op: Any
     count: int
-    operands: list[_Rows]
+    operands: list[RowAxes]
     shapes: list[Shape]
     scaled: list[list[int]]
     results: list[Shape]
@@ -227,7 +234,7 @@ class _Site:
             raise NotRowWise(f"{self.op.name} works across rows")
 
 
-def _merged(operands: Sequence[_Rows], name: str) -> _Rows:
+def _merged(operands: Sequence[RowAxes], name: str) -> RowAxes:
     """Of elements computed from elements at the same place."""
     places = {(rows.axis, rows.times) for rows in operands if rows.axis is not None}
     if len(places) > 1:
@@ -236,66 +243,66 @@ def _merged(operands: Sequence[_Rows], name: str) -> _Rows:
     if axis is not None and any(rows.axis is None and axis not in rows.uniform for rows in operands):
         raise NotRowWise(f"{name} treats rows differently by their number")
     uniform = frozenset.intersection(*(rows.uniform | ({axis} if rows.axis is None and axis is not None else set()) for rows in operands))
-    return _Rows(axis, uniform - {axis}, times)
+    return RowAxes(axis, uniform - {axis}, times)
 
 
-def _elementwise(site: _Site) -> _Rows:
+def _elementwise(site: _Site) -> RowAxes:
     return _merged(site.operands, site.op.name)
 
 
-def _created(site: _Site) -> _Rows:
+def _created(site: _Site) -> RowAxes:
     if isinstance(site.op, Constant):
-        return _Rows(None)
+        return RowAxes(None)
     varying = {site.op.axis} if isinstance(site.op, Iota) else set()
-    return _Rows(None, frozenset(range(len(site.results[0]))) - varying)
+    return RowAxes(None, frozenset(range(len(site.results[0]))) - varying)
 
 
-def _mapped(rows: _Rows, places: dict[int, int]) -> _Rows:
+def _mapped(rows: RowAxes, places: dict[int, int]) -> RowAxes:
     """With each dimension at its new place; those without one are gone."""
-    return _Rows(None if rows.axis is None else places[rows.axis], frozenset(places[k] for k in rows.uniform if k in places), rows.times)
+    return RowAxes(None if rows.axis is None else places[rows.axis], frozenset(places[k] for k in rows.uniform if k in places), rows.times)
 
 
-def _reshape(site: _Site) -> _Rows:
+def _reshape(site: _Site) -> RowAxes:
     rows, before, after = site.operands[0], site.shapes[0], site.results[0]
     if rows.axis is None and rows.uniform == frozenset(range(len(before))):
-        return _Rows(None, frozenset(range(len(after))))
+        return RowAxes(None, frozenset(range(len(after))))
     starts = [math.prod(after[:j]) for j in range(len(after))]
     kept = {(math.prod(before[:k]), before[k]) for k in rows.uniform if before[k] != 1}
     uniform = frozenset(j for j, place in enumerate(zip(starts, after, strict=True)) if place in kept)
     if rows.axis is None:
-        return _Rows(None, uniform)
+        return RowAxes(None, uniform)
     passed = math.prod(before[: rows.axis]) * rows.times  # how often all rows pass in the whole value
     for j, start in enumerate(starts):
         if passed % site.count and passed % start == 0 and after[j] % (passed // start * site.count) == 0:
-            return _Rows(j, uniform, passed // start)
+            return RowAxes(j, uniform, passed // start)
     raise NotRowWise("reshape takes rows apart")
 
 
-def _transpose(site: _Site) -> _Rows:
+def _transpose(site: _Site) -> RowAxes:
     return _mapped(site.operands[0], {p: k for k, p in enumerate(site.op.perm)})
 
 
-def _broadcast(site: _Site) -> _Rows:
+def _broadcast(site: _Site) -> RowAxes:
     before, after = site.shapes[0], site.results[0]
     added = len(after) - len(before)
     repeated = {k for k, d in enumerate(after) if k < added or (before[k - added] == 1 and d != 1)}
     return site.operands[0].moved(added).repeated(repeated)
 
 
-def _slice(site: _Site) -> _Rows:
+def _slice(site: _Site) -> RowAxes:
     op, shape = site.op, site.shapes[0]
     site.keep([k for k, d in enumerate(shape) if (op.start[k], op.size[k], op.step[k]) != (0, d, 1)])
     return site.operands[0]
 
 
-def _pad(site: _Site) -> _Rows:
+def _pad(site: _Site) -> RowAxes:
     op = site.op
     padded = [k for k in range(len(op.low)) if op.low[k] or op.high[k] or op.interior[k]]
     site.keep(padded)
     return site.operands[0].varying(padded)
 
 
-def _update_slice(site: _Site) -> _Rows:
+def _update_slice(site: _Site) -> RowAxes:
     """Where a slice is replaced, elements differ along what it cuts."""
     op, (whole, part) = site.op, site.shapes
     cut = [k for k in range(len(whole)) if (op.start[k], part[k], op.step[k]) != (0, whole[k], 1)]
@@ -304,18 +311,18 @@ def _update_slice(site: _Site) -> _Rows:
     return _merged(site.operands, "update_slice").varying(cut)
 
 
-def _concat(site: _Site) -> _Rows:
+def _concat(site: _Site) -> RowAxes:
     for k in range(len(site.operands)):
         site.keep([site.op.axis], k)
     return _merged(site.operands, "concat").varying({site.op.axis})
 
 
-def _windows(site: _Site) -> _Rows:
+def _windows(site: _Site) -> RowAxes:
     site.keep(site.op.axes)
     return site.operands[0].varying(site.op.axes)
 
 
-def _reduce(site: _Site) -> _Rows:
+def _reduce(site: _Site) -> RowAxes:
     op, rank = site.op, len(site.shapes[0])
     axes = op.axis if isinstance(op.axis, tuple) else (op.axis,)
     site.keep(axes)
@@ -325,13 +332,13 @@ def _reduce(site: _Site) -> _Rows:
     return _mapped(site.operands[0], {k: j for j, k in enumerate(left)})
 
 
-def _along(site: _Site) -> _Rows:
+def _along(site: _Site) -> RowAxes:
     """Ops along one dimension that keep all others."""
     site.keep([site.op.axis])
     return site.operands[0].varying({site.op.axis})
 
 
-def _matmul(site: _Site) -> _Rows:
+def _matmul(site: _Site) -> RowAxes:
     op, rank = site.op, len(site.shapes[0])
     x, y = site.operands
     m, k = (rank - 1, rank - 2) if op.transpose_x else (rank - 2, rank - 1)
@@ -343,7 +350,7 @@ def _matmul(site: _Site) -> _Rows:
     return _merged([left.repeated({rank - 1}), right.repeated({rank - 2})], "matmul")  # x does not vary along n, nor y along m
 
 
-def _of_matrices(site: _Site) -> _Rows:
+def _of_matrices(site: _Site) -> RowAxes:
     """Ops on stacks of matrices, each on its own."""
     rank = len(site.shapes[0])
     for k in range(len(site.operands)):
@@ -351,13 +358,23 @@ def _of_matrices(site: _Site) -> _Rows:
     return _merged(site.operands, str(site.op.name)).varying([rank - 2, rank - 1])
 
 
-def _only(rows: _Rows, places: dict[int, int]) -> _Rows:
+def _only(rows: RowAxes, places: dict[int, int]) -> RowAxes:
     if rows.axis is not None and rows.axis not in places:
         raise NotRowWise("matmul sums over rows")
     return _mapped(rows, places)
 
 
-def _conv(site: _Site) -> _Rows:
+def _attention(site: _Site) -> RowAxes:
+    """Each pair of a sequence of queries and one of keys on its own; what has no rows, a mask, is the same for all pairs."""
+    whole = len(site.shapes[0]) - (3 if any(site.op.sequence_first) else 2)
+    rows = [rows for k, rows in enumerate(site.operands) if site.scaled[k]]
+    found = _merged([replace(r, uniform=r.uniform & set(range(whole))) for r in rows], site.op.name) if rows else RowAxes(None)
+    if any(a >= whole for axes in site.scaled for a in axes):
+        raise NotRowWise(f"{site.op.name} works across rows")
+    return replace(found, uniform=frozenset())
+
+
+def _conv(site: _Site) -> RowAxes:
     images = 0 if isinstance(site.op, Conv) else 1
     rows, weights = site.operands[images], site.operands[1 - images]
     if weights.axis is not None or rows.axis not in (0, None):
@@ -367,7 +384,7 @@ def _conv(site: _Site) -> _Rows:
     return replace(rows, uniform=rows.uniform & {0})
 
 
-def _gather(site: _Site) -> _Rows:
+def _gather(site: _Site) -> RowAxes:
     axes, table = site.op.axes, site.operands[0]
     site.keep(axes)
     rank = len(site.shapes[1])
@@ -380,7 +397,7 @@ def _gather(site: _Site) -> _Rows:
     return _merged([source.repeated(taken), *(rows.moved(axes[0]).repeated(others) for rows in site.operands[1:])], "gather")
 
 
-def _gather_elements(site: _Site) -> _Rows:
+def _gather_elements(site: _Site) -> RowAxes:
     for k in (0, 1):
         site.keep([site.op.axis], k)
     rows = _merged(site.operands, "gather_elements")
@@ -389,14 +406,15 @@ def _gather_elements(site: _Site) -> _Rows:
     return rows.varying({site.op.axis})
 
 
-def _nothing(site: _Site) -> _Rows:
-    return _Rows(None)
+def _nothing(site: _Site) -> RowAxes:
+    return RowAxes(None)
 
 
-_RULES: dict[type[Op], Callable[[_Site], _Rows]] = {
+_RULES: dict[type[Op], Callable[[_Site], RowAxes]] = {
     Elementwise: _elementwise, ElementwiseFallback: _elementwise, Fence: _elementwise, Full: _created, Constant: _created, Iota: _created, Reshape: _reshape,
     Transpose: _transpose, BroadcastTo: _broadcast, Slice: _slice, Pad: _pad, Concat: _concat, Windows: _windows, Fold: _windows, Reduction: _reduce,
     ArgMax: _reduce, ArgMin: _reduce, Moments: _reduce, Cumulative: _along, Sort: _along, TopK: _along, MatMul: _matmul, Conv: _conv, ConvInputGrad: _conv,
     UpdateSlice: _update_slice, Inverse: _of_matrices, Cholesky: _of_matrices, Determinant: _of_matrices, SignLogDeterminant: _of_matrices,
-    Solve: _of_matrices, Qr: _of_matrices, Svd: _of_matrices, Gather: _gather, GatherElements: _gather_elements, CheckIndex: _nothing,
+    Attention: _attention, AttentionGrad: _attention, Solve: _of_matrices, Qr: _of_matrices, Svd: _of_matrices, Gather: _gather,
+    GatherElements: _gather_elements, CheckIndex: _nothing,
 }  # fmt: skip

@@ -3,8 +3,9 @@
 Enters: one function compiled for several numbers of rows (`Block`); for each number of rows that comes, the blocks that cover it, and how
 rows lie in its inputs and outputs. Leaves: `BlockBinding`, called like a `Binding` for that number of rows. Refuses nothing.
 
-Blocks read and write the rows of the inputs and outputs where they are. Only outputs whose rows do not lie together, and blocks with more
+Blocks read and write the rows of the inputs and outputs where they are. Only those whose rows do not lie together, and blocks with more
 rows than there are, go through memory of the workspace; what is missing is filled with copies of the last row, which is as good as any.
+Sums over rows go from block to block: each reads what the one before left.
 """
 
 from __future__ import annotations
@@ -41,11 +42,14 @@ def _words(name: str, *fields: str) -> Any:
     return type(name, (ctypes.Structure,), {"_fields_": [(f, _WORD) for f in fields]})
 
 
-_PlanState = _words("_PlanState", "rows", "pieces", "piece_table", "inputs", "input_table", "outputs", "output_table")
+_PlanState = _words(
+    "_PlanState", "rows", "pieces", "piece_table", "inputs", "input_table", "outputs", "output_table", "sums", "sum_table", "told"
+)
 _PieceState = _words("_PieceState", "start", "size", "block")
-_OutputState = _words("_OutputState", "outer", "row_bytes")
+_RowsState = _words("_RowsState", "outer", "row_bytes")
+_SumState = _words("_SumState", "input", "output")
 _SpaceOfBlock = _words("_SpaceOfBlock", "run", "space", "inputs", "outputs")
-_Own = _words("_Own", "space", "blocks")
+_Own = _words("_Own", "space", "blocks", "sums")
 
 
 # -- the generated code ------------------------------------------------------------------------------------------------
@@ -79,17 +83,22 @@ def _emit_place_inputs(module: Module) -> None:
     names = (("plan", PTR), ("inputs", PTR), ("start", I64), ("size", I64), ("block", PTR))
     b = _Emitter(module, "place_inputs", names)
     plan, start, size, block = (b.args[name] for name in ("plan", "start", "size", "block"))
-    _, there, into = b.piece("inputs")
+    rows, there, into = b.piece("inputs")
     with b.loop(0, b.get(plan, _PlanState, "inputs")) as loop:
-        row_bytes = b.item(b.get(plan, _PlanState, "input_table", PTR), loop.index)
+        state = b.entry(b.get(plan, _PlanState, "input_table", PTR), loop.index, _RowsState)
+        outer, row_bytes = b.get(state, _RowsState, "outer"), b.get(state, _RowsState, "row_bytes")
         first = b.at(b.item(b.args["inputs"], loop.index, PTR), b.mul(start, row_bytes))
         b.store(first, b.gep(into, loop.index, I64))
-        with b.if_then(b.and_(b.icmp("slt", there, size), b.icmp("ne", row_bytes, i64(0)))):
+        apart = b.or_(b.icmp("slt", there, size), b.icmp("sgt", outer, i64(1)))
+        with b.if_then(b.and_(apart, b.icmp("ne", row_bytes, i64(0)))):
             own = b.item(b.get(block, _SpaceOfBlock, "inputs", PTR), loop.index, PTR)
-            b.copy(own, first, b.mul(there, row_bytes))
-            last = b.at(first, b.mul(b.sub(there, i64(1)), row_bytes))
-            with b.loop(there, size) as row:
-                b.copy(b.at(own, b.mul(row.index, row_bytes)), last, row_bytes)
+            with b.loop(0, outer) as turn:
+                source = b.at(first, b.mul(turn.index, b.mul(rows, row_bytes)))
+                target = b.at(own, b.mul(turn.index, b.mul(size, row_bytes)))
+                b.copy(target, source, b.mul(there, row_bytes))
+                last = b.at(source, b.mul(b.sub(there, i64(1)), row_bytes))
+                with b.loop(there, size) as row:
+                    b.copy(b.at(target, b.mul(row.index, row_bytes)), last, row_bytes)
             b.store(own, b.gep(into, loop.index, I64))
     b.finish()
 
@@ -102,8 +111,8 @@ def _emit_place_outputs(module: Module) -> None:
     plan, start, size, block = (b.args[name] for name in ("plan", "start", "size", "block"))
     rows, there, into = b.piece("outputs")
     with b.loop(0, b.get(plan, _PlanState, "outputs")) as loop:
-        state = b.entry(b.get(plan, _PlanState, "output_table", PTR), loop.index, _OutputState)
-        outer, row_bytes = b.get(state, _OutputState, "outer"), b.get(state, _OutputState, "row_bytes")
+        state = b.entry(b.get(plan, _PlanState, "output_table", PTR), loop.index, _RowsState)
+        outer, row_bytes = b.get(state, _RowsState, "outer"), b.get(state, _RowsState, "row_bytes")
         own = b.item(b.get(block, _SpaceOfBlock, "outputs", PTR), loop.index, PTR)
         first = b.at(b.item(b.args["outputs"], loop.index, PTR), b.mul(start, row_bytes))
         apart = b.or_(b.icmp("slt", there, size), b.icmp("sgt", outer, i64(1)))
@@ -118,6 +127,27 @@ def _emit_place_outputs(module: Module) -> None:
                 b.copy(target, b.at(own, b.mul(turn.index, b.mul(size, row_bytes))), b.mul(there, row_bytes))
 
         b.if_else(b.args["done"], collect, give)
+    b.finish()
+
+
+def _emit_place_sums(module: Module) -> None:
+    """`place_sums(plan, inputs, outputs, own, number, block)`: a block reads the sums that the one before wrote, the first one those among
+    the inputs, and writes where it does not read; the last one writes to the outputs.
+    """
+    names = (("plan", PTR), ("inputs", PTR), ("outputs", PTR), ("own", PTR), ("number", I64), ("block", PTR))
+    b = _Emitter(module, "place_sums", names)
+    plan, number = b.args["plan"], b.args["number"]
+    space = b.get(b.args["block"], _SpaceOfBlock, "space", PTR)
+    reads, writes = b.get(space, SpaceState, "inputs", PTR), b.get(space, SpaceState, "outputs", PTR)
+    following = b.sub(b.sub(b.get(plan, _PlanState, "pieces"), i64(1)), number)
+    is_odd, is_first = b.icmp("ne", b.and_(following, i64(1)), i64(0)), b.icmp("eq", number, i64(0))
+    with b.loop(0, b.get(plan, _PlanState, "sums")) as loop:
+        state = b.entry(b.get(plan, _PlanState, "sum_table", PTR), loop.index, _SumState)
+        source, target = b.get(state, _SumState, "input"), b.get(state, _SumState, "output")
+        final, own = b.item(b.args["outputs"], target, PTR), b.item(b.get(b.args["own"], _Own, "sums", PTR), loop.index, PTR)
+        before = b.select(is_first, b.item(b.args["inputs"], source, PTR), b.select(is_odd, final, own))
+        b.store(before, b.gep(reads, source, I64))
+        b.store(b.select(is_odd, own, final), b.gep(writes, target, I64))
     b.finish()
 
 
@@ -136,6 +166,10 @@ def _emit_run_blocks(module: Module) -> None:
         b.store(b.get(space, SpaceState, "generation"), b.gep(inner, SpaceState.generation.offset, I8))
         b.call("place_inputs", VOID, plan, b.args["inputs"], start, size, block)
         b.call("place_outputs", VOID, plan, b.args["outputs"], start, size, block, false)
+        b.call("place_sums", VOID, plan, b.args["inputs"], b.args["outputs"], b.args["own"], loop.index, block)
+        told = b.get(plan, _PlanState, "told")
+        with b.if_then(b.icmp("sge", told, i64(0))):
+            b.store(b.gep(piece, _PieceState.start.offset, I8), b.gep(b.get(inner, SpaceState, "inputs", PTR), told, I64))
         given = [b.get(inner, SpaceState, name, PTR) for name in ("inputs", "outputs", "arena", "pool", "callback")]
         status = b.call_pointer(b.get(block, _SpaceOfBlock, "run", PTR), I32, *given)
         b.return_if(b.icmp("ne", status, const(0, I32)), status)
@@ -146,7 +180,7 @@ def _emit_run_blocks(module: Module) -> None:
 def assembly() -> str:
     """The LLVM assembly of all that."""
     module = Module()
-    for emit in (_emit_place_inputs, _emit_place_outputs, _emit_run_blocks):
+    for emit in (_emit_place_inputs, _emit_place_outputs, _emit_place_sums, _emit_run_blocks):
         emit(module)
     return str(module)
 
@@ -165,11 +199,20 @@ class Rows:
     row_bytes: int
 
     @classmethod
-    def of(cls, type: TensorType, axis: int | None, rows: int) -> Rows:
-        """Of a value with so many rows, which dimension `axis` counts (some elements for each)."""
+    def of(cls, type: TensorType, axis: int | None, rows: int, times: int = 1) -> Rows:
+        """Of a value with so many rows, which dimension `axis` counts (some elements for each); all rows pass along it so many times."""
         if axis is None:
             return cls(1, 0)
-        return cls(math.prod(type.shape[:axis]), math.prod(type.shape[axis:]) // rows * type.dtype.np_type.itemsize)
+        return cls(math.prod(type.shape[:axis]) * times, math.prod(type.shape[axis:]) // (times * rows) * type.dtype.np_type.itemsize)
+
+
+@dataclass(frozen=True)
+class SumPlace:
+    """Where a function has a sum over rows: an input, what it is before a block; an output, what it is after it; and how many bytes it takes."""
+
+    input: int
+    output: int
+    nbytes: int
 
 
 class Block:
@@ -179,7 +222,6 @@ class Block:
         self.size, self.binding = size, binding
         self.inputs, self.outputs = inputs, outputs
         self.is_longer = False  # than all rows, somewhere
-        self.is_apart = any(rows.outer > 1 for rows in outputs)
 
 
 class _InnerSpace:
@@ -198,10 +240,9 @@ class _InnerSpace:
     def provide(self) -> None:
         """Allocates what the block needs by now."""
         block = self.block
-        wanted = (self._inputs, block.inputs, block.is_longer), (self._outputs, block.outputs, block.is_longer or block.is_apart)
-        for table, lies, is_needed in wanted:
-            for k, rows in enumerate(lies if is_needed else ()):
-                if not table[k]:
+        for table, lies in ((self._inputs, block.inputs), (self._outputs, block.outputs)):
+            for k, rows in enumerate(lies):
+                if not table[k] and rows.row_bytes and (block.is_longer or rows.outer > 1):
                     data = buffer.empty((rows.outer * block.size * rows.row_bytes,), np.dtype(np.uint8))
                     self._memory.append(data)
                     table[k] = buffer.address(data)
@@ -212,11 +253,13 @@ class _BlockSpace:
     if what it keeps of its weights is, too.
     """
 
-    def __init__(self, inputs: int, outputs: int):
+    def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace]):
         self.inner: dict[int, _InnerSpace] = {}
         self.inputs, self.outputs, self.arrays = ((_WORD * max(1, n))() for n in (inputs, outputs, outputs))
         self._table = (_SpaceOfBlock * MOST_BLOCKS)()
-        self._own = _Own(blocks=ctypes.addressof(self._table))
+        self._memory = [buffer.empty((place.nbytes,), np.dtype(np.uint8)) for place in sums]
+        self._sums = (_WORD * max(1, len(sums)))(*map(buffer.address, self._memory))
+        self._own = _Own(blocks=ctypes.addressof(self._table), sums=ctypes.addressof(self._sums))
         self.fail = _raiser(self.inner)
         self.state = SpaceState(
             epoch=ANY, inputs=ctypes.addressof(self.inputs), outputs=ctypes.addressof(self.outputs), arena=ctypes.addressof(self._own),
@@ -253,11 +296,14 @@ class Blocks:
 
     Args:
         inputs, outputs: how many the function has.
+        sums: those that are sums over rows; blocks may not overlap then, nor go beyond the last row.
+        told: the input that says how many rows there are before a block (int64[1]); -1: there is none.
     """
 
-    def __init__(self, inputs: int, outputs: int):
+    def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace] = (), told: int = -1):
         self._blocks: list[Block] = []
-        self.make = functools.partial(_BlockSpace, inputs, outputs)
+        self.sums, self.told = tuple(sums), told
+        self.make = functools.partial(_BlockSpace, inputs, outputs, self.sums)
         self._kept: dict[int, int] = {}  # addresses, by block
         self._lock = Lock()
         self.home = Runs(_entry(), (), self.make)
@@ -333,14 +379,17 @@ class BlockBinding:
         for start, number in pieces:
             if start + blocks[number].size > rows:
                 blocks.use_for_fewer(number)
-        pieces_table = (_PieceState * len(pieces))(*(_PieceState(start, blocks[number].size, number) for start, number in pieces))
-        input_table = (_WORD * max(1, len(inputs)))(*(lies.row_bytes for lies in inputs))
-        output_table = (_OutputState * max(1, len(outputs)))(*(_OutputState(lies.outer, lies.row_bytes) for lies in outputs))
+        self._tables = (
+            (_PieceState * len(pieces))(*(_PieceState(start, blocks[number].size, number) for start, number in pieces)),
+            (_RowsState * max(1, len(inputs)))(*(_RowsState(lies.outer, lies.row_bytes) for lies in inputs)),
+            (_RowsState * max(1, len(outputs)))(*(_RowsState(lies.outer, lies.row_bytes) for lies in outputs)),
+            (_SumState * max(1, len(blocks.sums)))(*(_SumState(place.input, place.output) for place in blocks.sums)),
+        )
+        piece_table, input_table, output_table, sum_table = map(ctypes.addressof, self._tables)
         self._plan = _PlanState(
-            rows=rows, pieces=len(pieces), piece_table=ctypes.addressof(pieces_table), inputs=len(inputs), input_table=ctypes.addressof(input_table),
-            outputs=len(outputs), output_table=ctypes.addressof(output_table),
+            rows=rows, pieces=len(pieces), piece_table=piece_table, inputs=len(inputs), input_table=input_table, outputs=len(outputs),
+            output_table=output_table, sums=len(blocks.sums), sum_table=sum_table, told=blocks.told,
         )  # fmt: skip
-        self._tables = pieces_table, input_table, output_table
         unbounded = any(blocks[number].binding.spaces.unbounded for number in self._numbers)
         self.spaces = Runs(_entry(), types, blocks.make, blocks.home, unbounded=unbounded)
         self.spaces.state.plan = ctypes.addressof(self._plan)

@@ -11,7 +11,7 @@ import pytest
 
 import graphcell as gc
 from graphcell import Parameter, Tensor, nn, ops
-from graphcell.dynamic import HEAVY, HEAVY_WITH_WEIGHTS, LIGHT, Sizes, plan, sizes_for
+from graphcell.runtime.block_sizes import HEAVY, HEAVY_WITH_WEIGHTS, LIGHT, Sizes, plan, sizes_for
 
 rng = np.random.default_rng(11)
 

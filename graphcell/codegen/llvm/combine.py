@@ -2,10 +2,6 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.text import LType, Val
 from graphcell.dtype import DType
@@ -20,21 +16,6 @@ def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
     zero = b.const(0, wide)
     wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
     return b.binary("smin", b.binary("smax", wide, zero), last)
-
-
-def identity(kind: str, dtype: DType) -> bool | int | float:
-    """The neutral element of a reduction."""
-    if kind in ("add", "or"):
-        return 0
-    if kind in ("mul", "and"):
-        return 1
-    low = kind == "max"
-    if dtype.is_float:
-        return -math.inf if low else math.inf
-    if dtype.is_bool:
-        return not low
-    limits = np.iinfo(dtype.np_type)
-    return int(limits.min if low else limits.max)
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:

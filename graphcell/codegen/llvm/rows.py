@@ -10,11 +10,11 @@ from collections.abc import Callable, Iterable, Sequence
 
 from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
-from graphcell.codegen.llvm.combine import combine, horizontal, identity
+from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
-from graphcell.ops.base import Reduction
+from graphcell.ops.base import Reduction, neutral
 
 ROW_SCRATCH_BYTES = 1 << 18
 """Rows up to this size may be kept on the stack between stages; longer ones are computed again."""
@@ -299,7 +299,7 @@ class RowEmitter(PointEmitter):
     def _identity(self, local: int) -> Val:
         s = self.kernel.body[local]
         assert isinstance(s.what, Reduction)
-        return const(identity(s.what.kind, s.dtype), compute_type(s.dtype, self.lanes))
+        return const(neutral(s.what.kind, s.dtype), compute_type(s.dtype, self.lanes))
 
     def _accumulate(self, local: int, acc: Val, scope: Scope) -> Val:
         s = self.kernel.body[local]
@@ -309,7 +309,7 @@ class RowEmitter(PointEmitter):
             total = self.b.fma(x, self.b.splat(self._value(s.args[1], scope), self.lanes), acc)
             return total if self.mask is None or self.vertical else self.b.select(self.mask, total, acc)
         if self.mask is not None and not self.vertical:
-            x = self.b.select(self.mask, x, const(identity(s.what.kind, s.dtype), x.type))
+            x = self.b.select(self.mask, x, const(neutral(s.what.kind, s.dtype), x.type))
         return combine(self.b, s.what.kind, acc, x, s.dtype)
 
     def _finish_reduction(self, local: int, slots: list[Val]) -> None:

@@ -1,0 +1,241 @@
+"""Calls for any number of rows of functions whose rows meet: losses, batch statistics, whole training steps.
+
+Enters: a compiled function that dynamic.py found not to treat rows apart. Leaves: plans as there, that run the function in stages
+(passes/row_stages.py): parts without rows are compiled once, parts with rows for blocks of a few sizes. So many rows as a block may have are done by
+a graph for them alone, whose sums need no second reading.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from graphcell.dynamic import Held, Known, Plan, random_state, set_random_state
+from graphcell.frontend.tracing import Traced
+from graphcell.ir.graph import Value
+from graphcell.ir.types import TensorType
+from graphcell.ops.creation import Full
+from graphcell.ops.loop_sums import always_stacked
+from graphcell.passes.row_stages import BEFORE, Part, RowPart, Stages, Staging, WholePart, number_type, prepared, rows_graph, whole_graph
+from graphcell.passes.row_wise import NotRowWise, work_of
+from graphcell.runtime.block_sizes import Pieces, exact_plan, sizes_in_stages
+from graphcell.tensor import Tensor
+
+if TYPE_CHECKING:  # as in jit.py
+    from graphcell.runtime.binding import Binding
+    from graphcell.runtime.blocks import Blocks
+
+
+class KnownInStages(Known):
+    """What was found out about a function, done in stages, for arguments of one kind."""
+
+    reference = 251  # near to the blocks, as what is kept for a gradient may depend on how much it is
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self._stages: Stages | None = None
+        self._stagings: dict[int, Staging] = {}
+        self._row_parts: dict[Part, Blocks] = {}
+        self._whole_parts: dict[Part, Binding] = {}
+        self._block_numbers: dict[int, dict[Part, int]] = {}
+        self._captured: list[Tensor] = []
+
+    # -- what Known asks ----------------------------------------------------------------------------------------------------------------
+    def _is_alone(self, rows: int) -> bool:
+        return rows in self._usable.rows
+
+    def _cover(self, rows: int) -> Pieces:
+        return exact_plan(rows, self._usable)
+
+    def _refer(self, reference: Traced) -> None:
+        self._graph = prepared(reference.graph)
+        self._captured = reference.captured
+        work, _ = work_of(self._graph, self.reference)
+        self._usable = sizes_in_stages(work, sum(v.type.size for v in self._graph.inputs[len(self.inputs) :]))
+
+    def _match(self, rows: int, reference: Traced, traced: Traced) -> None:
+        if traced.updates != reference.updates:
+            raise NotRowWise("what is written depends on the number of rows")
+        axes = [*self.inputs, *[None] * len(reference.captured)]
+        staging = Staging(self._graph, prepared(traced.graph), axes, (self.reference, rows))
+        if self._stages is None:
+            self._stages = Stages(staging, len(self.inputs), reference.updates)
+        if staging.numbers.keys() != self._stages.numbers:
+            raise NotRowWise("numbers depend on the number of rows in more than one way")
+        self._stagings[rows] = staging
+
+    def _forget(self, rows: int) -> None:
+        super()._forget(rows)
+        self._stagings.pop(rows, None)
+
+    def _compile(self, size: int, arguments: Callable[[int], list[Any]]) -> bool:
+        if size in self._block_numbers:
+            return True
+        numbers: dict[Part, int] = {}
+        for k, part in enumerate(self._parts):
+            if isinstance(part, RowPart):
+                numbers[part] = self._compile_rows(part, size, f"{self._name}_part_{k}")
+            elif part not in self._whole_parts:
+                self._whole_parts[part] = self._compile_whole(part, f"{self._name}_part_{k}")
+        self._block_numbers[size] = numbers
+        return True
+
+    def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
+        from graphcell.runtime.stages import StagedBinding, Step
+
+        stages, held = self._known_stages, self._read[rows]
+        places = _Places(stages, self._captured)
+        steps, nbytes = [], 0
+        for part in self._parts:
+            run = self._blocks_of(part, rows, pieces) if isinstance(part, RowPart) else self._whole_parts[part]
+            nbytes += sum(pool.nbytes for pool in run.spaces.pools)
+            steps.append(Step(run, tuple(places.reads(part)), tuple(places.gives(part))))
+        given = places.given(self._stagings[rows])
+        results = [places.of(v) for v in stages.results]
+        binding = StagedBinding(steps, given, results, any(isinstance(p, WholePart) and p.updates for p in self._parts), nbytes)
+        read = [held, *(other for other in read if other is not held)]
+        remark = f", in {len(steps)} parts: rows meet in sums"
+        return Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), nbytes, remark=remark)
+
+    def _traced(self, arguments: list[Any]) -> Traced:
+        drawn = random_state()  # each graph has the numbers that Python's libraries give first
+        try:
+            with always_stacked():
+                return super()._traced(arguments)
+        finally:
+            set_random_state(drawn)
+
+    def compile_ahead(self, arguments: Callable[[int], list[Any]], seconds: float = math.inf) -> None:
+        """As there; but a graph for one row, which is seldom trained on, is not compiled."""
+        self._compile_sizes(arguments, seconds)
+
+    # -- parts --------------------------------------------------------------------------------------------------------------------------
+    @property
+    def _known_stages(self) -> Stages:
+        assert self._stages is not None
+        return self._stages
+
+    @property
+    def _parts(self) -> list[Part]:
+        return self._known_stages.parts
+
+    @property
+    def _name(self) -> str:
+        return self._graph.name
+
+    def _bind(self, part: Part, leaves: int, graph: Any, updates: tuple[tuple[int, int], ...] = ()) -> Binding:
+        from graphcell.runtime.binding import Binding
+        from graphcell.runtime.executable import compile_graph
+
+        first = len(self.inputs)
+        return Binding(compile_graph(graph, updates), leaves, [self._captured[k - first] for k in part.captured])
+
+    def _compile_whole(self, part: Part, name: str) -> Binding:
+        assert isinstance(part, WholePart)
+        staging = self._known_stages.staging
+        graph = whole_graph(part, staging, name)
+        leaves = len(graph.inputs) - len(part.captured)
+        updates = tuple((len(part.gives) + k, leaves + part.captured.index(target)) for k, (_, target) in enumerate(part.updates))
+        return self._bind(part, leaves, graph, updates)
+
+    def _compile_rows(self, part: RowPart, size: int, name: str) -> int:
+        """Compiles a part for blocks of one size; the block's number."""
+        from graphcell.runtime.blocks import Block, Blocks, SumPlace
+
+        staging = self._stagings[size]
+        graph = rows_graph(part, staging, size, name)
+        leaves, told = len(graph.inputs) - len(part.captured), len(part.rows) + len(part.reads)
+        if part not in self._row_parts:
+            types = [v.type for v in graph.inputs[told + 1 : leaves]]
+            sums = [SumPlace(told + 1 + k, len(part.gives) + k, t.size * t.dtype.np_type.itemsize) for k, t in enumerate(types)]
+            self._row_parts[part] = Blocks(leaves, len(graph.outputs), sums, told)
+        inputs, outputs = self._lie_in(part, staging, size, [v.type for v in graph.outputs])
+        return self._row_parts[part].add(Block(size, self._bind(part, leaves, graph), inputs, outputs))
+
+    def _lie_in(self, part: RowPart, staging: Staging, rows: int, outputs: Sequence[TensorType]) -> tuple[list[Any], list[Any]]:
+        """How rows lie in the inputs and outputs of a part."""
+        from graphcell.runtime.blocks import Rows
+
+        def lie(v: Value) -> Rows:
+            found = staging.rows[v]
+            if found.axis is None:  # all elements are equal along it
+                return Rows.of(staging.twin[v].type, staging.axis_of_output(v), rows)
+            return Rows.of(staging.twin[v].type, found.axis, rows, found.times)
+
+        whole = Rows(1, 0)
+        sums = len(outputs) - len(part.gives)
+        return [*map(lie, part.rows), *[whole] * (len(part.reads) + 1 + sums)], [*map(lie, part.gives), *[whole] * sums]
+
+    def _blocks_of(self, part: RowPart, rows: int, pieces: Pieces) -> Any:
+        from graphcell.runtime.blocks import BlockBinding
+
+        staging = self._stagings[rows]
+        types = [*(staging.twin[v].type for v in part.gives), *(type for node in part.sums for type, _ in staging.sums[node].begin())]
+        inputs, outputs = self._lie_in(part, staging, rows, types)
+        numbered = [(start, self._block_numbers[size][part]) for start, size in pieces]
+        return BlockBinding(self._row_parts[part], numbered, rows, inputs, outputs, types)
+
+
+class _Places:
+    """Where values are kept during a call."""
+
+    def __init__(self, stages: Stages, captured: Sequence[Tensor]):
+        self._stages = stages
+        inputs = stages.graph.inputs
+        self._places: dict[Any, int] = {v: k for k, v in enumerate(inputs)}
+        self._given: dict[int, Tensor] = {k + stages.leaves: x for k, x in enumerate(captured)}
+        for part in stages.parts:
+            for v in part.gives:
+                self._add(v)
+            for node in getattr(part, "sums", ()):
+                for k, (type, value) in enumerate(stages.staging.sums[node].begin()):
+                    self._add((node, k))
+                    first = self._add(("begin", node, k))
+                    self._given.setdefault(first, Tensor.of_array(np.full(type.shape, value, type.dtype.np_type)))
+        self._before = self._add("before")
+        self._given[self._before] = Tensor.of_array(np.zeros(BEFORE.shape, BEFORE.dtype.np_type))  # native code gives another
+        for v in stages.numbers:
+            self._add(("number", v))
+
+    def _add(self, key: Any) -> int:
+        return self._places.setdefault(key, len(self._places))
+
+    def of(self, v: Value) -> int:
+        """Of a value itself."""
+        return self._places[v]
+
+    def _read(self, v: Value) -> int:
+        return self._places["number", v] if v in self._stages.numbers else self._places[v]
+
+    def _sums(self, part: RowPart | WholePart) -> list[tuple[Any, int]]:
+        return [(node, k) for node in part.sums for k in range(len(self._stages.staging.sums[node].begin()))]
+
+    def reads(self, part: Part) -> list[int]:
+        """Of what a part is given, but what is captured."""
+        whole = list(map(self._read, part.reads))
+        if isinstance(part, RowPart):
+            begin = [self._places["begin", *key] for key in self._sums(part)]
+            return [*map(self.of, part.rows), *whole, self._before, *begin]
+        assert isinstance(part, WholePart)
+        return [*whole, *(self._places[key] for key in self._sums(part))]
+
+    def gives(self, part: Part) -> list[int]:
+        """Of what a part makes."""
+        sums = [self._places[key] for key in self._sums(part)] if isinstance(part, RowPart) else []
+        return [*map(self.of, part.gives), *sums]
+
+    def given(self, staging: Staging) -> list[Tensor | None]:
+        """What is there before the first part, for the number of rows of `staging`."""
+        found: list[Tensor | None] = [None] * len(self._places)
+        for place, x in self._given.items():
+            found[place] = x
+        for v in self._stages.numbers:
+            op: Any = staging.nodes[staging.maker[v]].op
+            type = number_type(v, staging)
+            array = np.full((), op.value, type.dtype.np_type) if isinstance(op, Full) else op.literal.array
+            found[self._places["number", v]] = Tensor.of_array(np.array(array, type.dtype.np_type))
+        return found
+

@@ -1,0 +1,121 @@
+"""Which blocks cover a number of rows at little more than the cost of one graph for all of them.
+
+Enters: what a function does for a row and for all; a number of rows. Leaves: `Sizes`, the blocks to choose from, and those chosen. It depends on
+nothing else, so that a result has the same bits whatever was called before. Refuses (`NotRowWise`): rows that no blocks have exactly, where they must.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from dataclasses import dataclass, replace
+
+from graphcell.passes.row_wise import NotRowWise
+
+Pieces = tuple[tuple[int, int], ...]
+"""(first row, rows) of blocks."""
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """Rows of the blocks to choose from; what starting a block costs, in rows; and so many rows as cost no more than one."""
+
+    rows: frozenset[int]
+    start: float
+    least: int = 1
+
+    def without(self, rows: set[int]) -> Sizes:
+        """These but for some."""
+        return replace(self, rows=self.rows - rows)
+
+    def cost(self, size: int) -> float:
+        """Of a block, in rows."""
+        return max(size, self.least) + self.start
+
+
+LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256}), 3)
+"""Where a row is little work. A larger block would be no faster."""
+HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
+"""Where a row is much work."""
+HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 4, 5, 6, 7, 8, 32}), 0.3, 4)
+"""The same where as many weights are read for that."""
+IN_STAGES = frozenset({1, 2, 3, 4, 8, 16, 32, 64})
+"""Where a row is much work and blocks add to sums that are small beside it."""
+_SUM_COST = 20
+"""To read and write a number of a sum takes as long as to compute or multiply so many."""
+_HEAVY = 100_000
+"""So many numbers that are computed or multiplied make a row much work."""
+_MANY_WEIGHTS = 0.6
+"""So many weights for each of these are many."""
+
+
+def sizes_for(work: float, weights: float) -> Sizes:
+    """The blocks to choose from.
+
+    Args:
+        work: numbers that are computed or multiplied for each row.
+        weights: those read for all rows.
+    """
+    if work < _HEAVY:
+        return LIGHT
+    return HEAVY_WITH_WEIGHTS if weights > _MANY_WEIGHTS * work else HEAVY
+
+
+def sizes_in_stages(work: float, weights: float) -> Sizes:
+    """The same for functions whose blocks add to sums, as large as the weights, which each block reads and writes."""
+    start = HEAVY.start + _SUM_COST * weights / max(work, 1.0)
+    if work < _HEAVY:
+        return replace(LIGHT, start=LIGHT.start + start)
+    return Sizes(LIGHT.rows | set(range(1, 17)) if start > 1 else IN_STAGES, start)
+
+
+@functools.lru_cache(maxsize=4096)
+def plan(rows: int, sizes: Sizes) -> Pieces:
+    """(first row, rows) of blocks that cover so many rows. The last may overlap the one before; a single one may be longer than the rows.
+
+    It depends on nothing else, so that a result has the same bits whatever was called before.
+    """
+    pieces, start = [], 0
+    for size in _cheapest(rows, sizes)[1]:
+        start = max(0, min(start, rows - size))
+        pieces.append((start, size))
+        start += size
+    return tuple(pieces)
+
+
+@functools.lru_cache(maxsize=4096)
+def exact_plan(rows: int, sizes: Sizes) -> Pieces:
+    """The same with blocks that have so many rows together, no more.
+
+    Raises:
+        NotRowWise: none of these sizes do.
+    """
+    largest = max(sizes.rows)
+    whole = max(0, rows // largest - 1)
+    table: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for left in range(1, rows - whole * largest + 1):
+        rests = [(sizes.cost(size) + table[left - size][0], (size, *table[left - size][1])) for size in sizes.rows if size <= left]
+        table.append(min(rests, default=(math.inf, ())))
+    cost, blocks = table[-1]
+    if math.isinf(cost):
+        raise NotRowWise("there are too few rows for any block")
+    blocks = (largest,) * whole + tuple(sorted(blocks, reverse=True))
+    return tuple(zip(itertools.accumulate(blocks, initial=0), blocks))
+
+
+def _cheapest(rows: int, sizes: Sizes) -> tuple[float, tuple[int, ...]]:
+    """The cost, in rows, and the sizes of the blocks that cover so many rows at the least cost."""
+    cost = {size: sizes.cost(size) for size in sizes.rows}
+    longer: list[tuple[float, tuple[int, ...]]] = [(cost[size], (size,)) for size in sizes.rows if size >= rows]
+    shorter = sorted((size for size in sizes.rows if size < rows), reverse=True)
+    if not shorter:
+        return min(longer)
+    whole = max(0, rows // shorter[0] - 1)
+    rest = rows - whole * shorter[0]
+    table: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
+    for left in range(1, rest + 1):  # what is left may also be covered by one block that overlaps the one before
+        rests = ((size, table[max(0, left - size)]) for size in shorter)
+        table.append(min((cost[size] + after, (size, *blocks)) for size, (after, blocks) in rests))
+    total, blocks = table[rest]
+    return min([*longer, (total + whole * cost[shorter[0]], (shorter[0],) * whole + blocks)])
