@@ -1,8 +1,9 @@
 """Cells whose inputs have any number of rows (`Cell.set_inputs`), beside the same Cells compiled for each number.
 
-usage: any_rows.py [--rows 1,7,32,…] [--threads N]
+usage: any_rows.py [--rows 1,7,32,…] [--threads N] [--train]
 
 Prints the time of a call compiled for the very number of rows, and how many times as long it takes in blocks of rows; then the first calls.
+With --train a call is a whole training step by Adam; the loss is a mean over the rows.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import argparse
 import os
 import time
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 
@@ -34,10 +36,34 @@ def best(call: Callable[[], object]) -> float:
     return min(rounds)
 
 
+def training_step(net: Any) -> Any:
+    """A Cell that trains `net`, whose result per row is flattened, to tell ten classes."""
+    from graphcell import nn
+
+    class Loss(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.net, self.loss = net, nn.CrossEntropyLoss()
+
+        def construct(self, x: Any, labels: Any) -> Any:
+            return self.loss(self.net(x).reshape(x.shape[0], -1)[:, :10], labels)
+
+    return nn.TrainOneStepCell(Loss(), nn.Adam(net.trainable_params(), 1e-3)).set_train()
+
+
+def inputs(numbers: np.random.Generator, rows: int, shape: tuple[int, ...], train: bool) -> list[Any]:
+    """The arguments of a call with so many rows."""
+    from graphcell import Tensor
+
+    x = Tensor(numbers.standard_normal((rows, *shape)).astype(np.float32))
+    return [x, Tensor(numbers.integers(0, 10, rows).astype(np.int32))] if train else [x]
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--rows", default=ROWS)
     parser.add_argument("--threads", default="1")
+    parser.add_argument("--train", action="store_true")
     options = parser.parse_args()
     os.environ.setdefault("GRAPHCELL_NUM_THREADS", options.threads)
 
@@ -61,16 +87,16 @@ def main() -> None:
     }  # fmt: skip
     numbers = np.random.default_rng(0)
     for name, (make, shape) in nets.items():
-        declared, plain = make().set_train(False), make().set_train(False)
-        declared.set_inputs(Tensor(shape=[None, *shape], dtype=gc.float32))
+        declared, plain = (training_step(make()) if options.train else make().set_train(False) for _ in range(2))
+        declared.set_inputs(*(Tensor(shape=[None, *x.shape[1:]], dtype=x.dtype) for x in inputs(numbers, 1, shape, options.train)))
         columns, first = [], []
         for rows in map(int, options.rows.split(",")):
-            x = Tensor(numbers.standard_normal((rows, *shape)).astype(np.float32))
+            xs = inputs(numbers, rows, shape, options.train)
             start = time.perf_counter()
-            declared(x)
+            declared(*xs)
             first.append(f"{rows}: {(time.perf_counter() - start) * 1e3:.0f} ms")
-            alone = best(lambda net=plain, x=x: net(x))
-            together = best(lambda net=declared, x=x: net(x))
+            alone = best(lambda net=plain, xs=xs: net(*xs))
+            together = best(lambda net=declared, xs=xs: net(*xs))
             columns.append(f"{rows}: {alone * 1e6:.0f} us x {together / alone:.2f}")
         print(f"{name}\n  {'  '.join(columns)}\n  first calls {'  '.join(first)}", flush=True)
 

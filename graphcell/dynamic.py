@@ -35,7 +35,7 @@ from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state
 
 if TYPE_CHECKING:  # as in jit.py
-    from graphcell.runtime.binding import Record
+    from graphcell.runtime.binding import CountedTable, Record
     from graphcell.runtime.blocks import BlockBinding, Blocks, Rows
     from graphcell.runtime.stages import StagedBinding
 
@@ -83,7 +83,7 @@ class Plan:
     True as long as what was `read` stays the same.
 
     `largest`: the rows of its largest block; `nbytes`: what the buffers of its outputs may take; `record`: by which native code does it, made
-    when what was read was the `recorded`-th time compared; `patience`: how often more it may be made.
+    when what was read was the `recorded`-th time compared; `patience`: how often more it may be made; `kept`: what must live as long.
     """
 
     read: Sequence[Held]
@@ -96,6 +96,7 @@ class Plan:
     recorded: int = -1
     patience: int = _PATIENCE
     remark: str = ""
+    kept: Any = None
 
     def holds(self) -> bool:
         """Whether what was read is as it was."""
@@ -135,7 +136,9 @@ class DynamicRows(NativelyCalled):
         self.reason = found.reason
         self.function.remark = f"compiled for each number of rows: {found.reason}" if found.reason else f"compiled for blocks of rows{found.remark}"
         if found.binding is None or found.build is None:
-            return self.function(*args)
+            result = self.function(*args)
+            self._serve_alone(found, args, rows)
+            return result
         result = found.build(found.binding([x for x in args if type(x) is Tensor]))
         self._serve(found, args, rows)
         return result
@@ -208,7 +211,7 @@ class DynamicRows(NativelyCalled):
 
     def _serve(self, found: Plan, args: tuple[Any, ...], rows: int) -> None:
         """Lets native code do calls like this one, if it has not been told yet."""
-        from graphcell.runtime.binding import CountedTable, Record
+        from graphcell.runtime.binding import Record
         from graphcell.runtime.blocks import BlockBinding
 
         changes = sum(held.guards.changes for held in found.read)
@@ -219,11 +222,8 @@ class DynamicRows(NativelyCalled):
         found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
         found.record, found.recorded = None, changes
         compared = Guards.compare_together([held.guards for held in found.read])
-        counted = next((k for k, axis in self.arguments.items() if axis == 0), None)  # native code looks for the number of rows there
-        if counted is None:
-            return
-        table = self._natives_in(lambda: CountedTable(counted))
-        if compared is None or not isinstance(table, CountedTable):
+        table = self._table()
+        if compared is None or table is None:
             return
         result, build = found.read[0].result, found.build  # that of so many rows is first
         assert build is not None
@@ -233,6 +233,26 @@ class DynamicRows(NativelyCalled):
         )  # fmt: skip
         if found.record is not None:
             table.add_for(rows, found.record)
+
+    def _serve_alone(self, found: Plan, args: tuple[Any, ...], rows: int) -> None:
+        """The same where the graph for so many rows alone does it, once its function lets native code run it."""
+        entry = self.function.compile(*args) if found.patience else None
+        if entry is None or isinstance(entry, Uncompiled) or entry.record is None or found.recorded == entry.guards.changes:
+            return
+        found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
+        table = self._table()
+        found.record, found.recorded = entry.record_in(table, args, {}) if table is not None else None, entry.guards.changes
+        found.kept = entry
+        if table is not None and found.record is not None:
+            table.add_for(rows, found.record)
+
+    def _table(self) -> CountedTable | None:
+        """Where native code looks for records, by the number of rows in an argument's first dimension; None where no argument has them there."""
+        from graphcell.runtime.binding import CountedTable
+
+        counted = next((k for k, axis in self.arguments.items() if axis == 0), None)
+        table = self._natives_in(lambda: CountedTable(counted)) if counted is not None else None
+        return table if isinstance(table, CountedTable) else None
 
 
 _DYNAMIC_ROWS = with_vectorcall(DynamicRows)

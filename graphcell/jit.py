@@ -41,7 +41,7 @@ from graphcell.tensor import Tensor, state
 
 if TYPE_CHECKING:  # the code generator is imported when something is compiled, not with graphcell
     from graphcell.codegen.program import Program
-    from graphcell.runtime.binding import Binding, Record
+    from graphcell.runtime.binding import Binding, Record, Table
     from graphcell.runtime.executable import Executable
 
 _CAPTURE_MODES = ["ast", "bytecode", "trace"]
@@ -158,23 +158,28 @@ class _Entry:
 
     def serve(self, function: JitFunction, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         """Lets native code run calls of `function` like this one, if it has not been told yet."""
-        from graphcell.runtime.binding import Record
-
-        guards, binding = self.traced.guards, self.binding
-        if self.recorded == guards.changes or binding is None or binding.spaces.runs < _RUNS_BEFORE_NATIVE or not self.patience:
+        binding = self.binding
+        if self.recorded == self.guards.changes or binding is None or binding.spaces.runs < _RUNS_BEFORE_NATIVE or not self.patience:
             return
         self.patience = _PATIENCE if self.record is not None and self.record.hits else self.patience - 1
-        self.record, self.recorded = None, guards.changes
-        found, table = guards.comparisons(), function.natives()
-        if found is None or table is None:
-            return
+        self.record, self.recorded = None, self.guards.changes
+        table = function.natives()
+        self.record = self.record_in(table, args, kwargs) if table is not None else None
+        if table is not None and self.record is not None:
+            table.add(self.record)
+
+    def record_in(self, table: Table, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Record | None:
+        """A record for `table` by which native code runs calls like this one, if there may be one."""
+        from graphcell.runtime.binding import Record
+
+        found = self.guards.comparisons()
+        if found is None or self.binding is None:
+            return None
         result, has_effects = self.traced.result, bool(self.traced.effects)
-        self.record = Record.of(
-            table, binding, args, kwargs, found.epoch, found.cells, found.variables, found.check, _finisher(self),
+        return Record.of(
+            table, self.binding, args, kwargs, found.epoch, found.cells, found.variables, found.check, _finisher(self),
             result.is_single and not has_effects, result.is_tuple(len(self.executable.output_types)) and not has_effects,
         )  # fmt: skip
-        if self.record is not None:
-            table.add(self.record)
 
     @property
     def guards(self) -> Guards:

@@ -268,7 +268,7 @@ class _Planner:
             dims = self.x.shape[first : first + item.values.ndim]
             self.index(_mask_indices(item.values, dims))
         else:
-            check_range(item, self.x.shape[len(self.start)], f"a Tensor of shape {self.x.shape}")
+            check_range(item, self.x.shape[len(self.start)], f"dimension {len(self.start)} of a Tensor")
             self.unique = self.unique and item.ndim == 0
             self.index([item])
 
