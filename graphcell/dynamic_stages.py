@@ -94,6 +94,8 @@ class KnownInStages(Known):
             nbytes += sum(pool.nbytes for pool in run.spaces.pools)
             steps.append(Step(run, tuple(places.reads(part)), tuple(places.gives(part))))
         given = places.given(self._stagings[rows])
+        if rows not in self._usable.rows:
+            del self._stagings[rows]  # which holds two graphs
         results = [places.of(v) for v in stages.results]
         binding = StagedBinding(steps, given, results, any(isinstance(p, WholePart) and p.updates for p in self._parts), nbytes)
         read = [held, *(other for other in read if other is not held)]

@@ -217,7 +217,8 @@ class Stages:
             if needs.nodes:
                 found[stage] = needs
         for v in results:
-            made[v].give(v) if v in made else None
+            if v in made:
+                made[v].give(v)
         return found
 
     def _latest(self, last: int) -> dict[Node, int]:

@@ -27,7 +27,7 @@ from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.fallback import ElementwiseFallback
 from graphcell.ops.host import CheckIndex
-from graphcell.ops.indexing import Gather, GatherElements
+from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
 from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, Svd
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Concat, Fence, Pad, Reshape, Slice, Transpose, UpdateSlice
@@ -385,24 +385,38 @@ def _conv(site: _Site) -> RowAxes:
 
 
 def _gather(site: _Site) -> RowAxes:
-    axes, table = site.op.axes, site.operands[0]
-    site.keep(axes)
-    rank = len(site.shapes[1])
-    before = {k: k for k in range(axes[0])}
-    rest = [k for k in range(len(site.shapes[0])) if k > axes[0] and k not in axes]
-    places = {**before, **{k: axes[0] + rank + j for j, k in enumerate(rest)}}
-    taken = frozenset(range(axes[0], axes[0] + rank))
+    first, rank = site.op.axes[0], len(site.shapes[1])
+    site.keep(site.op.axes)
+    taken = frozenset(range(first, first + rank))
     others = frozenset(range(len(site.results[0]))) - taken
-    source = _mapped(table, places)
-    return _merged([source.repeated(taken), *(rows.moved(axes[0]).repeated(others) for rows in site.operands[1:])], "gather")
+    source = _mapped(site.operands[0], _kept_places(site))
+    return _merged([source.repeated(taken), *(rows.moved(first).repeated(others) for rows in site.operands[1:])], "gather")
 
 
-def _gather_elements(site: _Site) -> RowAxes:
-    for k in (0, 1):
+def _kept_places(site: _Site) -> dict[int, int]:
+    """Where dimensions that are not indexed are after a gather."""
+    axes, rank = site.op.axes, len(site.shapes[1])
+    rest = [k for k in range(len(site.shapes[0])) if k > axes[0] and k not in axes]
+    return {**{k: k for k in range(axes[0])}, **{k: axes[0] + rank + j for j, k in enumerate(rest)}}
+
+
+def _scatter(site: _Site) -> RowAxes:
+    """Into the same places of each row."""
+    site.keep(site.op.axes)
+    places = {after: before for before, after in _kept_places(site).items()}
+    updates = site.operands[-1]
+    if any(site.scaled[1:-1]) or (updates.axis is not None and updates.axis not in places):
+        raise NotRowWise("scatter works across rows")
+    return _merged([site.operands[0], _mapped(updates, places)], "scatter").varying(site.op.axes)
+
+
+def _elements(site: _Site) -> RowAxes:
+    """Elements along one dimension, taken or written; all rows of them."""
+    for k in range(len(site.operands)):
         site.keep([site.op.axis], k)
-    rows = _merged(site.operands, "gather_elements")
+    rows = _merged(site.operands, site.op.name)
     if rows.axis is not None and site.shapes[0][rows.axis] != site.shapes[1][rows.axis]:
-        raise NotRowWise("gather_elements takes some rows only")
+        raise NotRowWise(f"{site.op.name} takes some rows only")
     return rows.varying({site.op.axis})
 
 
@@ -416,5 +430,5 @@ _RULES: dict[type[Op], Callable[[_Site], RowAxes]] = {
     ArgMax: _reduce, ArgMin: _reduce, Moments: _reduce, Cumulative: _along, Sort: _along, TopK: _along, MatMul: _matmul, Conv: _conv, ConvInputGrad: _conv,
     UpdateSlice: _update_slice, Inverse: _of_matrices, Cholesky: _of_matrices, Determinant: _of_matrices, SignLogDeterminant: _of_matrices,
     Attention: _attention, AttentionGrad: _attention, Solve: _of_matrices, Qr: _of_matrices, Svd: _of_matrices, Gather: _gather,
-    GatherElements: _gather_elements, CheckIndex: _nothing,
+    GatherElements: _elements, Scatter: _scatter, ScatterElements: _elements, CheckIndex: _nothing,
 }  # fmt: skip
