@@ -10,8 +10,9 @@ from importlib import import_module as _import_module
 from sys import modules as _modules
 from typing import Any as _Any
 
-from graphcell import amp, common, context, nn, ops, train
+from graphcell import amp, common, communication, context, nn, ops, train
 from graphcell import tensor as _tensor  # noqa: F401  (a module; `tensor` below is MindSpore's function)
+from graphcell.auto_parallel_context import ParallelMode, get_auto_parallel_context, reset_auto_parallel_context, set_auto_parallel_context
 from graphcell.common import dtype as _dtype
 from graphcell.common.dtype import (
     Type,
@@ -114,6 +115,7 @@ __all__ = [  # noqa: RUF022
     "train", "tuple_", "type_none", "ubyte", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ushort", "value_and_grad", "vjp",
     "vmap",
 ]  # fmt: skip
+__all__ += ["ParallelMode", "communication", "get_auto_parallel_context", "reset_auto_parallel_context", "set_auto_parallel_context"]
 __all__ += ["dataset", "dtype", "mint", *train.__all__]  # noqa: F405  (the first three come by other ways than import)
 
 

@@ -194,7 +194,27 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     (
         "Loss scaling trains on the CPU",
         "too: `amp.build_train_network(level=\"O2\")` and `Model(amp_level=\"O2\")` scale the loss dynamically, `nn.TrainOneStepWithLossScaleCell` runs."
-        " MindSpore raises ValueError there, or has no kernel. The level `auto` is not there.",
+        " MindSpore raises ValueError there, or has no kernel.",
+    ),
+    (
+        "Level `auto` of mixed precision",
+        "casts by functions: by MindSpore's lists of primitives under the names that these have in `ops`. Primitives that are written as classes are"
+        " cast as their functions are: `ops.ReduceSum()` gives float32, in MindSpore float16. `nn.RNNCell` and its like compute in the dtype of their weights.",
+    ),
+    (
+        "One process",
+        "is a world of its own: `communication.init()` needs no launcher, and gives rank 0 of 1; MindSpore raises RuntimeError without one."
+        " Environment variables of launchers that speak of several processes, and groups of other ranks, raise NotImplementedError. All keys of"
+        " `set_auto_parallel_context` are checked before one is set, and kept, and `reset_auto_parallel_context` puts all of them back; only a"
+        " training step for several devices is refused.",
+    ),
+    (
+        "Losses of unsigned targets",
+        "(`ops.multilabel_soft_margin_loss`) are those of other integers. MindSpore computes 1 - 2 as 255.",
+    ),
+    (
+        "`grad_position` beyond the arguments",
+        "raises an error that is both IndexError, as in MindSpore's GRAPH_MODE, and RuntimeError, as in its PYNATIVE_MODE.",
     ),
     (
         "`recompute`",
@@ -208,8 +228,12 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Inputs of any size",
-        "declared by `set_inputs`: where the first dimension alone is open and rows do not meet, the blocks of rows that the first call compiles serve "
-        "all sizes; else each shape is compiled when it is first met.",
+        "declared by `set_inputs`: where one dimension is open (the batch), and rows meet in sums and extrema at most, as in losses, batch statistics and "
+        "training steps, graphs for blocks of rows serve all sizes; else each shape is compiled when it is first met.",
+    ),
+    (
+        "`ops.ApplyFtrl` and `ops.ApplyAdagradDA` with `l1`",
+        "follow their documented formulas, which move Parameters towards 0. MindSpore's CPU kernels move some away from it.",
     ),
     ("Singular matrices", "raise ValueError in `ops.inverse`; MindSpore gives zeros or infinities."),
     (

@@ -13,6 +13,12 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
+from graphcell.auto_parallel_context import (  # noqa: F401  (MindSpore has them here)
+    ParallelMode,
+    get_auto_parallel_context,
+    reset_auto_parallel_context,
+    set_auto_parallel_context,
+)
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, NotImplementedFeatureError
 
 GRAPH_MODE = 0

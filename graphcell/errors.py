@@ -168,6 +168,11 @@ class IndexRangeError(GraphcellError, IndexError):
     code = "GC205"
 
 
+class PositionError(IndexRangeError, RuntimeError):
+    """GC205 as well: a call has no argument at a position to differentiate; IndexError is what MindSpore's GRAPH_MODE raises then, RuntimeError
+    what its PYNATIVE_MODE does."""
+
+
 class DataIndexError(IndexRangeError, RuntimeError):
     """GC209: an index that a Tensor holds is outside of its dimension; RuntimeError is what MindSpore raises then. In a compiled
     function it is found while that runs."""

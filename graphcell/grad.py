@@ -17,8 +17,8 @@ from graphcell.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     ArityError,
-    IndexRangeError,
     NoGradientError,
+    PositionError,
     ShapeError,
 )
 from graphcell.jit import jit
@@ -302,7 +302,7 @@ def chosen_arguments(
     for k in range(len(everything)) if request.every else request.positions or ():
         if k >= len(everything):
             _check_arity(request.fn, args, kwargs)
-            raise IndexRangeError(
+            raise PositionError(
                 f"{name_of(request.fn)}: 'grad_position' {k} is out of range, the call has {len(everything)} arguments"
             )
         if tensors_in(everything[k]):

@@ -279,7 +279,7 @@ class JitFunction(NativelyCalled):
     def _call(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if state.trace is not None:
             return call(self._function, *args, **kwargs)
-        if self._eager:
+        if self._eager or state.automatic is not None:  # casts are no part of a graph's key
             return self._function(*args, **kwargs)
         leaves: list[Tensor] = []
         objects: list[Any] = []

@@ -8,7 +8,7 @@ lies beside this file, and is read when such an error is printed, never for `has
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from functools import cache
 from opcode import opmap
 from pathlib import Path
@@ -55,6 +55,17 @@ def _is_import(asker: FrameType) -> bool:
     if asker.f_code.co_name == "_handle_fromlist":
         return asker.f_globals.get("__name__") == "importlib._bootstrap"
     return asker.f_code.co_code[asker.f_lasti] == opmap["IMPORT_FROM"]
+
+
+def refuse_member(owner: object, name: str, known: Collection[str]) -> NoReturn:
+    """For a class's `__getattr__`: `known` are the members that MindSpore's class of this name has, and this one has not.
+
+    Raises:
+        AttributeError: always.
+    """
+    kind = type(owner).__name__
+    text = f"MindSpore 2.10 has this member of {kind}, graphcell does not have it yet" if name in known else ""
+    raise MissingAttributeError(f"'{kind}' object has no attribute '{name}'", hint=text)
 
 
 def getattr_of(module: str) -> Callable[[str], NoReturn]:

@@ -45,26 +45,27 @@ StateEpoch = ctypes.c_int64(0)
 """Counts every change of an attribute of a Cell; a compiled function that sees it unchanged need not check what it read."""
 
 Activity = ctypes.c_int64(0)
-"""How many threads build a graph or record a tape; while there are none, a call of a compiled function just runs it."""
+"""How many threads build a graph, record a tape or cast automatically; while there are none, a call of a compiled function just runs it."""
 
 
 class ThreadState(threading.local):
-    """What this thread is doing: the graph it builds (or None), the tapes it records (innermost last), and what packs and unpacks the
-    Tensors that these keep (or None).
+    """What this thread is doing: the graph it builds (or None), the tapes it records (innermost last), what packs and unpacks the
+    Tensors that these keep (or None), and the half precision dtype of automatic casts (ops/automatic.py; None: there are none).
     """
 
     trace: Trace | None
     tapes: tuple[Tape, ...]
     packing: tuple[Callable[[Any], Any], Callable[[Any], Any]] | None
+    automatic: DType | None
 
     def __init__(self) -> None:
-        self.__dict__.update(trace=None, tapes=(), packing=None)
+        self.__dict__.update(trace=None, tapes=(), packing=None, automatic=None)
 
     def __setattr__(self, name: str, value: Any) -> None:
         here = self.__dict__
-        before = here["trace"] is not None or bool(here["tapes"])
+        before = here["trace"] is not None or here["automatic"] is not None or bool(here["tapes"])
         here[name] = value
-        after = here["trace"] is not None or bool(here["tapes"])
+        after = here["trace"] is not None or here["automatic"] is not None or bool(here["tapes"])
         if after is not before:
             with _counting:
                 Activity.value += 1 if after else -1

@@ -24,7 +24,10 @@ from graphcell.context import GRAPH_MODE, config
 from graphcell.jit import jit
 from tests.helpers import in_graph
 
-hypothesis.settings.register_profile("reproducible", derandomize=True, deadline=None)
+# Nor does anything depend on how long it takes.
+hypothesis.settings.register_profile(
+    "reproducible", derandomize=True, deadline=None, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+)
 hypothesis.settings.load_profile("reproducible")
 
 
@@ -70,3 +73,19 @@ def run(request: pytest.FixtureRequest) -> Callable[..., Any]:
     if request.param == "graph mode":
         config.mode = GRAPH_MODE
     return lambda fn, *args: fn(*args)
+
+
+@pytest.fixture
+def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
+    """The graphs that are compiled from now on."""
+    from graphcell.runtime import executable
+
+    seen: list[Any] = []
+    compile_program = executable.compile_program
+
+    def counted(graph: Any, *args: Any) -> Any:
+        seen.append(graph)
+        return compile_program(graph, *args)
+
+    monkeypatch.setattr(executable, "compile_program", counted)
+    return seen

@@ -14,6 +14,7 @@ import pytest
 import graphcell
 from graphcell import alias
 from graphcell.__main__ import main
+from graphcell.runtime.cache import SWITCH_VARIABLE
 
 
 @pytest.fixture
@@ -126,7 +127,7 @@ def script(tmp_path: Path) -> Path:
 def run(*arguments: str) -> subprocess.CompletedProcess[str]:
     root = Path(graphcell.__file__).parents[1]
     return subprocess.run(
-        [sys.executable, "-m", "graphcell", *arguments], capture_output=True, text=True, timeout=120, env={"PYTHONPATH": str(root)}
+        [sys.executable, "-m", "graphcell", *arguments], capture_output=True, text=True, timeout=600, env={"PYTHONPATH": str(root), SWITCH_VARIABLE: "0"}
     )
 
 
@@ -146,7 +147,7 @@ def work(x):
 
 if __name__ == "__main__":
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        print(pool.map_async(work, [1, 2]).get(60))
+        print(pool.map_async(work, [1, 2]).get(600))
 """
 
 

@@ -11,7 +11,7 @@ PACKAGE = Path(__file__).parent.parent / "graphcell"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("version", "errors", "missing", "wire"),
     ("dtype", "buffer", "locks"),
-    ("context",),
+    ("context", "auto_parallel_context", "communication"),
     ("ir",),
     ("tensor",),
     ("formatting",),

@@ -27,22 +27,6 @@ def graph_mode() -> Iterator[None]:
     gc.set_context(mode=gc.PYNATIVE_MODE)
 
 
-@pytest.fixture
-def compilations(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
-    """The graphs that are compiled from now on."""
-    from graphcell.runtime import executable
-
-    seen: list[Any] = []
-    compile_program = executable.compile_program
-
-    def counted(graph: Any, *args: Any) -> Any:
-        seen.append(graph)
-        return compile_program(graph, *args)
-
-    monkeypatch.setattr(executable, "compile_program", counted)
-    return seen
-
-
 def images(rows: int) -> Tensor:
     return Tensor(rng.standard_normal((rows, 1, 8, 8)).astype(np.float32))
 

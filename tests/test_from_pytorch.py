@@ -35,7 +35,7 @@ def outputs(programs: list[str], folder: Path) -> list[str]:
     script = folder / "programs.py"
     script.write_text("".join(f"{program}\nprint({MARK!r}, end='')\n" for program in programs))
     done = subprocess.run(
-        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=120,
+        [sys.executable, str(script)], cwd=folder, capture_output=True, text=True, timeout=600,
         env={**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])},
     )  # fmt: skip
     assert done.returncode == 0, done.stderr

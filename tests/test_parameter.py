@@ -106,7 +106,7 @@ def test_repr() -> None:
 def test_names() -> None:
     p = Parameter(T(1))
     assert p.name.startswith("Parameter#") and p.has_default_name and Parameter(T(1)).name != p.name
-    done = subprocess.run([sys.executable, "-c", "import graphcell as ms; print(ms.Parameter(1.0))"], capture_output=True, text=True, timeout=100)
+    done = subprocess.run([sys.executable, "-c", "import graphcell as ms; print(ms.Parameter(1.0))"], capture_output=True, text=True, timeout=600)
     assert done.stdout == "Parameter (name=Parameter#2, shape=(), dtype=Float32, requires_grad=True)\n"  # MindSpore's first one
     p.name = "new"
     assert p.name == "new" and not p.has_default_name and p.param_info.name == "new"

@@ -53,7 +53,7 @@ import mindspore.train.metrics as metrics
 
 
 def run(program: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
 
 
 def test_import_forms() -> None:

@@ -399,6 +399,6 @@ def _cell_state(cell: Any) -> list[tuple[str, Any, Any]]:
     """
     state = []
     for name, value in _variables(cell).items():
-        if name in ("_cells", "_flags", "_to_float", "_recompute", "_parameters") or "hook" in name:
+        if name in ("_cells", "_flags", "_to_float", "_auto_to", "_recompute", "_parameters") or "hook" in name:
             state.append((name, value, _copy(value) if isinstance(value, _CONTAINERS) else None))
     return state

@@ -21,6 +21,7 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingAttri
 from graphcell.nn.hooks import Hooks, run_with_hooks
 from graphcell.nn.settings import Settings
 from graphcell.nn.state_dict import StateDict
+from graphcell.ops.automatic import automatic
 from graphcell.ops.dispatch import packing
 from graphcell.ops.functional.common import cast
 from graphcell.parameter import Parameter, ParameterTuple
@@ -88,7 +89,7 @@ class Cell(Hooks, StateDict, Settings):
     def __init__(self, auto_prefix: bool = True, flags: dict[str, Any] | None = None):
         tables: dict[str, Any] = self.__dict__
         tables.update(_parameters=OrderedDict(), _cells=OrderedDict(), _buffers=OrderedDict(), _non_persistent=set(), _tensors={})
-        tables.update(_flags={}, _jit=None, _auto_prefix=auto_prefix, _to_float=None, _phase="train", cell_type=None)
+        tables.update(_flags={}, _jit=None, _auto_prefix=auto_prefix, _to_float=None, _auto_to=None, _phase="train", cell_type=None)
         tables.update(training=False, requires_grad=False, _next_number=1)
         self._start_hooks()
         self._start_settings()
@@ -307,11 +308,18 @@ class Cell(Hooks, StateDict, Settings):
         """`construct` alone, without hooks."""
         how = self.__dict__["_recompute"]
         if how is None:
-            return self._call_construct(args, kwargs) if self._to_float is None else self._construct(*args, **kwargs)
+            plain = self._to_float is None and self._auto_to is None
+            return self._call_construct(args, kwargs) if plain else self._construct(*args, **kwargs)
         return call_recomputed(self._construct, args, kwargs, how)
 
     def _construct(self, *args: Any, **kwargs: Any) -> Any:
-        """`construct`, in the dtype of `to_float`."""
+        """`construct`, in the dtype of `to_float`, or with automatic casts."""
+        if self._auto_to is not None:
+            with automatic(self._auto_to):
+                return self._in_its_dtype(args, kwargs)
+        return self._in_its_dtype(args, kwargs)
+
+    def _in_its_dtype(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         if self._to_float is None:
             return self._call_construct(args, kwargs)
         before = _running.innermost

@@ -15,6 +15,7 @@ from graphcell.ops.functional.creation import *  # noqa: F403
 from graphcell.ops.functional.diagonals import *  # noqa: F403
 from graphcell.ops.functional.distributions import *  # noqa: F403
 from graphcell.ops.functional.einsum import *  # noqa: F403
+from graphcell.ops.functional.factorizations import *  # noqa: F403
 from graphcell.ops.functional.filling import *  # noqa: F403
 from graphcell.ops.functional.fractional_pooling import *  # noqa: F403
 from graphcell.ops.functional.frequencies import *  # noqa: F403
@@ -36,6 +37,7 @@ from graphcell.ops.functional.scanning import *  # noqa: F403
 from graphcell.ops.functional.sequence_loss import *  # noqa: F403
 from graphcell.ops.functional.softmax import *  # noqa: F403
 from graphcell.ops.functional.sorting import *  # noqa: F403
+from graphcell.ops.functional.special import *  # noqa: F403
 from graphcell.ops.functional.vectors import *  # noqa: F403
 
 from graphcell.ops import methods as methods  # isort: skip

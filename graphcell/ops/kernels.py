@@ -89,6 +89,10 @@ def composite(function: F) -> F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         nonlocal compiled
+        if state.automatic is not None:
+            from graphcell.ops.automatic import called
+
+            return called(call, function, args, kwargs)
         if state.trace is not None or not Native.enabled:
             return function(*args, **kwargs)
         if compiled is None:
@@ -106,6 +110,8 @@ def elementary(function: F) -> F:
 
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
+        if state.automatic is not None:
+            return together(*args, **kwargs)
         return function(*args, **kwargs) if state.trace is not None or state.tapes else together(*args, **kwargs)
 
     return call  # type: ignore[return-value]

@@ -207,6 +207,21 @@ class Qr(Op):
 
 
 @dataclass(frozen=True)
+class Geqrf(Op):
+    """Householder's QR factorization as LAPACK has it: R, below it the reflectors' vectors; and their factors tau. No gradient."""
+
+    name = "geqrf"
+
+    def infer(self, x: TensorType) -> tuple[TensorType, TensorType]:  # type: ignore[override]
+        _check("geqrf", x, is_square=False)
+        return x, TensorType(x.dtype, (*x.shape[:-2], min(x.shape[-2:])))
+
+    def eval(self, x: Array) -> tuple[Array, Array]:  # type: ignore[override]
+        turned, tau = np.linalg.qr(x, "raw")
+        return np.ascontiguousarray(np.swapaxes(turned, -1, -2)), np.ascontiguousarray(tau)
+
+
+@dataclass(frozen=True)
 class Svd(Op):
     """Singular values s (descending), and u, v with u diag(s) vᵀ = x; `full`: u and v are square."""
 

@@ -74,6 +74,17 @@ class _Emitter(FunctionBuilder):
         there = minimum(self, self.args["size"], self.sub(rows, self.args["start"]))
         return rows, there, self.get(self.get(self.args["block"], _SpaceOfBlock, "space", PTR), SpaceState, table, PTR)
 
+    def rows_of(self, kind: str, index: Val) -> tuple[Val, Val, Val, Val]:
+        """Of one of the inputs or outputs (`kind`): its `Rows`, where those of the block in the arguments begin, and whether they go through
+        memory of the block's own.
+        """
+        state = self.entry(self.get(self.args["plan"], _PlanState, f"{kind}_table", PTR), index, _RowsState)
+        outer, row_bytes = self.get(state, _RowsState, "outer"), self.get(state, _RowsState, "row_bytes")
+        first = self.at(self.item(self.args[f"{kind}s"], index, PTR), self.mul(self.args["start"], row_bytes))
+        _, there, _ = self.piece(f"{kind}s")
+        apart = self.or_(self.icmp("slt", there, self.args["size"]), self.icmp("sgt", outer, i64(1)))
+        return outer, row_bytes, first, self.and_(apart, self.icmp("ne", row_bytes, i64(0)))
+
     def copy(self, target: Val, source: Val, nbytes: Val) -> None:
         self.intrinsic("memcpy.p0.p0.i64", VOID, target, source, nbytes, const(0, LType("i1")))
 
@@ -82,15 +93,12 @@ def _emit_place_inputs(module: Module) -> None:
     """`place_inputs(plan, inputs, start, size, block)`: the rows from `start` on become the inputs of a block."""
     names = (("plan", PTR), ("inputs", PTR), ("start", I64), ("size", I64), ("block", PTR))
     b = _Emitter(module, "place_inputs", names)
-    plan, start, size, block = (b.args[name] for name in ("plan", "start", "size", "block"))
+    plan, size, block = (b.args[name] for name in ("plan", "size", "block"))
     rows, there, into = b.piece("inputs")
     with b.loop(0, b.get(plan, _PlanState, "inputs")) as loop:
-        state = b.entry(b.get(plan, _PlanState, "input_table", PTR), loop.index, _RowsState)
-        outer, row_bytes = b.get(state, _RowsState, "outer"), b.get(state, _RowsState, "row_bytes")
-        first = b.at(b.item(b.args["inputs"], loop.index, PTR), b.mul(start, row_bytes))
+        outer, row_bytes, first, by_itself = b.rows_of("input", loop.index)
         b.store(first, b.gep(into, loop.index, I64))
-        apart = b.or_(b.icmp("slt", there, size), b.icmp("sgt", outer, i64(1)))
-        with b.if_then(b.and_(apart, b.icmp("ne", row_bytes, i64(0)))):
+        with b.if_then(by_itself):
             own = b.item(b.get(block, _SpaceOfBlock, "inputs", PTR), loop.index, PTR)
             with b.loop(0, outer) as turn:
                 source = b.at(first, b.mul(turn.index, b.mul(rows, row_bytes)))
@@ -108,15 +116,11 @@ def _emit_place_outputs(module: Module) -> None:
     in memory of its own are put together."""
     names = (("plan", PTR), ("outputs", PTR), ("start", I64), ("size", I64), ("block", PTR), ("done", LType("i1")))
     b = _Emitter(module, "place_outputs", names)
-    plan, start, size, block = (b.args[name] for name in ("plan", "start", "size", "block"))
+    plan, size, block = (b.args[name] for name in ("plan", "size", "block"))
     rows, there, into = b.piece("outputs")
     with b.loop(0, b.get(plan, _PlanState, "outputs")) as loop:
-        state = b.entry(b.get(plan, _PlanState, "output_table", PTR), loop.index, _RowsState)
-        outer, row_bytes = b.get(state, _RowsState, "outer"), b.get(state, _RowsState, "row_bytes")
+        outer, row_bytes, first, by_itself = b.rows_of("output", loop.index)
         own = b.item(b.get(block, _SpaceOfBlock, "outputs", PTR), loop.index, PTR)
-        first = b.at(b.item(b.args["outputs"], loop.index, PTR), b.mul(start, row_bytes))
-        apart = b.or_(b.icmp("slt", there, size), b.icmp("sgt", outer, i64(1)))
-        by_itself = b.and_(apart, b.icmp("ne", row_bytes, i64(0)))
 
         def give(own: Val = own, first: Val = first, by_itself: Val = by_itself, place: Val = loop.index) -> None:
             b.store(b.select(by_itself, own, first), b.gep(into, place, I64))

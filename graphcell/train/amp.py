@@ -7,6 +7,7 @@ float32; what a Cell computes of them is cast. Refuses: other levels and dtypes,
 * O1: Cells and primitive operations of the white list compute in half precision; what leaves them is float32.
 * O2: all but the Cells of the black list compute in half precision; the network's outputs are float32.
 * O3: everything does.
+* auto: each function of a list computes in half precision or in float32, the others in what comes (ops/automatic.py).
 """
 
 from __future__ import annotations
@@ -14,14 +15,20 @@ from __future__ import annotations
 import warnings
 from collections.abc import Sequence, Set
 from dataclasses import dataclass, replace
+from functools import wraps
+from types import FunctionType, MethodType
 from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import nn, ops
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, NotImplementedFeatureError
+from graphcell.frontend import call
+from graphcell.jit import JitFunction
 from graphcell.nn.cell import Cell, cast_floats
+from graphcell.ops.automatic import automatic
 from graphcell.ops.primitive import Primitive
+from graphcell.tensor import state
 from graphcell.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 
 _WHITE_CELLS = (
@@ -108,25 +115,26 @@ def _give_float32(cell: Cell, args: Any, output: Any) -> Any:
 
 
 # -- levels --------------------------------------------------------------------------------------------------------------
-def auto_mixed_precision(network: Cell, amp_level: str = "O0", dtype: DType = dt.float16) -> Cell:
+def auto_mixed_precision(network: Any, amp_level: str = "O0", dtype: DType = dt.float16) -> Any:
     """`network` at a level of mixed precision, see the top of this module. The network itself is changed; use what is returned.
 
     Args:
-        network: a Cell.
-        amp_level: 'O0', 'O1', 'O2', 'O3'.
+        network: a Cell; at level 'auto' also a function, in whose place another is returned.
+        amp_level: 'O0', 'O1', 'O2', 'O3', 'auto'.
         dtype: float16 or bfloat16.
 
     Raises:
-        TypeError: network is no Cell. ValueError: another level or dtype. NotImplementedError: level 'auto'.
+        TypeError: network is no Cell, and at level 'auto' no function either. ValueError: another level or dtype.
     """
     if not isinstance(network, Cell):
+        if amp_level == "auto" and isinstance(network, (FunctionType, MethodType, JitFunction)):
+            _check_dtype(dtype)
+            return _with_automatic_casts(network, dtype)
         what = "Cell or function" if amp_level == "auto" else "Cell"
         raise ArgumentTypeError(f"For amp_level '{amp_level}', the network type should be {what}.")
     _check_dtype(dtype)
     if amp_level == "O0":
         return network
-    if amp_level == "auto":
-        raise NotImplementedFeatureError("auto_mixed_precision: the experimental level 'auto' is not there", hint="use 'O1', 'O2' or 'O3'")
     if amp_level not in _LEVELS:
         raise ArgumentValueError(f"The amp level {amp_level} is not supported")
     before = getattr(network, "_amp_level", None)
@@ -137,12 +145,25 @@ def auto_mixed_precision(network: Cell, amp_level: str = "O0", dtype: DType = dt
         )  # fmt: skip
     if amp_level == "O1":
         _narrow_listed(network, get_white_list(), dtype)
+    elif amp_level == "auto":
+        network._auto_to = dtype
     elif amp_level == "O2":
         network = _OutputTo32(_narrow_all_but(network, get_black_list(), dtype))
     else:
         network = _OutputTo32(network.to_float(dtype))
     network._amp_level = amp_level  # type: ignore[attr-defined]
     return network
+
+
+def _with_automatic_casts(function: Any, dtype: DType) -> Any:
+    """A function that calls `function` with them."""
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        with automatic(dtype):
+            return function(*args, **kwargs) if state.trace is None else call(function, *args, **kwargs)
+
+    return run
 
 
 def custom_mixed_precision(
@@ -261,7 +282,7 @@ def build_train_network(
         network: the network; with loss_fn None, its output is the loss.
         optimizer: the optimizer of its Parameters.
         loss_fn: the loss, a Cell; it computes in float32.
-        level: 'O0' to 'O3', see `auto_mixed_precision`. O2 also scales the loss (`DynamicLossScaleManager`).
+        level: 'O0' to 'O3' or 'auto', see `auto_mixed_precision`. O2 also scales the loss (`DynamicLossScaleManager`).
         boost_level: 'O0'.
         kwargs: `cast_model_type` (float16 or float32), `keep_batchnorm_fp32` (bool), `loss_scale_manager` (or None): instead of what the level
             says.
@@ -270,7 +291,7 @@ def build_train_network(
         An `nn.TrainOneStepCell`, or an `nn.TrainOneStepWithLossScaleCell` where steps that overflow are left out; set to training.
 
     Raises:
-        TypeError, ValueError: arguments that are of the wrong kind. NotImplementedError: a boost level, or level 'auto'.
+        TypeError, ValueError: arguments that are of the wrong kind. NotImplementedError: a boost level.
     """
     if not isinstance(optimizer, nn.Optimizer):
         raise ArgumentTypeError(f"The type of 'optimizer' should be 'Optimizer', but got type '{type(optimizer).__name__}'.")

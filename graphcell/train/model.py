@@ -14,6 +14,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell.auto_parallel_context import get_auto_parallel_context
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionError, MissingAttributeError
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_int, non_negative_int, positive_int
@@ -83,6 +84,7 @@ class Model:
         self._predict_network = network
         self._current_epoch_num = self._current_step_num = 0
         self._is_training = False
+        self._parallel_mode, self._device_number = get_auto_parallel_context("parallel_mode"), get_auto_parallel_context("device_num")
 
     def _build_train_network(self, options: dict[str, Any]) -> Cell:
         network = self._network
@@ -199,9 +201,9 @@ class Model:
         listed = list_of_callbacks(callbacks)
         run = InternalCallbackParam(
             cur_step_num=0, train_network=self._train_network, epoch_num=epoch - initial_epoch, mode="train", loss_fn=self._loss_fn,
-            batch_num=sink_size if sink and sink_size > 0 else steps, optimizer=self._optimizer, parallel_mode="stand_alone", device_number=1,
-            train_dataset=dataset, list_callback=listed, train_dataset_element=None, network=self._network, last_save_ckpt_step=None,
-            latest_ckpt_file=None, loss_scale_mananger=self._loss_scale_manager, initial_step=None, dataset_sink_mode=False,
+            batch_num=sink_size if sink and sink_size > 0 else steps, optimizer=self._optimizer, parallel_mode=self._parallel_mode,
+            device_number=self._device_number, train_dataset=dataset, list_callback=listed, train_dataset_element=None, network=self._network,
+            last_save_ckpt_step=None, latest_ckpt_file=None, loss_scale_mananger=self._loss_scale_manager, initial_step=None, dataset_sink_mode=False,
         )  # fmt: skip
         epochs = epoch - initial_epoch
         try:
@@ -397,7 +399,7 @@ class Model:
 
     def infer_train_layout(self, train_dataset: Any, dataset_sink_mode: bool = True, sink_size: int = -1) -> None:
         """Raises RuntimeError: it is about how Parameters are spread over devices."""
-        raise ExecutionError("'infer_train_layout' only supports 'semi_auto_parallel' and 'auto_parallel' mode, but got stand_alone.")
+        raise ExecutionError(f"'infer_train_layout' only supports 'semi_auto_parallel' and 'auto_parallel' mode, but got {self._parallel_mode}.")
 
     def infer_predict_layout(self, *predict_data: Any, skip_backend_compile: bool = False) -> None:
         """Raises RuntimeError: it is about how Parameters are spread over devices."""

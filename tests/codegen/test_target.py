@@ -34,11 +34,15 @@ def fill(address: int, value: int) -> int:
 
 
 def resident_kilobytes() -> int:
+    exact = Path("/proc/self/smaps_rollup")  # the other counts pages in batches, a few for each processor
+    if exact.exists():
+        return int(next(line for line in exact.read_text().splitlines() if line.startswith("Rss:")).split()[1])
     return int(Path("/proc/self/statm").read_text().split()[1]) * 4
 
 
 # -- the host ------------------------------------------------------------------------------------------------
-def test_host_is_described_once() -> None:
+def test_host_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(target.VECTOR_BYTES_VARIABLE, raising=False)
     first = host()
     assert host() is first
     assert first.cpu == llvm.get_host_cpu_name() and first.triple == llvm.get_process_triple()
@@ -285,7 +289,7 @@ def test_a_process_ends_cleanly_with_libraries_loaded() -> None:
     )
     root = Path(__file__).resolve().parents[2]
     done = subprocess.run(
-        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=120, check=False
+        [sys.executable, "-c", script], cwd=root, capture_output=True, text=True, timeout=600, check=False
     )
     assert (done.returncode, done.stdout, done.stderr) == (0, "True True\n", "")
 

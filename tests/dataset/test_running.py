@@ -40,16 +40,16 @@ def values(data: Any) -> list[Any]:
 
 
 def wait_for(condition: Callable[[], bool]) -> bool:
-    """Whether it holds within some seconds."""
-    end = time.monotonic() + 5.0
-    while not condition() and time.monotonic() < end:
+    """Whether it holds at some moment of two minutes: a busy machine takes its time."""
+    end = time.monotonic() + 120
+    while not (holds := condition()) and time.monotonic() < end:
         time.sleep(0.01)
-    return condition()
+    return holds
 
 
-def dataset_threads() -> int:
+def dataset_threads() -> set[threading.Thread]:
     gc.collect()
-    return sum(t.name.startswith("graphcell dataset") for t in threading.enumerate())
+    return {t for t in threading.enumerate() if t.name.startswith("graphcell dataset")}
 
 
 # -- threads ---------------------------------------------------------------------------------------------------------------
@@ -65,7 +65,7 @@ def test_several_threads_keep_the_order(workers: int) -> None:
 
 
 def test_workers_really_work_side_by_side() -> None:
-    together = threading.Barrier(3, timeout=5)
+    together = threading.Barrier(3, timeout=120)
 
     def wait(x: Any) -> Any:
         together.wait()
@@ -87,8 +87,8 @@ def test_rows_are_made_ahead_but_not_too_far() -> None:
     config.set_prefetch_size(4)
     rows = GeneratorDataset(source, ["x"]).create_tuple_iterator(num_epochs=1)
     next(rows)
-    assert wait_for(lambda: len(made) >= 5)
-    time.sleep(0.05)
+    assert wait_for(lambda: len(made) >= 6)
+    time.sleep(0.05)  # in which it could make more
     assert len(made) == 6  # one taken, four waiting, one in the thread's hand
     rows.stop()
 
@@ -160,28 +160,33 @@ def test_leaving_a_loop_ends_the_threads() -> None:
     before = dataset_threads()
     for _ in GeneratorDataset(source, ["x"]).map(lambda x: x, num_parallel_workers=2):
         break
-    assert wait_for(lambda: dataset_threads() == before)
+    assert wait_for(lambda: dataset_threads() <= before)  # those of other tests may end, too
     assert wait_for(lambda: ended == [True])
 
 
 def test_a_program_that_leaves_a_loop_ends() -> None:
     program = "import graphcell.dataset as ds\nrows = ds.GeneratorDataset(range(10**6), ['x'], shuffle=False).create_tuple_iterator()\nprint(next(rows)[0])"
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr, done.returncode) == ("0\n", "", 0)
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="signals")
 def test_keyboard_interrupt_reaches_who_waits() -> None:
+    leave = threading.Event()
+    left: list[bool] = []
+
     def source() -> Iterator[int]:
         time.sleep(0.2)
         os.kill(os.getpid(), signal.SIGINT)
-        time.sleep(8)
+        left.append(leave.wait(120))
         yield 0
 
-    start = time.monotonic()
-    with pytest.raises(KeyboardInterrupt):
-        next(GeneratorDataset(source, ["x"]).create_tuple_iterator())
-    assert time.monotonic() - start < 6
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            next(GeneratorDataset(source, ["x"]).create_tuple_iterator())
+        assert not left  # the row is still being made
+    finally:
+        leave.set()
 
 
 def test_a_stopped_iterator_gives_no_more() -> None:
@@ -217,7 +222,7 @@ try:
 except KeyboardInterrupt:
     print("interrupted")
 """
-    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60)
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=600)
     assert (done.stdout, done.stderr, done.returncode) == ("interrupted\n", "", 0)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import threading
 import warnings
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -98,14 +99,19 @@ CASES: list[tuple[Any, Any]] = [
 ]
 
 
+def told(caught: Iterable[warnings.WarningMessage]) -> list[warnings.WarningMessage]:
+    """The warnings of graphcell; the collector may add some about other tests' files."""
+    return [w for w in caught if "runs as Python" in str(w.message)]
+
+
 @pytest.mark.parametrize(("function", "wanted"), CASES, ids=lambda x: getattr(x, "__name__", ""))
 def test_runs_as_python(function: Any, wanted: Any) -> None:
     compiled = jit(function)
     with pytest.warns(RuntimeWarning, match=rf"{function.__name__}, and what calls it, runs as Python") as caught:
         assert known(compiled(Tensor([1.0, 2.0]), Tensor(3))) == wanted
-    assert caught[0].filename == __file__
+    assert told(caught)[0].filename == __file__
     with warnings.catch_warnings():
-        warnings.simplefilter("error")
+        warnings.simplefilter("error", RuntimeWarning)
         assert known(compiled(Tensor([1.0, 2.0]), Tensor(3))) == wanted  # known by now
 
 
@@ -158,7 +164,8 @@ def test_the_line_is_named_once() -> None:
         warnings.simplefilter("default")
         for size in (1, 2, 3):
             f(Tensor(np.zeros(size)))
-    assert len(caught) == 1 and caught[0].filename == __file__ and "asnumpy" not in str(caught[0].message)
+    (warning,) = told(caught)
+    assert warning.filename == __file__ and "asnumpy" not in str(warning.message)
 
 
 @pytest.mark.filterwarnings("ignore:.*runs as Python:RuntimeWarning")

@@ -43,7 +43,7 @@ def together(work: Callable[[int], None]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join(120)
+        thread.join(600)
     assert errors == [] and not any(thread.is_alive() for thread in threads)
 
 

@@ -63,7 +63,8 @@ class Shout(Op):
 
 
 @pytest.fixture(autouse=True, scope="module")
-def _forget_shout() -> Any:
+def _shout_is_known_here_alone() -> Any:
+    Op.table[Shout.name] = Shout
     yield
     Op.table.pop("test_shout", None)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import subprocess
 import sys
@@ -341,10 +342,13 @@ def test_trees_of_another_kind_are_a_miss(folder: Path, tree: object) -> None:
     assert load_program(cache, "a" * 64) is None
 
 
-@pytest.mark.skipif(os.name != "posix" or os.geteuid() == 0, reason="root writes everywhere")
+@pytest.mark.skipif(os.name != "posix", reason="owners and modes")
 def test_folder_that_cannot_be_written(folder: Path) -> None:
     compile_graph(scaled())
     folder.chmod(0o500)
+    with contextlib.suppress(PermissionError):
+        (folder / "another").write_bytes(b"")
+        pytest.skip("root writes everywhere")
     try:
         assert is_loaded(compile_graph(scaled()))
         with pytest.warns(RuntimeWarning, match="not kept"):
@@ -399,7 +403,7 @@ def start(script: Path, width: int, factor: float) -> subprocess.Popen[str]:
 
 
 def finish(process: subprocess.Popen[str]) -> tuple[bool, list[str]]:
-    output, _ = process.communicate(timeout=120)
+    output, _ = process.communicate(timeout=600)
     assert process.returncode == 0
     loaded, *rest = output.split()
     return loaded == "True", rest

@@ -250,7 +250,7 @@ def together(*functions: Callable[[], None]) -> None:
 
     def run(function: Callable[[], None]) -> None:
         try:
-            start.wait(20)
+            start.wait(600)
             function()
         except BaseException as e:
             errors.append(e)
@@ -259,7 +259,7 @@ def together(*functions: Callable[[], None]) -> None:
     for t in threads:
         t.start()
     for t in threads:
-        t.join(60)
+        t.join(600)
     assert not any(t.is_alive() for t in threads), "a thread hangs"
     if errors:
         raise errors[0]

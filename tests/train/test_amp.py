@@ -117,8 +117,6 @@ def test_white_listed_primitives_reach_the_layers_made_of_them() -> None:
 def test_a_second_level_warns() -> None:
     with pytest.warns(UserWarning, match="adjusted from O3 to O1"):
         amp.auto_mixed_precision(amp.auto_mixed_precision(network(), "O3"), "O1")
-    with pytest.raises(NotImplementedError, match="auto"):
-        amp.auto_mixed_precision(network(), "auto")
     with pytest.raises(NotImplementedError, match="boost"):
         amp.build_train_network(network(), nn.SGD(network().trainable_params(), 0.1), boost_level="O1")
 

@@ -351,6 +351,15 @@ def test_a_callback_saves_in_each_of_its_runs(tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.glob("*.ckpt")) == ["CKP-1_2.ckpt", "CKP-1_3.ckpt"]
 
 
+def test_a_clock_that_stands_still_does_not_change_which_files_are_kept(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times of files are as coarse as the system's clock: several saves may fall into one tick."""
+    saved, m = ModelCheckpoint(directory=str(tmp_path), config=train.CheckpointConfig(keep_checkpoint_max=2)), model(ms)
+    monkeypatch.setattr("graphcell.train.callback._checkpoint.save_checkpoint", lambda net, path, *_, **__: (Path(path).write_bytes(b""), os.utime(path, (9, 9))))
+    m.train(2, rows(ms), saved)
+    m.train(1, rows(ms), saved)
+    assert sorted(p.name for p in tmp_path.glob("*.ckpt")) == ["CKP-1_2.ckpt", "CKP-1_3.ckpt"]
+
+
 def test_files_are_written_in_the_background(tmp_path: Path) -> None:
     saved = ModelCheckpoint("net", str(tmp_path), train.CheckpointConfig(keep_checkpoint_max=2, async_save=True))
     m = model(ms)

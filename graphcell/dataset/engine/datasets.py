@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from enum import Enum
-from typing import Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphcell.dataset.engine.batching import BatchMap, BatchSize, PadInfo
 from graphcell.dataset.engine.buckets import Buckets
@@ -19,6 +19,7 @@ from graphcell.dataset.engine.steps.choice import FixedOrderStep, RepeatStep, Sh
 from graphcell.dataset.engine.steps.columns import FilterStep, MapStep, ProjectStep, RenameStep
 from graphcell.dataset.engine.steps.join import ConcatStep, ZipStep
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DatasetError, NotImplementedFeatureError
+from graphcell.missing import refuse_member
 
 
 class Shuffle(str, Enum):  # noqa: UP042 - prints as MindSpore's does
@@ -29,8 +30,21 @@ class Shuffle(str, Enum):  # noqa: UP042 - prints as MindSpore's does
     INFILE = "infile"
 
 
+_ABSENT = frozenset({
+    "build_sentencepiece_vocab", "build_vocab", "copy_batch_size", "create_ir_tree", "device_que", "disable_sync", "get_init_step",
+    "get_sync_notifiers", "is_sync", "iterator_bootstrap", "parse", "parse_tree", "post_parse", "pre_parse", "pre_process",
+    "prepare_multiprocessing", "recv", "send", "set_init_step", "sync_update", "sync_wait",
+})  # fmt: skip
+"""Members of MindSpore's `Dataset` that are not here."""
+
+
 class Dataset(Pipeline):
     """A step of a pipeline; each method adds another one behind it."""
+
+    if not TYPE_CHECKING:
+
+        def __getattr__(self, name: str) -> NoReturn:
+            refuse_member(self, name, _ABSENT)
 
     # -- steps -----------------------------------------------------------------------------------------------------------
     def map(

@@ -12,6 +12,7 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_choice, check_float, check_int, check_number, check_tensor, is_int, is_number, positive_int
 from graphcell.nn.layer.activation import get_activation
+from graphcell.ops import automatic
 from graphcell.ops.functional.convolution import same_padding
 from graphcell.ops.functional.pooling import pad_spatial, windows
 from graphcell.parameter import Parameter
@@ -40,6 +41,8 @@ class _Affine(Cell):
             raise ArgumentTypeError(f"{type(self).__name__}: the input must be a Tensor, but is {type(x).__name__}")
         if self.bias is None:
             return ops.dense(x, self.weight)
+        if automatic.are_on():
+            return ops.dense(x, self.weight) + self.bias  # as the two primitives that MindSpore's layer has
         return ops.dense(x, self.weight, self.bias)
 
 

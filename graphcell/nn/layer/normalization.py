@@ -10,6 +10,7 @@ from graphcell.common.initializer import initializer
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_choice, check_int, check_number, check_tensor, positive_int
+from graphcell.ops import automatic
 from graphcell.ops.functional.reductions import wide
 from graphcell.parameter import Parameter
 
@@ -260,7 +261,7 @@ class LayerNorm(Cell):
                 f"{input_x.shape}, gamma shape: {self.gamma.shape}, beta shape: {self.beta.shape}."
             )
         y: Any = ops.layer_norm(wide(input_x), input_x.shape[begin:], None, None, self.epsilon)
-        return ops.cast(y * ops.cast(self.gamma, y.dtype) + ops.cast(self.beta, y.dtype), input_x.dtype)
+        return ops.cast(y * ops.cast(self.gamma, y.dtype) + ops.cast(self.beta, y.dtype), y.dtype if automatic.are_on() else input_x.dtype)
 
     def extend_repr(self) -> str:  # MindSpore prints no '=' after gamma
         return (

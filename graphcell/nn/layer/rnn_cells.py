@@ -8,8 +8,9 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell.common.initializer import Uniform, initializer
 from graphcell.errors import ArgumentTypeError, ShapeError
-from graphcell.nn.cell import Cell
+from graphcell.nn.cell import Cell, cast_floats
 from graphcell.nn.checks import check_bool, check_choice, positive_int
+from graphcell.ops import automatic
 from graphcell.ops.functional.recurrent import GATES, step
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
@@ -38,8 +39,10 @@ class _RNNCellBase(Cell):
                 raise ArgumentTypeError(f"For '{owner}', the '{name}' must be a Tensor, but got {type(t).__name__}")
             if t.ndim != 2 or t.shape != (x.shape[0], features):
                 raise ShapeError(f"For '{owner}', the '{name}' must have shape (batch, {features}), but got {t.shape} (x is {x.shape})")
-            if t.dtype != self.weight_ih.dtype:
+            if t.dtype != self.weight_ih.dtype and not automatic.are_on():
                 raise ArgumentTypeError(f"For '{owner}', the '{name}' must be {self.weight_ih.dtype} as the weights are, but is {t.dtype}")
+        if automatic.are_on():
+            x, before = cast_floats((x, before), self.weight_ih.dtype)
         return step(self._kind, x, before, self.weight_ih, self.weight_hh, self.bias_ih, self.bias_hh)
 
 

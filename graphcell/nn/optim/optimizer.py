@@ -267,11 +267,12 @@ class Optimizer(Cell):
         return float(value)
 
     def get_weight_decay(self) -> Any:
-        """The weight decay of this step times the loss scale; a tuple where groups have their own."""
+        """The weight decay of this step times the loss scale; a tuple where groups have their own. A scalar, but of a Cell what that gives
+        for `global_step`, whose shape is (1,)."""
         decay = self.weight_decay
         if isinstance(decay, tuple):
-            return tuple(d(self.global_step).reshape(()) if isinstance(d, Cell) else d for d in decay)
-        return decay(self.global_step).reshape(()) if isinstance(decay, Cell) else decay
+            return tuple(d(self.global_step) if isinstance(d, Cell) else d for d in decay)
+        return decay(self.global_step) if isinstance(decay, Cell) else decay
 
     def decays(self) -> list[Any]:
         """The weight decay of this step for each Parameter, without the loss scale: a number, or a scalar Tensor."""

@@ -8,11 +8,13 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
+from graphcell.auto_parallel_context import get_auto_parallel_context, require_one_device
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError, NotImplementedFeatureError, ShapeError
 from graphcell.grad import GradOperation
 from graphcell.nn.cell import Cell, cast_floats
 from graphcell.nn.checks import is_int
 from graphcell.nn.layer.basic import Identity
+from graphcell.nn.wrap.grad_reducer import DistributedGradReducer
 from graphcell.parameter import Parameter, ParameterTuple
 
 
@@ -142,6 +144,7 @@ class TrainOneStepCell(Cell):
 
     Raises:
         ValueError: sens is 0. TypeError: `network` is no Cell, `optimizer` no optimizer.
+        NotImplementedError: `set_auto_parallel_context` asks for several devices.
     """
 
     def __init__(self, network: Cell, optimizer: Any, sens: Any = None, return_grad: bool = False):
@@ -162,9 +165,10 @@ class TrainOneStepCell(Cell):
         self.return_grad = return_grad
         if return_grad:
             self.weights_name = [p.name for p in self.weights]
-        self.reducer_flag = False
-        self.grad_reducer: Any = Identity()
-        self.parallel_mode = "stand_alone"
+        require_one_device(type(self).__name__)
+        self.parallel_mode = get_auto_parallel_context("parallel_mode")
+        self.reducer_flag = self.parallel_mode in ("data_parallel", "hybrid_parallel")
+        self.grad_reducer: Any = DistributedGradReducer(self.weights) if self.reducer_flag else Identity()
 
     def construct(self, *inputs: Any) -> Any:
         loss = self.network(*inputs)

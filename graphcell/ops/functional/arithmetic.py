@@ -12,6 +12,7 @@ from graphcell.ops import arithmetic as p
 from graphcell.ops import comparison as c
 from graphcell.ops import fallback
 from graphcell.ops import mathematics as m
+from graphcell.ops.automatic import listed
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import tensor_of, tensors_of
 from graphcell.ops.functional.common import (
@@ -399,6 +400,7 @@ def nextafter(input: Any, other: Any) -> Tensor:
     return binary(fallback.NextAfter(), input, other)
 
 
+@listed
 def bias_add(input_x: Any, bias: Any) -> Tensor:
     """input_x, of shape (N, C, …) and 2 to 5 dimensions, plus bias, of shape (C,), of one dtype.
 

@@ -10,6 +10,7 @@ from typing import Any
 
 from graphcell.errors import ContractionShapeError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
+from graphcell.ops.automatic import listed
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import add, mul
@@ -102,6 +103,7 @@ def bmm(input_x: Tensor, mat2: Tensor) -> Tensor:
     return apply1(MatMul(), x, y)
 
 
+@listed
 def mv(mat: Tensor, vec: Tensor) -> Tensor:
     """A matrix times a vector.
 
@@ -167,6 +169,7 @@ def dot(input: Tensor, other: Tensor) -> Tensor:
     return contract(x, y, (x.ndim - 1,), (max(y.ndim - 2, 0),))
 
 
+@listed
 def inner(input: Tensor, other: Tensor) -> Tensor:
     """The sum of products over the last dimensions; with a scalar the product with it.
 
@@ -206,6 +209,7 @@ def vecdot(x: Tensor, y: Tensor, *, axis: int = -1) -> Tensor:
     return total(z, (normalize_axis(axis, z.ndim, "vecdot"),))
 
 
+@listed
 def tensor_dot(x1: Tensor, x2: Tensor, axes: Any) -> Tensor:
     """The sum of products over several pairs of dimensions.
 

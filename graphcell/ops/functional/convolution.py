@@ -6,6 +6,7 @@ from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
+from graphcell.ops.automatic import listed
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.common import as_tensor
@@ -157,6 +158,7 @@ def conv3d_transpose(
     return conv_transpose(inputs, weight, spatial, steps, pads, spread, group)
 
 
+@listed
 def conv_transpose(x: Tensor, weight: Tensor, spatial: Shape, stride: Shape, padding: Pairs, dilation: Shape, groups: int) -> Tensor:
     """The transpose of a convolution: x (N, K, *S'), weight (K, C/groups, *kernel); result (N, C, *spatial)."""
     if len(spatial) == 3:

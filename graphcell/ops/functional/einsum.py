@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError
+from graphcell.ops.automatic import listed
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import mul
@@ -29,6 +30,7 @@ Labels = tuple[str, ...]
 Sizes = dict[str, int]
 
 
+@listed
 def einsum(equation: str, *operands: Any) -> Tensor:
     """The sum of products of the operands' elements that `equation` describes.
 

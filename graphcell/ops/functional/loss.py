@@ -61,6 +61,19 @@ def _floats(function: str, **operands: Any) -> list[Any]:
     return list(operands.values())
 
 
+def _as_floats(function: str, **operands: Any) -> list[Any]:
+    """Operands that must be Tensors of numbers; integers and bools become floats, of the dtype of the first that is one, else float32.
+
+    Raises:
+        TypeError: one is no Tensor.
+    """
+    for name, x in operands.items():
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"{function}: {name} must be a Tensor, but is {type(x).__name__}")
+    dtype = next((x.dtype for x in operands.values() if x.dtype.is_float), dt.float32)
+    return [x if x.dtype.is_float else x.astype(dtype) for x in operands.values()]
+
+
 _CAST_LABELS = "cast them with labels.astype(mindspore.int32), or in the data pipeline with transforms.TypeCast(mindspore.int32)"
 
 
@@ -315,14 +328,16 @@ def gaussian_nll_loss(
 ) -> Tensor:
     """(log var + (x - target)² / var) / 2 for a variance of eps at least (below, var has no gradient); `full` adds log(2 pi) / 2.
 
+    Operands of integers count as floats.
+
     Raises:
-        TypeError: no Tensors of floats. ValueError: eps is not positive.
+        TypeError: no Tensors. ValueError: eps is not positive.
     """
     if not isinstance(eps, float):
         raise ArgumentTypeError(f"gaussian_nll_loss: eps must be a float, but is {type(eps).__name__}")
     if eps <= 0:
         raise ArgumentValueError(f"gaussian_nll_loss: eps must be positive, but is {eps}")
-    mean, y, v = _floats("gaussian_nll_loss", x=x, target=target, var=var)
+    mean, y, v = _as_floats("gaussian_nll_loss", x=x, target=target, var=var)
     v = v.maximum(eps)
     d = mean - y
     loss = (v.log() + d * d / v) * 0.5
@@ -334,12 +349,14 @@ def poisson_nll_loss(
     input: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: str = "mean"
 ) -> Tensor:
     """exp(input) - target input, or with `log_input` False input - target log(input + eps); `full` adds Stirling's formula for
-    log(target!) where the target is above 1.
+    log(target!) where the target is above 1. The loss has the dtype of `input`, which the target is cast to.
 
     Raises:
-        TypeError: no Tensors of floats. ValueError: another reduction.
+        TypeError: no Tensors, or an input of integers. ValueError: another reduction.
     """
-    x, y = _floats("poisson_nll_loss", input=input, target=target)
+    (x,) = _floats("poisson_nll_loss", input=input)
+    (y,) = _as_floats("poisson_nll_loss", target=target)
+    y = cast(y, x.dtype)
     loss = x.exp() - y * x if log_input else x - y * (x + eps).log()
     if full:
         many = y > 1
@@ -364,12 +381,14 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor
 
 @composite
 def multilabel_soft_margin_loss(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
-    """Binary cross entropy of sigmoid(input), averaged over the classes, which are the last dimension.
+    """Binary cross entropy of sigmoid(input), averaged over the classes, which are the last dimension. The target may be of integers or bools.
 
     Raises:
-        TypeError: no Tensors of floats. ValueError: shapes that differ.
+        TypeError: no Tensors, or an input of integers. ValueError: shapes that differ.
     """
-    loss: Any = binary_cross_entropy_with_logits(input, target, weight, None, "none")
+    (x,) = _floats("multilabel_soft_margin_loss", input=input)
+    x, y = _as_floats("multilabel_soft_margin_loss", input=x, target=target)
+    loss: Any = binary_cross_entropy_with_logits(x, y, weight, None, "none")
     return reduce_loss(loss.mean(-1), reduction, "multilabel_soft_margin_loss")
 
 

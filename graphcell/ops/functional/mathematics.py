@@ -13,6 +13,7 @@ from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError
 from graphcell.ops import fallback
 from graphcell.ops import mathematics as p
+from graphcell.ops.automatic import listed
 from graphcell.ops.comparison import IsInf
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import clamp
@@ -164,6 +165,7 @@ def erfc(input: Any) -> Tensor:
     return apply1(p.Erfc(), real(input, "erfc"))
 
 
+@listed
 def erfinv(input: Any) -> Tensor:
     """The inverse of erf; infinities at -1 and 1, NaN outside. Integers and Bool become float32."""
     return apply1(p.Erfinv(), real(input, "erfinv"))

@@ -13,6 +13,7 @@ import numpy as np
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
 from graphcell.ir.types import Shape
+from graphcell.ops.automatic import listed
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import infer_shape, int_of, int_or_ints, ints_of, normalize_axis, tensor_of, tensors_of
 from graphcell.ops.functional.common import broadcast, constant
@@ -270,6 +271,7 @@ def rank(input_x: Tensor) -> int:
 
 
 # -- joining ---------------------------------------------------------------------------------------------------------------
+@listed
 def concat(tensors: Any, axis: int = 0) -> Tensor:
     """Tensors of one dtype one after another along `axis`.
 

@@ -12,6 +12,7 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, DTypeError
+from graphcell.ops.automatic import listed
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import div, maximum, minimum, mul, square, sub
 from graphcell.ops.functional.axes import int_of, normalize_axes, normalize_axis, tensor_of
@@ -166,6 +167,7 @@ def _float(input: Any, function: str) -> Tensor:
     return x
 
 
+@listed
 def prod(input: Tensor, axis: Any = None, keep_dims: bool = False, dtype: Any = None) -> Tensor:
     """The product over `axis`. Bool and integers (but uint16, uint32 and uint64) are multiplied as Int64 unless `dtype` says otherwise.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell.errors import DTypeError
+from graphcell.ops.automatic import listed
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import add, mul
@@ -81,6 +82,7 @@ def _numbers(x: Any, function: str, what: str) -> Tensor:
     return t
 
 
+@listed
 def cumsum(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     """Element k along `axis` is the sum of the elements up to k, in the dtype of x or in `dtype`.
 
@@ -92,6 +94,7 @@ def cumsum(x: Tensor, axis: int, dtype: Any = None) -> Tensor:
     return cumulative(y, normalize_axis(axis, y.ndim, "cumsum"), "add")
 
 
+@listed
 def cumprod(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """Element k along `dim` is the product of the elements up to k. Integers give Int64 unless `dtype` says otherwise.
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
+from graphcell.ops.automatic import listed
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import add, div, maximum, mul, pow, sub
 from graphcell.ops.functional.axes import int_of, normalize_axis, tensor_of
@@ -41,6 +42,7 @@ def _order(p: Any, function: str) -> float:
     return float(p)
 
 
+@listed
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0) -> Tensor:
     """The distances of order `p` between the vectors of two sets: (*, m, d) and (*, n, d) give (*, m, n).
 
@@ -63,6 +65,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return vector_norm(sub(tensor_of(input, "dist"), tensor_of(other, "dist", "other")), p)
 
 
+@listed
 def pdist(input: Tensor, p: float = 2.0) -> Tensor:
     """The distances of order `p` of each vector from those after it: (*, n, d) gives (*, n·(n-1)/2).
 
@@ -91,6 +94,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-08) 
     return total(mul(div(x, norms[0]), div(y, norms[1])), (k,))
 
 
+@listed
 def renorm(input: Tensor, p: float, axis: int, maxnorm: float) -> Tensor:
     """The slices along `axis` whose norm of order `p` is larger than `maxnorm` scaled down to it.
 

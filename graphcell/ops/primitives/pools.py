@@ -15,9 +15,26 @@ from graphcell.ops.primitives.checks import check_choice, check_positive, check_
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "LRN", "AdaptiveAvgPool3D", "AdaptiveMaxPool2D", "AdaptiveMaxPool3D", "ChannelShuffle", "Col2Im", "Conv3DTranspose",
-    "DepthToSpace", "Im2Col", "MaxPool3DWithArgmax", "MaxPoolWithArgmaxV2", "MaxUnpool2D", "MaxUnpool3D", "MirrorPad",
-    "PadV3", "SpaceToBatchND", "SpaceToDepth",
+    "LRN",
+    "AdaptiveAvgPool3D",
+    "AdaptiveMaxPool2D",
+    "AdaptiveMaxPool3D",
+    "BatchToSpaceND",
+    "ChannelShuffle",
+    "Col2Im",
+    "Conv3DTranspose",
+    "DepthToSpace",
+    "FractionalMaxPool3DWithFixedKsize",
+    "FractionalMaxPoolWithFixedKsize",
+    "Im2Col",
+    "MaxPool3DWithArgmax",
+    "MaxPoolWithArgmaxV2",
+    "MaxUnpool2D",
+    "MaxUnpool3D",
+    "MirrorPad",
+    "PadV3",
+    "SpaceToBatchND",
+    "SpaceToDepth",
 ]  # fmt: skip
 
 
@@ -287,6 +304,73 @@ class SpaceToBatchND(Configured):
         order = (*(first + 2 * k + 1 for k in range(count)), *range(first), *(first + 2 * k for k in range(count)))
         batches = x.shape[0] * int(np.prod(self.block_shape))
         return x.reshape(*x.shape[:first], *split).transpose(*order).reshape(batches, *x.shape[1:first], *split[::2])
+
+
+class BatchToSpaceND(Configured):
+    """Batches as blocks of the last dimensions, of which `crops` are cut off: what `SpaceToBatchND` made of it.
+
+    Args:
+        block_shape: the blocks' extents. crops: for each of them, how many elements are cut off before and after.
+
+    Raises:
+        TypeError: settings of other types. ValueError: settings or a shape that do not fit each other.
+    """
+
+    def __init__(self, block_shape: Any, crops: Any):
+        check_type("BatchToSpaceND", "block_shape", block_shape, int, tuple, list)
+        pairs = tuple(tuple(p) for p in check_type("BatchToSpaceND", "crops", crops, tuple, list))
+        blocks = (block_shape,) * len(pairs) if isinstance(block_shape, int) else tuple(block_shape)
+        for value in (*blocks, *(n for p in pairs for n in p)):
+            check_type("BatchToSpaceND", "block_shape and crops", value, int)
+        if len(blocks) != len(pairs) or any(len(p) != 2 or min(p) < 0 for p in pairs) or min(blocks, default=0) < 1:
+            raise ArgumentValueError(f"For 'BatchToSpaceND', the block_shape {block_shape} and the crops {crops} do not fit")
+        super().__init__(block_shape=blocks, crops=pairs)
+
+    def __call__(self, input_x: Any) -> Any:
+        check_tensors("BatchToSpaceND", input_x=input_x)
+        count, blocks = len(self.block_shape), self.block_shape
+        first, together = input_x.ndim - count, int(np.prod(blocks))
+        if first < 1 or input_x.shape[0] % together:
+            raise ShapeError(f"For 'BatchToSpaceND', an input of the shape {input_x.shape} has no batches for blocks {blocks}")
+        spatial = input_x.shape[first:]
+        x = input_x.reshape(*blocks, input_x.shape[0] // together, *input_x.shape[1:])
+        kept = tuple(range(count, count + first))
+        x = x.transpose(*kept, *(d for k in range(count) for d in (count + first + k, k)))
+        x = x.reshape(input_x.shape[0] // together, *input_x.shape[1:first], *(d * b for d, b in zip(spatial, blocks)))
+        if any(sum(p) >= d * b for p, d, b in zip(self.crops, spatial, blocks)):
+            raise ShapeError(f"For 'BatchToSpaceND', the crops {self.crops} leave nothing of {x.shape[first:]}")
+        return x[(slice(None),) * first + tuple(slice(low, d * b - high) for (low, high), d, b in zip(self.crops, spatial, blocks))]
+
+
+class FractionalMaxPoolWithFixedKsize(Configured):
+    """(maxima over windows (N, C, H, W) at random distances, their row-major places as Int64): called with (x, samples (N, C, 2) in [0, 1)).
+
+    Args:
+        ksize: the windows' extent, an int or two. output_shape: how many there are, an int or two. data_format: 'NCHW'.
+
+    Raises:
+        TypeError, ValueError: settings or shapes that do not fit.
+    """
+
+    def __init__(self, ksize: Any, output_shape: Any, data_format: str = "NCHW"):
+        check_choice("FractionalMaxPoolWithFixedKsize", "data_format", data_format, "NCHW")
+        super().__init__(ksize=ksize, output_shape=output_shape, data_format=data_format)
+
+    def __call__(self, input_x: Any, random_samples: Any) -> Any:
+        check_tensors("FractionalMaxPoolWithFixedKsize", input_x=input_x, random_samples=random_samples)
+        return F.fractional_max_pool2d(input_x, self.ksize, self.output_shape, None, True, random_samples)
+
+
+class FractionalMaxPool3DWithFixedKsize(Configured):
+    """The same over (N, C, D, H, W), with samples (N, C, 3); places as Int64."""
+
+    def __init__(self, ksize: Any, output_shape: Any, data_format: str = "NCDHW"):
+        check_choice("FractionalMaxPool3DWithFixedKsize", "data_format", data_format, "NCDHW")
+        super().__init__(ksize=ksize, output_shape=output_shape, data_format=data_format)
+
+    def __call__(self, x: Any, random_samples: Any) -> Any:
+        check_tensors("FractionalMaxPool3DWithFixedKsize", x=x, random_samples=random_samples)
+        return F.fractional_max_pool3d(x, self.ksize, self.output_shape, None, True, random_samples)
 
 
 class ChannelShuffle(Configured):

@@ -151,6 +151,7 @@ class ModelCheckpoint(Callback):
         self._latest_ckpt_file_name = ""
         self._last_triggered_step = 0
         self._last_time = time.time()
+        self._saves: dict[str, int] = {}  # the number of the save that wrote a file last
         self._graph_saved = False
 
     @property
@@ -203,6 +204,7 @@ class ModelCheckpoint(Callback):
         path = os.path.join(self._directory, f"{self._prefix}{counted}.{self._config.format}")
         self._write(run.train_network, path, run.cur_epoch_num, run.cur_step_num)
         self._last_triggered_step, self._last_time, self._latest_ckpt_file_name = run.cur_step_num, time.time(), path
+        self._saves[path] = max(self._saves.values(), default=0) + 1
         self._delete_old(1 if self._config.async_save else 0)  # the newest may not be written yet
 
     def _write(self, network: Cell, path: str, epoch: int, step: int) -> None:
@@ -226,12 +228,13 @@ class ModelCheckpoint(Callback):
             for file in self._old_files(waiting):
                 os.chmod(file, stat.S_IWRITE)
                 os.remove(file)
+                self._saves.pop(file, None)
 
     def _old_files(self, waiting: int) -> list[str]:
         pattern = re.compile(rf"{re.escape(self._prefix)}-(\d+)_(\d+)\.{self._config.format}")
         matches = [m for m in map(pattern.fullmatch, os.listdir(self._directory)) if m]
         paths = {os.path.join(self._directory, m[0]): (int(m[1]), int(m[2])) for m in matches}
-        files = sorted(paths, key=lambda path: (os.stat(path).st_mtime_ns, paths[path]))
+        files = sorted(paths, key=lambda path: (os.stat(path).st_mtime_ns, self._saves.get(path, 0), paths[path]))  # the system's clock may be coarse
         if self._config.keep_checkpoint_max:
             old = files[: max(0, len(files) - self._config.keep_checkpoint_max - waiting)]
         else:
