@@ -6,7 +6,6 @@ Integer arithmetic is modulo 2**bits; a quotient or remainder by an integer zero
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -14,7 +13,7 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import DTypeError
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ops.base import Elementwise, Emitter, Val
 from graphcell.ops.dispatch import apply1
 
@@ -22,7 +21,7 @@ T = Any  # Tensor: this file stands below the operators that gradient rules use
 Grads = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Add(Elementwise):
     """x + y; on Bool: logical or."""
 
@@ -39,7 +38,7 @@ class Add(Elementwise):
         return b.or_(x, y) if b.dtypes[0].is_bool else b.add(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Sub(Elementwise):
     """x - y."""
 
@@ -57,7 +56,7 @@ class Sub(Elementwise):
         return b.sub(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Mul(Elementwise):
     """x * y; on Bool: logical and."""
 
@@ -76,7 +75,7 @@ class Mul(Elementwise):
         return b.and_(x, y) if b.dtypes[0].is_bool else b.mul(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Div(Elementwise):
     """x / y of floats; by IEEE rules at zero."""
 
@@ -96,7 +95,7 @@ class Div(Elementwise):
         return b.div(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Neg(Elementwise):
     """-x; of unsigned integers modulo 2**bits."""
 
@@ -113,7 +112,7 @@ class Neg(Elementwise):
         return b.neg(x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Abs(Elementwise):
     """|x|; the gradient at 0 is 0."""
 
@@ -134,7 +133,7 @@ class Abs(Elementwise):
         return b.select(b.icmp("slt", x, b.const(0, x)), b.neg(x), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Sign(Elementwise):
     """-1, 0 or 1 by the sign of x; 0 for NaN."""
 
@@ -156,7 +155,7 @@ class Sign(Elementwise):
         return b.select(_compare(b, "lt", x, zero), b.const(-1, x), positive) if dtype.signed else positive
 
 
-@dataclass(frozen=True)
+@frozen
 class Relu(Elementwise):
     """max(x, 0); NaN stays NaN; the gradient at 0 is 0."""
 
@@ -177,7 +176,7 @@ class Relu(Elementwise):
         return b.select(_compare(b, "gt", zero, x), zero, x) if b.dtypes[0].signed else x
 
 
-@dataclass(frozen=True)
+@frozen
 class Maximum(Elementwise):
     """The larger of x and y, NaN if either is; on Bool: logical or. Equal operands share the gradient."""
 
@@ -195,7 +194,7 @@ class Maximum(Elementwise):
         return b.or_(x, y) if dtype.is_bool else b.maximum(x, y, dtype.signed)
 
 
-@dataclass(frozen=True)
+@frozen
 class Minimum(Elementwise):
     """The smaller of x and y, NaN if either is; on Bool: logical and. Equal operands share the gradient."""
 
@@ -227,7 +226,7 @@ def _compare(b: Emitter, relation: str, x: Val, y: Val) -> Val:
     return b.icmp(f"{'s' if b.dtypes[0].signed else 'u'}{relation}", x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class FloorDiv(Elementwise):
     """floor(x / y)."""
 
@@ -248,7 +247,7 @@ class FloorDiv(Elementwise):
         return _exact_quotient(b, "floor", x, y) if dtype.is_float else b.floor_div(x, y, dtype.signed)
 
 
-@dataclass(frozen=True)
+@frozen
 class FloorMod(Elementwise):
     """x - floor(x / y) * y: the remainder with the sign of y, as Python's %."""
 
@@ -270,7 +269,7 @@ class FloorMod(Elementwise):
         return b.floor_mod(x, y, b.dtypes[0].signed)
 
 
-@dataclass(frozen=True)
+@frozen
 class TruncDiv(Elementwise):
     """x / y rounded toward zero."""
 
@@ -295,7 +294,7 @@ class TruncDiv(Elementwise):
         return _exact_quotient(b, "trunc", x, y) if dtype.is_float else b.trunc_div(x, y, dtype.signed)
 
 
-@dataclass(frozen=True)
+@frozen
 class TruncMod(Elementwise):
     """x - trunc(x / y) * y: the remainder with the sign of x, as C's fmod."""
 
@@ -345,7 +344,7 @@ def _signs_differ(b: Emitter, remainder: Val, other: Val) -> Val:
     return b.and_(differ, b.fcmp("one", remainder, zero))
 
 
-@dataclass(frozen=True)
+@frozen
 class Select(Elementwise):
     """x where `condition` (Bool), else y."""
 
@@ -374,7 +373,7 @@ class Select(Elementwise):
         return b.select(condition, x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cast(Elementwise):
     """x as `dtype`. Float to integer truncates and saturates (NaN gives 0); anything to Bool is `x != 0`."""
 
@@ -413,7 +412,7 @@ def _saturate(x: Array, target: DType) -> Array:
     return np.where(wide <= float(limits.min), limits.min, result).astype(target.np_type)
 
 
-@dataclass(frozen=True)
+@frozen
 class StopGradient(Elementwise):
     """x, through which no gradient flows."""
 
@@ -429,7 +428,7 @@ class StopGradient(Elementwise):
         return x
 
 
-@dataclass(frozen=True)
+@frozen
 class Overwrite(Elementwise):
     """`new`, written into a Parameter whose value was `old`. A Parameter stays one variable, whatever is written into it: what reads it
     afterwards gives its gradient to the Parameter, none to what was written.

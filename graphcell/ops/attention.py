@@ -7,14 +7,13 @@ written in. `eval` is their meaning in numpy; the native kernels are in codegen/
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import ArityError, DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.dispatch import apply, apply1
 
@@ -33,7 +32,7 @@ def accumulated(dtype: dt.DType) -> dt.DType:
     return dt.float64 if dtype is dt.float64 else dt.float32
 
 
-@dataclass(frozen=True)
+@frozen
 class _Scores(Op):
     """What attention and its gradient share.
 
@@ -98,7 +97,7 @@ class _Scores(Op):
         return np.asarray(np.where(mask, s, s.dtype.type(self.fill)) if mask.dtype == np.bool_ else s + mask.astype(s.dtype))
 
 
-@dataclass(frozen=True)
+@frozen
 class Attention(_Scores):
     """Operands (q, k, v), then the mask, if there is one, then what dropout keeps, if there is dropout: see above.
 
@@ -142,7 +141,7 @@ class Attention(_Scores):
         return (*first, sum_like(_Rules(self, q, k, v, rest, g).of_scores, mask), *(None for _ in rest[1:]))
 
 
-@dataclass(frozen=True)
+@frozen
 class AttentionGrad(_Scores):
     """Operands (q, k, v, out, peak, total, g), perhaps the powers, and the masks that `Attention` had, where `out`, `peak`, `total` and the
     powers are what `Attention` gave and g, of the type of `out`, is the cotangent of `out`. Results: the gradients of q, k and v.

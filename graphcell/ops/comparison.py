@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.dtype import DType
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ops.base import Elementwise, Emitter, Val
 
 Grads = tuple[Any, ...]
@@ -41,7 +40,7 @@ class Comparison(Discrete):
         return b.icmp(sign + self.predicate, x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Equal(Comparison):
     """x == y."""
 
@@ -52,7 +51,7 @@ class Equal(Comparison):
         return np.equal(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class NotEqual(Comparison):
     """x != y."""
 
@@ -63,7 +62,7 @@ class NotEqual(Comparison):
         return np.not_equal(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Less(Comparison):
     """x < y."""
 
@@ -74,7 +73,7 @@ class Less(Comparison):
         return np.less(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class LessEqual(Comparison):
     """x <= y."""
 
@@ -85,7 +84,7 @@ class LessEqual(Comparison):
         return np.less_equal(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Greater(Comparison):
     """x > y."""
 
@@ -96,7 +95,7 @@ class Greater(Comparison):
         return np.greater(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class GreaterEqual(Comparison):
     """x >= y."""
 
@@ -107,7 +106,7 @@ class GreaterEqual(Comparison):
         return np.greater_equal(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class BitwiseAnd(Discrete):
     """The bits set in both; on Bool: logical and."""
 
@@ -121,7 +120,7 @@ class BitwiseAnd(Discrete):
         return b.and_(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class BitwiseOr(Discrete):
     """The bits set in either; on Bool: logical or."""
 
@@ -135,7 +134,7 @@ class BitwiseOr(Discrete):
         return b.or_(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class BitwiseXor(Discrete):
     """The bits set in one but not in both; on Bool: logical exclusive or."""
 
@@ -149,7 +148,7 @@ class BitwiseXor(Discrete):
         return b.xor(x, y)
 
 
-@dataclass(frozen=True)
+@frozen
 class BitwiseNot(Discrete):
     """All bits flipped; on Bool: logical not."""
 
@@ -163,7 +162,7 @@ class BitwiseNot(Discrete):
         return b.not_(x)
 
 
-@dataclass(frozen=True)
+@frozen
 class LeftShift(Discrete):
     """x shifted left by y bits; 0 where y is negative or not less than the number of bits."""
 
@@ -182,7 +181,7 @@ class LeftShift(Discrete):
         return b.select(inside, b.shl(x, b.select(inside, y, zero)), zero)
 
 
-@dataclass(frozen=True)
+@frozen
 class RightShift(Discrete):
     """x shifted right by y bits, the sign repeated; for y negative or not less than the number of bits, only the sign is left."""
 
@@ -213,7 +212,7 @@ class FloatTest(Discrete):
         return dt.bool_
 
 
-@dataclass(frozen=True)
+@frozen
 class IsNan(FloatTest):
     """True where x is NaN."""
 
@@ -226,7 +225,7 @@ class IsNan(FloatTest):
         return b.fcmp("uno", x, x)
 
 
-@dataclass(frozen=True)
+@frozen
 class IsInf(FloatTest):
     """True where x is an infinity."""
 
@@ -239,7 +238,7 @@ class IsInf(FloatTest):
         return b.fcmp("oeq", b.unary("fabs", x), b.const(float("inf"), x))
 
 
-@dataclass(frozen=True)
+@frozen
 class IsFinite(FloatTest):
     """True where x is neither NaN nor an infinity."""
 
@@ -252,7 +251,7 @@ class IsFinite(FloatTest):
         return b.fcmp("olt", b.unary("fabs", x), b.const(float("inf"), x))
 
 
-@dataclass(frozen=True)
+@frozen
 class SignBit(FloatTest):
     """True where the sign bit of x is set (also for -0)."""
 

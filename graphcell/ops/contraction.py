@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import ContractionShapeError, DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import apply1
 
@@ -19,7 +18,7 @@ _PRODUCT_NANOSECONDS = 0.02
 """Of a product that is summed, in numpy."""
 
 
-@dataclass(frozen=True)
+@frozen
 class MatMul(Op):
     """x @ y over the last two dimensions, either one transposed first. Batch dimensions are equal (the public functions broadcast).
 

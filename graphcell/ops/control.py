@@ -4,7 +4,7 @@ Regions see nothing but their own inputs, so each op lists what its regions need
 on its operands and results: the forward op must also leave behind what the backward op needs. `RegionOp.linearize` gives both.
 """
 
-# ruff: noqa: RUF009  (`region()` is a dataclass field)
+
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
@@ -17,7 +17,7 @@ from graphcell import dtype as dt
 from graphcell.errors import ArityError, BranchTypeError, DTypeError, NoGradientError, ShapeError
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Builder, Graph, Value
-from graphcell.ir.op import Array, Op, region
+from graphcell.ir.op import Array, Op, frozen, region
 from graphcell.ir.types import TensorType
 from graphcell.ops.creation import Full, number_of
 from graphcell.tensor import Tensor
@@ -65,7 +65,7 @@ class RegionOp(Op):
         return None
 
 
-@dataclass(frozen=True)
+@frozen
 class If(RegionOp):
     """Runs `then_graph` where the condition holds, else `else_graph`.
 
@@ -123,7 +123,7 @@ class If(RegionOp):
         return Linearized(forward, backward, (0, *(k + 1 for k in inputs)), outputs)
 
 
-@dataclass(frozen=True)
+@frozen
 class While(RegionOp):
     """Repeats `body_graph` while `cond_graph` holds.
 
@@ -171,7 +171,7 @@ class While(RegionOp):
         return linearize_while(self, needed, seeds)
 
 
-@dataclass(frozen=True)
+@frozen
 class For(RegionOp):
     """Repeats `body` `trip_count` times.
 
@@ -252,7 +252,7 @@ def _evaluate(graph: Graph, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
     return tuple(map(Tensor.of_array, evaluate_graph(graph, [t.array() for t in operands])))
 
 
-@dataclass(frozen=True)
+@frozen
 class GraphCall(RegionOp):
     """A compiled graph as one op: operands are the graph's inputs, results its outputs."""
 
@@ -291,7 +291,7 @@ class GraphCall(RegionOp):
         return Linearized(GraphCall(split.forward), GraphCall(split.backward), split.inputs, split.outputs)
 
 
-@dataclass(frozen=True)
+@frozen
 class Recomputed(GraphCall):
     """A call of a graph of which nothing is kept for gradients but its operands and, unless `outputs`, its results: all the rest is
     computed again (`Cell.recompute`). Without gradients it is its graph.
@@ -305,7 +305,7 @@ class Recomputed(GraphCall):
         return Recomputed(graph, self.outputs)
 
 
-@dataclass(frozen=True)
+@frozen
 class CustomGradient(RegionOp):
     """A graph whose gradient the user gives (`bprop`).
 

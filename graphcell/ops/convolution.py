@@ -8,13 +8,12 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell.errors import ContractionShapeError, DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.dispatch import apply1
 
@@ -23,7 +22,7 @@ _PRODUCT_NANOSECONDS = 0.025
 """Of a product that is summed, in numpy."""
 
 
-@dataclass(frozen=True)
+@frozen
 class _Convolution(Op):
     """What the three have in common: the geometry. One entry a spatial dimension; `padding` holds (before, after)."""
 
@@ -107,7 +106,7 @@ def _ungrouped(y: Array, n: int, spatial: Shape) -> Array:
     return np.moveaxis(y.reshape(groups, k, n, math.prod(spatial)), 2, 0).reshape(n, groups * k, *spatial)
 
 
-@dataclass(frozen=True)
+@frozen
 class Conv(_Convolution):
     """Cross-correlation of x (N, C, *S) with weights w (K, C/groups, *kernel): (N, K, *S')."""
 
@@ -143,7 +142,7 @@ class Conv(_Convolution):
         return gx, gw
 
 
-@dataclass(frozen=True)
+@frozen
 class ConvInputGrad(_Convolution):
     """The transpose of `conv` in x: from w and a cotangent g of the result to one of x, whose spatial extents are `spatial_shape`.
 
@@ -184,7 +183,7 @@ class ConvInputGrad(_Convolution):
         return apply1(ConvWeightGrad(*geometry, kernel=w.shape[2:]), cotangents[0], g), apply1(Conv(*geometry), cotangents[0], w)
 
 
-@dataclass(frozen=True)
+@frozen
 class ConvWeightGrad(_Convolution):
     """The transpose of `conv` in w: from x and a cotangent g of the result to one of w, whose last extents are `kernel`."""
 

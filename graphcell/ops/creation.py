@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from graphcell.dtype import DType, from_numpy
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 
 
@@ -34,7 +32,7 @@ class Literal:
         return f"literal({self.array.tolist()!r})"
 
 
-@dataclass(frozen=True)
+@frozen
 class Constant(Op):
     """An array known while compiling."""
 
@@ -52,7 +50,7 @@ class Constant(Op):
         return ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Full(Op):
     """One number in every element. `value` is a Python bool, int or float of the dtype's category; NaN and infinities are allowed."""
 
@@ -78,7 +76,7 @@ class Full(Op):
         return isinstance(other, Full) and (repr(self.value), self.shape, self.dtype) == (repr(other.value), other.shape, other.dtype)
 
 
-@dataclass(frozen=True)
+@frozen
 class Iota(Op):
     """The index along `axis`, as numbers of `dtype`."""
 

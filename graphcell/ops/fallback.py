@@ -5,7 +5,6 @@ The gamma function's family, greatest common divisor, neighbouring floats.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
@@ -13,7 +12,7 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import DTypeError, ShapeError
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ir.types import TensorType
 from graphcell.ops import special
 from graphcell.ops.base import Fallback
@@ -37,7 +36,7 @@ class ElementwiseFallback(Fallback):
         return first
 
 
-@dataclass(frozen=True)
+@frozen
 class Lgamma(ElementwiseFallback):
     """log |gamma(x)|; infinite at 0, -1, -2, …"""
 
@@ -50,7 +49,7 @@ class Lgamma(ElementwiseFallback):
         return (cotangents[0] * apply1(Digamma(), inputs[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Digamma(ElementwiseFallback):
     """The derivative of lgamma; NaN at -1, -2, …"""
 
@@ -63,7 +62,7 @@ class Digamma(ElementwiseFallback):
         return (cotangents[0] * apply1(Polygamma(1), inputs[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Polygamma(ElementwiseFallback):
     """The derivative of digamma of the given order, 1 or more."""
 
@@ -77,7 +76,7 @@ class Polygamma(ElementwiseFallback):
         return (cotangents[0] * apply1(Polygamma(self.order + 1), inputs[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Gcd(ElementwiseFallback):
     """The greatest common divisor, never negative."""
 
@@ -91,7 +90,7 @@ class Gcd(ElementwiseFallback):
         return None, None
 
 
-@dataclass(frozen=True)
+@frozen
 class NextAfter(ElementwiseFallback):
     """The float next to x on the way to y."""
 

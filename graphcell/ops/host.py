@@ -9,14 +9,13 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell.errors import ArgumentValueError, DataIndexError, DTypeError
 from graphcell.formatting import graph_form
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import TensorType
 from graphcell.tensor import Tensor
 
@@ -60,7 +59,7 @@ def _placed(error: Exception, place: str) -> Exception:
     return error
 
 
-@dataclass(frozen=True)
+@frozen
 class Print(Op):
     """Writes a text to standard output."""
 
@@ -77,7 +76,7 @@ class Print(Op):
         return ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Assert(Op):
     """Raises AssertionError if the first operand, a Bool scalar, is false. The text's operands follow it. `place` shows the user's line."""
 
@@ -95,7 +94,7 @@ class Assert(Op):
         return ()
 
 
-@dataclass(frozen=True)
+@frozen
 class Raise(Op):
     """Raises an exception of the class `qualname` in `module`. `place` shows the user's line."""
 
@@ -130,7 +129,7 @@ class Raise(Op):
         raise _placed(self.kind()(text) if text else self.kind()(), self.place)
 
 
-@dataclass(frozen=True)
+@frozen
 class CheckIndex(Op):
     """Raises DataIndexError if a value of the operand, integers, is outside of [-extent, extent). `what` begins the message."""
 

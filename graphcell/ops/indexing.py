@@ -8,14 +8,13 @@ Start indices of dynamic slices are clamped so that the whole slice lies inside;
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import DTypeError, IndexRangeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
@@ -64,7 +63,7 @@ def _numpy_index(axes: tuple[int, ...], shape: Shape, indices: tuple[Array, ...]
     return tuple(result)
 
 
-@dataclass(frozen=True)
+@frozen
 class Gather(Op):
     """Operands (x, one index Tensor for each of `axes`, all of one shape). Takes the elements of x at those places.
 
@@ -95,7 +94,7 @@ class Gather(Op):
         return (scatter_sum(x.shape, self.axes, tuple(indices), cotangents[0]), *[None] * len(indices))
 
 
-@dataclass(frozen=True)
+@frozen
 class GatherElements(Op):
     """Operands (x, index), of one rank: ``result[…, j, …] = x[…, index[…, j, …], …]`` along `axis`.
 
@@ -224,7 +223,7 @@ def _check_kind(name: str, kind: str, x: TensorType, updates: TensorType, shape:
         raise DTypeError(f"{name}: x is {x.dtype} and the updates are {updates.dtype}; they must have one dtype")
 
 
-@dataclass(frozen=True)
+@frozen
 class Scatter(ScatterFamily):
     """Operands (x, one index Tensor for each of `axes`, updates): the places of `Gather`, written. See ScatterFamily."""
 
@@ -251,7 +250,7 @@ class Scatter(ScatterFamily):
         return apply1(Scatter(self.axes, kind, self.unique), x, *indices, updates)
 
 
-@dataclass(frozen=True)
+@frozen
 class ScatterElements(ScatterFamily):
     """Operands (x, index, updates): the places of `GatherElements` along `axis`, written. See ScatterFamily."""
 
@@ -292,7 +291,7 @@ def _check_starts(name: str, x: TensorType, size: Shape, starts: tuple[TensorTyp
         raise DTypeError(f"{name}: starts must be integer scalars, but are {', '.join(map(str, starts))}")
 
 
-@dataclass(frozen=True)
+@frozen
 class DynamicSlice(Op):
     """Operands (x, one integer scalar for each dimension): the block of extents `size` that starts there.
 
@@ -316,7 +315,7 @@ class DynamicSlice(Op):
         return (apply1(DynamicUpdateSlice(), zeros_like(x), cotangents[0], *starts), *[None] * len(starts))
 
 
-@dataclass(frozen=True)
+@frozen
 class DynamicUpdateSlice(Op):
     """Operands (x, update, one integer scalar for each dimension): x with the block that starts there replaced by `update`.
 

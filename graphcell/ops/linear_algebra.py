@@ -8,14 +8,13 @@ singular value decomposition" (2016).
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentValueError, DTypeError, ExecutionError, GraphcellError, NoGradientError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import TensorType
 
 Grads = tuple[Any, ...]
@@ -64,7 +63,7 @@ def _off_diagonal_inverse(differences: Any) -> Any:
     return select(diagonal, full_like(differences, 0), 1 / safe)
 
 
-@dataclass(frozen=True)
+@frozen
 class Inverse(Op):
     """The inverses of square matrices."""
 
@@ -83,7 +82,7 @@ class Inverse(Op):
         return (-_matmul(y, cotangents[0], y),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Solve(Op):
     """x with a x = b, for square matrices a (*, n, n) and b (*, n, k) of the same leading dimensions."""
 
@@ -109,7 +108,7 @@ class Solve(Op):
         return -_matmul(of_b, _transposed(outputs[0])), of_b
 
 
-@dataclass(frozen=True)
+@frozen
 class Cholesky(Op):
     """The lower triangular l with l lᵀ = x, for symmetric positive definite matrices."""
 
@@ -134,7 +133,7 @@ class Cholesky(Op):
         return (0.5 * (whole + _transposed(whole)),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Determinant(Op):
     """The determinants of square matrices. A gradient is there for invertible matrices."""
 
@@ -158,7 +157,7 @@ def _inverse_scaled(x: Any, factor: Any) -> Any:
     return _transposed(apply1(Inverse(), x)) * factor.reshape((*factor.shape, 1, 1))
 
 
-@dataclass(frozen=True)
+@frozen
 class SignLogDeterminant(Op):
     """The sign of the determinant, and the logarithm of its absolute value (-inf where it is 0)."""
 
@@ -176,7 +175,7 @@ class SignLogDeterminant(Op):
         return (_inverse_scaled(inputs[0], cotangents[1]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Qr(Op):
     """q with orthonormal columns and r upper triangular with q r = x; `complete`: q is square."""
 
@@ -206,7 +205,7 @@ class Qr(Op):
         return (_transposed(apply1(Solve(), r, _transposed(left))),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Geqrf(Op):
     """Householder's QR factorization as LAPACK has it: R, below it the reflectors' vectors; and their factors tau. No gradient."""
 
@@ -221,7 +220,7 @@ class Geqrf(Op):
         return np.ascontiguousarray(np.swapaxes(turned, -1, -2)), np.ascontiguousarray(tau)
 
 
-@dataclass(frozen=True)
+@frozen
 class Svd(Op):
     """Singular values s (descending), and u, v with u diag(s) vᵀ = x; `full`: u and v are square."""
 

@@ -7,13 +7,12 @@ same name (codegen/llvm/math.py). What costs many instructions is marked `fast =
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 
 from graphcell import dtype as dt
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ops import special
 from graphcell.ops.base import Elementwise, Emitter, Val
 from graphcell.ops.dispatch import apply1
@@ -54,7 +53,7 @@ class Rounding(Real):
         return (None,)
 
 
-@dataclass(frozen=True)
+@frozen
 class Exp(Real):
     """e ** x."""
 
@@ -65,7 +64,7 @@ class Exp(Real):
         return y
 
 
-@dataclass(frozen=True)
+@frozen
 class Exp2(Real):
     """2 ** x."""
 
@@ -76,7 +75,7 @@ class Exp2(Real):
         return y * math.log(2.0)
 
 
-@dataclass(frozen=True)
+@frozen
 class Expm1(Real):
     """e ** x - 1, without cancellation near 0."""
 
@@ -87,7 +86,7 @@ class Expm1(Real):
         return y + 1.0
 
 
-@dataclass(frozen=True)
+@frozen
 class Log(Real):
     """Natural logarithm."""
 
@@ -98,7 +97,7 @@ class Log(Real):
         return 1.0 / x
 
 
-@dataclass(frozen=True)
+@frozen
 class Log1p(Real):
     """log(1 + x), without cancellation near 0."""
 
@@ -109,7 +108,7 @@ class Log1p(Real):
         return 1.0 / (x + 1.0)
 
 
-@dataclass(frozen=True)
+@frozen
 class Log2(Real):
     """Logarithm to base 2."""
 
@@ -120,7 +119,7 @@ class Log2(Real):
         return (1.0 / math.log(2.0)) / x
 
 
-@dataclass(frozen=True)
+@frozen
 class Log10(Real):
     """Logarithm to base 10."""
 
@@ -131,7 +130,7 @@ class Log10(Real):
         return (1.0 / math.log(10.0)) / x
 
 
-@dataclass(frozen=True)
+@frozen
 class Sqrt(Real):
     """Square root."""
 
@@ -143,7 +142,7 @@ class Sqrt(Real):
         return 0.5 / y
 
 
-@dataclass(frozen=True)
+@frozen
 class Rsqrt(Real):
     """1 / sqrt(x)."""
 
@@ -158,7 +157,7 @@ class Rsqrt(Real):
         return y * y * y * -0.5
 
 
-@dataclass(frozen=True)
+@frozen
 class Tanh(Real):
     """Hyperbolic tangent."""
 
@@ -169,7 +168,7 @@ class Tanh(Real):
         return 1.0 - y * y
 
 
-@dataclass(frozen=True)
+@frozen
 class Sigmoid(Real):
     """1 / (1 + exp(-x))."""
 
@@ -184,7 +183,7 @@ class Sigmoid(Real):
         return y * (1.0 - y)
 
 
-@dataclass(frozen=True)
+@frozen
 class Softplus(Real):
     """log(1 + exp(x))."""
 
@@ -198,7 +197,7 @@ class Softplus(Real):
         return apply1(Sigmoid(), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Erf(Real):
     """Error function."""
 
@@ -211,7 +210,7 @@ class Erf(Real):
         return apply1(Exp(), -(x * x)) * (2.0 / math.sqrt(math.pi))
 
 
-@dataclass(frozen=True)
+@frozen
 class Erfc(Real):
     """1 - erf(x), without cancellation for large x."""
 
@@ -224,7 +223,7 @@ class Erfc(Real):
         return apply1(Exp(), -(x * x)) * (-2.0 / math.sqrt(math.pi))
 
 
-@dataclass(frozen=True)
+@frozen
 class Gelu(Real):
     """x times the standard normal distribution function."""
 
@@ -240,7 +239,7 @@ class Gelu(Real):
         return apply1(GeluSlope(), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class GeluSlope(Real):
     """The derivative of gelu: distribution function plus x times density; 0 at -inf and 1 at inf. Its error is absolute, not relative."""
 
@@ -257,7 +256,7 @@ class GeluSlope(Real):
         return apply1(Exp(), x * x * -0.5) * (x * x * -1.0 + 2.0) * (1.0 / math.sqrt(2 * math.pi))
 
 
-@dataclass(frozen=True)
+@frozen
 class Erfinv(Real):
     """The inverse of erf."""
 
@@ -270,7 +269,7 @@ class Erfinv(Real):
         return apply1(Exp(), y * y) * (0.5 * math.sqrt(math.pi))
 
 
-@dataclass(frozen=True)
+@frozen
 class Sin(Real):
     """Sine."""
 
@@ -281,7 +280,7 @@ class Sin(Real):
         return apply1(Cos(), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cos(Real):
     """Cosine."""
 
@@ -292,7 +291,7 @@ class Cos(Real):
         return -apply1(Sin(), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Tan(Real):
     """Tangent."""
 
@@ -303,7 +302,7 @@ class Tan(Real):
         return 1.0 + y * y
 
 
-@dataclass(frozen=True)
+@frozen
 class Asin(Real):
     """Inverse sine; NaN outside of -1 to 1."""
 
@@ -314,7 +313,7 @@ class Asin(Real):
         return apply1(Rsqrt(), (1.0 - x) * (1.0 + x))
 
 
-@dataclass(frozen=True)
+@frozen
 class Acos(Real):
     """Inverse cosine; NaN outside of -1 to 1."""
 
@@ -325,7 +324,7 @@ class Acos(Real):
         return -apply1(Rsqrt(), (1.0 - x) * (1.0 + x))
 
 
-@dataclass(frozen=True)
+@frozen
 class Atan(Real):
     """Inverse tangent."""
 
@@ -336,7 +335,7 @@ class Atan(Real):
         return 1.0 / (1.0 + x * x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Sinh(Real):
     """Hyperbolic sine."""
 
@@ -347,7 +346,7 @@ class Sinh(Real):
         return apply1(Cosh(), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Cosh(Real):
     """Hyperbolic cosine."""
 
@@ -358,7 +357,7 @@ class Cosh(Real):
         return apply1(Sinh(), x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Asinh(Real):
     """Inverse hyperbolic sine."""
 
@@ -369,7 +368,7 @@ class Asinh(Real):
         return apply1(Rsqrt(), 1.0 + x * x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Acosh(Real):
     """Inverse hyperbolic cosine; NaN below 1."""
 
@@ -380,7 +379,7 @@ class Acosh(Real):
         return apply1(Rsqrt(), (x - 1.0) * (x + 1.0))
 
 
-@dataclass(frozen=True)
+@frozen
 class Atanh(Real):
     """Inverse hyperbolic tangent; NaN outside of -1 to 1."""
 
@@ -391,7 +390,7 @@ class Atanh(Real):
         return 1.0 / ((1.0 - x) * (1.0 + x))
 
 
-@dataclass(frozen=True)
+@frozen
 class Floor(Rounding):
     """The next integer below."""
 
@@ -402,7 +401,7 @@ class Floor(Rounding):
         return b.unary("floor", x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Ceil(Rounding):
     """The next integer above."""
 
@@ -413,7 +412,7 @@ class Ceil(Rounding):
         return b.unary("ceil", x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Trunc(Rounding):
     """The next integer toward zero."""
 
@@ -424,7 +423,7 @@ class Trunc(Rounding):
         return b.unary("trunc", x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Round(Rounding):
     """The nearest integer; halves to the even one."""
 
@@ -435,7 +434,7 @@ class Round(Rounding):
         return b.unary("roundeven", x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Pow(Elementwise):
     """x ** y. Integers modulo 2**bits; to a negative integer power the reciprocal rounded toward zero (0 ** negative is 0)."""
 
@@ -476,7 +475,7 @@ def _negative_power(x: Array, y: Array) -> Array:
     return np.where((x == 1) | (x == -1), sign, 0)
 
 
-@dataclass(frozen=True)
+@frozen
 class Power(Elementwise):
     """x ** exponent for a number known while compiling; small integer exponents are products."""
 
@@ -507,7 +506,7 @@ class Power(Elementwise):
         return power if self.exponent > 0 else b.div(b.const(1, x), power)
 
 
-@dataclass(frozen=True)
+@frozen
 class Atan2(Elementwise):
     """The angle of the point (y, x), in (-pi, pi]; first operand y."""
 
@@ -527,7 +526,7 @@ class Atan2(Elementwise):
         return b.atan2(y, x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Hypot(Elementwise):
     """sqrt(x**2 + y**2) without overflow on the way; the gradient at (0, 0) is 0."""
 

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell.errors import DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.base import reduced_shape
 
 Grads = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Moments(Op):
     """Mean and (biased) variance of x along `axis`, these dimensions kept with extent 1; both 0 where there are no elements.
 

@@ -6,21 +6,20 @@ Axes are non-negative and static parameters are complete; the public functions n
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell.dtype import DType
 from graphcell.errors import DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.base import View
 
 Grads = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Reshape(View):
     """The same elements in row-major order under another shape."""
 
@@ -39,7 +38,7 @@ class Reshape(View):
         return (cotangents[0].reshape(inputs[0].shape),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Fence(View):
     """x itself. What reads it is not computed in one kernel with what makes x: passes set it where values are better computed again."""
 
@@ -55,7 +54,7 @@ class Fence(View):
         return (cotangents[0],)
 
 
-@dataclass(frozen=True)
+@frozen
 class Transpose(View):
     """Dimension k of the result is dimension `perm[k]` of x."""
 
@@ -75,7 +74,7 @@ class Transpose(View):
         return (cotangents[0].transpose(back),)
 
 
-@dataclass(frozen=True)
+@frozen
 class BroadcastTo(View):
     """x repeated to `shape`; dimensions align at the end, as numpy has it."""
 
@@ -97,7 +96,7 @@ class BroadcastTo(View):
         return (sum_to_shape(cotangents[0], inputs[0].shape),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Slice(View):
     """x[start:start+step*size:step] in every dimension: result size `size`; `step` may be negative, never 0."""
 
@@ -136,7 +135,7 @@ class Slice(View):
         return (apply_slice_gradient(self, inputs[0].shape, cotangents[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class UpdateSlice(Op):
     """Operands (x, update): x with the elements that ``Slice(start, update.shape, step)`` takes replaced by those of `update`."""
 
@@ -167,7 +166,7 @@ class UpdateSlice(Op):
         return apply1(self, g, zeros_like(update)), apply1(self.cut(update.shape), g)
 
 
-@dataclass(frozen=True)
+@frozen
 class Pad(Op):
     """Adds `low[k]` elements before and `high[k]` after dimension k and `interior[k]` between neighbours, all of the number `value`."""
 
@@ -204,7 +203,7 @@ class Pad(Op):
         return (apply1(Slice(self.low if 0 not in shape else (0,) * len(shape), shape, step), cotangents[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Concat(Op):
     """The operands one after another along `axis`."""
 
@@ -234,7 +233,7 @@ class Concat(Op):
         return tuple(parts)
 
 
-@dataclass(frozen=True)
+@frozen
 class Bitcast(Op):
     """The same bits read as another dtype (Bool excepted); where sizes differ, the last dimension gets longer or shorter."""
 

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import itertools
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell.dtype import DType
 from graphcell.errors import ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.base import Reduction, View
 from graphcell.ops.creation import Iota
@@ -24,7 +23,7 @@ from graphcell.ops.reduction import spread
 Grads = tuple[Any, ...]
 
 
-@dataclass(frozen=True)
+@frozen
 class Windows(View):
     """All windows of `size` elements, `stride` apart, along the dimensions `axes`, their elements `dilation` apart.
 
@@ -69,7 +68,7 @@ class Windows(View):
         return (apply1(Fold(self.axes, self.size, self.stride, self.dilation, inputs[0].shape), cotangents[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Fold(Op):
     """The transpose of `windows`: every window element added to where it came from in zeros of `shape`."""
 
@@ -105,7 +104,7 @@ class Fold(Op):
         return (apply1(self.windows(), cotangents[0]),)
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceMaxFirst(Reduction):
     """Largest element; NaN if there is one. Gradient: to the first of equal maxima in row-major order of the reduced dimensions."""
 
@@ -150,7 +149,7 @@ class ReduceMaxFirst(Reduction):
         return place
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceMinPlace(Reduction):
     """Smallest of integers; has no gradient."""
 

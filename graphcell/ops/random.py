@@ -11,7 +11,6 @@ and written back like a Parameter.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -19,7 +18,7 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import DTypeError
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ir.types import Shape
 from graphcell.ops.base import Elementwise, Emitter, Val
 from graphcell.ops.creation import Iota
@@ -74,7 +73,7 @@ class _Random(Elementwise):
         return None, None, None
 
 
-@dataclass(frozen=True)
+@frozen
 class RandomUniform(_Random):
     """Uniform on [0, 1): 24 random bits in float32 and narrower, 53 in float64."""
 
@@ -93,7 +92,7 @@ class RandomUniform(_Random):
         return _wide_unit(b, w[0], w[1]) if self.dtype is dt.float64 else _unit(b, w[0])
 
 
-@dataclass(frozen=True)
+@frozen
 class RandomNormal(_Random):
     """Standard normal, by the method of Box and Muller."""
 

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.base import Reduction, reduced_shape
 from graphcell.ops.dispatch import apply1
@@ -36,7 +35,7 @@ def sum_to_shape(x: Any, shape: Shape) -> Any:
     return y if y.shape == shape else y.reshape(shape)
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceSum(Reduction):
     """Sum. Half precision is accumulated in float32, integers modulo 2**bits."""
 
@@ -54,7 +53,7 @@ class ReduceSum(Reduction):
         return (spread(cotangents[0], self.axis, inputs[0].shape),)
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceMax(Reduction):
     """Largest element; NaN if there is one. Gradient: shared equally among equal maxima."""
 
@@ -73,7 +72,7 @@ class ReduceMax(Reduction):
         return (_share_among_equal(inputs[0], outputs[0], cotangents[0], self.axis),)
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceMin(Reduction):
     """Smallest element; NaN if there is one. Gradient: shared equally among equal minima."""
 
@@ -105,7 +104,7 @@ def _share_among_equal(x: Any, y: Any, g: Any, axis: tuple[int, ...]) -> Any:
     return hit * spread(g.reshape(count.shape) / count, axis, x.shape)
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceProd(Reduction):
     """Product."""
 
@@ -124,7 +123,7 @@ class ReduceProd(Reduction):
         return (spread(cotangents[0], self.axis, inputs[0].shape) * product_of_others(inputs[0], self.axis),)
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceAll(Reduction):
     """Logical and of Bool elements."""
 
@@ -140,7 +139,7 @@ class ReduceAll(Reduction):
         return np.asarray(x.all(self.axis, keepdims=self.keep_dims))
 
 
-@dataclass(frozen=True)
+@frozen
 class ReduceAny(Reduction):
     """Logical or of Bool elements."""
 
@@ -162,7 +161,7 @@ def _infer_bool(op: Reduction, x: TensorType) -> TensorType:
     return Reduction.infer(op, x)
 
 
-@dataclass(frozen=True)
+@frozen
 class ArgMax(Op):
     """Index (int64) of the first largest element along `axis`, which the result does not have; NaN counts as largest."""
 
@@ -179,7 +178,7 @@ class ArgMax(Op):
         return (None,)
 
 
-@dataclass(frozen=True)
+@frozen
 class ArgMin(Op):
     """Index (int64) of the first smallest element along `axis`, which the result does not have; NaN counts as smallest."""
 

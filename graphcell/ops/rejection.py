@@ -7,7 +7,6 @@ results do not depend on how many elements are computed together, and are the sa
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,7 +14,7 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ShapeError
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import Fallback
 from graphcell.ops.random import philox_words
@@ -56,7 +55,7 @@ class _Drawn(Fallback):
         raise NotImplementedError(f"{self.name}.draw")
 
 
-@dataclass(frozen=True)
+@frozen
 class RandomGamma(_Drawn):
     """Gamma numbers of scale 1; NaN where the shape parameter is not positive (G. Marsaglia, W. Tsang, "A simple method for generating gamma
     variables", 2000)."""
@@ -86,7 +85,7 @@ class RandomGamma(_Drawn):
         return result
 
 
-@dataclass(frozen=True)
+@frozen
 class RandomPoisson(_Drawn):
     """Poisson numbers; NaN where the rate is negative. Small rates by search in the distribution function, others by transformed rejection
     (W. Hörmann, "The transformed rejection method for generating Poisson random variables", 1993)."""
@@ -133,7 +132,7 @@ def _transformed(rate: Array, u: Array, v: Array) -> tuple[Array, Array]:
     return count, sure | ((count >= 0) & ~((edge < 0.013) & (v > edge)) & (left <= right))
 
 
-@dataclass(frozen=True)
+@frozen
 class DrawClasses(Fallback):
     """Operands: seed, call. Results: `count` of the classes 0 … range_max - 1, and how many draws that took (int64).
 

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import TensorType
 
 Grads = tuple[Any, ...]
 _ACCUMULATE = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}
 
 
-@dataclass(frozen=True)
+@frozen
 class Cumulative(Op):
     """Element k along `axis` combines elements 0 to k of x (k to the last with `reverse`) by `kind`: add, mul, max, min.
 

@@ -5,14 +5,13 @@ NaN counts as larger than any number. Equal elements keep their order, ascending
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentValueError, DTypeError, ShapeError
-from graphcell.ir.op import Array, Op
+from graphcell.ir.op import Array, Op, frozen
 from graphcell.ir.types import TensorType
 
 Grads = tuple[Any, ...]
@@ -39,7 +38,7 @@ def _to_places(inputs: Grads, indices: Any, g: Any, axis: int) -> Grads:
     return (scatter_elements_sum(inputs[0].shape, axis, indices, g, True),)
 
 
-@dataclass(frozen=True)
+@frozen
 class Sort(Op):
     """Results: x sorted along `axis`, and the index (int64) that each element had."""
 
@@ -59,7 +58,7 @@ class Sort(Op):
         return _to_places(inputs, outputs[1], cotangents[0], self.axis)
 
 
-@dataclass(frozen=True)
+@frozen
 class TopK(Op):
     """Results: the `k` largest (or smallest) elements along `axis`, the most extreme first, and their indices (int64)."""
 
@@ -83,7 +82,7 @@ class TopK(Op):
         return _to_places(inputs, outputs[1], cotangents[0], self.axis)
 
 
-@dataclass(frozen=True)
+@frozen
 class SearchSorted(Op):
     """Operands (sequence, values) of one dtype, sequence ascending along its last dimension: how many elements of the sequence are
     smaller than each value (with `right`: not larger), int64.

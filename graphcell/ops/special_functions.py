@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from graphcell.ir.op import Array
+from graphcell.ir.op import Array, frozen
 from graphcell.ops import bessel, incomplete
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.fallback import ElementwiseFallback, Lgamma
@@ -25,7 +24,7 @@ def _widened(function: Callable[..., Array], *arrays: Array) -> Array:
         return np.asarray(function(*(x.astype(wide, copy=False) for x in arrays))).astype(arrays[0].dtype, copy=False)
 
 
-@dataclass(frozen=True)
+@frozen
 class Bessel(ElementwiseFallback):
     """The Bessel function of a kind ('i', 'j', 'k', 'y') and order (0 or 1); `scaled`: i times exp(-|x|), k times exp(x)."""
 
@@ -54,7 +53,7 @@ class Bessel(ElementwiseFallback):
         return slope + y if self.kind == "k" else slope - x.sign() * y
 
 
-@dataclass(frozen=True)
+@frozen
 class Igamma(ElementwiseFallback):
     """The lower incomplete gamma function of (a, x), divided by gamma(a); `upper`: 1 minus that."""
 
@@ -72,7 +71,7 @@ class Igamma(ElementwiseFallback):
         return cotangent * by_a, cotangent * by_x
 
 
-@dataclass(frozen=True)
+@frozen
 class IgammaByA(ElementwiseFallback):
     """The derivative of igamma with respect to a; it has no gradient itself."""
 
@@ -82,7 +81,7 @@ class IgammaByA(ElementwiseFallback):
         return _widened(incomplete.igamma_by_a, a, x)
 
 
-@dataclass(frozen=True)
+@frozen
 class Betainc(ElementwiseFallback):
     """The incomplete beta function of (a, b, x), divided by beta(a, b). Gradients flow to x alone."""
 
@@ -98,7 +97,7 @@ class Betainc(ElementwiseFallback):
         return None, None, cotangents[0] * density
 
 
-@dataclass(frozen=True)
+@frozen
 class Zeta(ElementwiseFallback):
     """Hurwitz's zeta function of (x, q). Gradients flow to q alone."""
 
