@@ -311,7 +311,11 @@ class Known:
             return plan
         if self._staged is None:
             self._staged = KnownInStages(self.function, self.key, self.objects, self.inputs)
-        found = self._staged.planned(rows, arguments)
+        try:
+            found = self._staged.planned(rows, arguments)
+        except Exception as e:  # whatever it is: a graph for so many rows alone may do
+            plan.reason = f"{type(e).__name__}: {e}"
+            return plan
         if found.reason:
             plan.reason = found.reason
             return plan

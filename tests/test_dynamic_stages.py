@@ -356,6 +356,21 @@ def test_compiling_ahead(compilations: list[Any]) -> None:
     assert not compilations
 
 
+def test_parts_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a function is compiled for each number of rows, and says why."""
+
+    def broken(*args: Any) -> Any:
+        raise RuntimeError("no such part")
+
+    monkeypatch.setattr("graphcell.dynamic_stages.rows_graph", broken)
+    net = Computed(lambda x: x - x.mean(0))
+    declared(net, (vectors(2),))
+    for rows in (33, 77):
+        x = vectors(rows)
+        np.testing.assert_allclose(net(x).asnumpy(), x.asnumpy() - x.asnumpy().mean(0), atol=1e-5)
+    assert remark(net) == "compiled for each number of rows: RuntimeError: no such part"
+
+
 # -- how it is cut -------------------------------------------------------------------------------------------------------------------
 def staged(function: Callable[..., Any], rows: int, shape: tuple[int, ...]) -> Stages:
     def traced(n: int) -> Any:
