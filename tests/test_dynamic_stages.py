@@ -71,11 +71,16 @@ def convolutions() -> nn.Cell:
     )
 
 
+def pools() -> nn.Cell:
+    return nn.SequentialCell(nn.Conv2d(1, 3, 3), nn.MaxPool2d(2, 2), nn.AvgPool2d(2, 1), nn.Flatten(), nn.Dense(27, 4))
+
+
 NETS: dict[str, tuple[Callable[[], nn.Cell], Callable[[int], Tensor]]] = {
     "layers": (lambda: nn.SequentialCell(nn.Dense(12, 16), nn.ReLU(), nn.LayerNorm((16,)), nn.Dense(16, 4)), vectors),
     "dropout": (lambda: nn.SequentialCell(nn.Dense(12, 16), nn.Dropout(p=0.3), nn.Dense(16, 4)), vectors),
     "batch norm": (lambda: nn.SequentialCell(nn.Dense(12, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Dense(16, 4)), vectors),
     "convolutions": (convolutions, images),
+    "pools": (pools, images),
     "lstm": (LastStep, sequences),
     "words": (Words, words),
 }
@@ -197,6 +202,7 @@ SUMS: dict[str, Callable[[Tensor], Any]] = {
     "integers": lambda x: (x * 10).astype(gc.int32).sum(0), "half": lambda x: x.astype(gc.float16).sum(0), "brain": lambda x: (x.astype(gc.bfloat16) * 2).mean(0),
     "counted": lambda x: x + ops.ones((x.shape[0],), gc.float32).sum(), "ranks": lambda x: x * ops.arange(x.shape[0]).astype(gc.float32).expand_dims(1),
     "scattered": lambda x: ops.unsorted_segment_sum(x, (x[:, 0] > 0).astype(gc.int32), 4), "both": lambda x: (x * 2, x.sum(), x.sum(0) + 1),
+    "numbers": lambda x: (ops.full((4,), x.shape[0], dtype=gc.float32), x.sum(0), Tensor([x.shape[0], 7])), "input": lambda x: (x, x.sum(0)),
     "folded": lambda x: x.reshape(-1, 3).sum(0), "inside": lambda x: x.T.expand_dims(0).sum((0, 2)), "of sums": lambda x: ops.exp(-x.sum(0) ** 2) + x.sum(0).max(),
 }  # fmt: skip
 
@@ -354,6 +360,34 @@ def test_compiling_ahead(compilations: list[Any]) -> None:
         x = vectors(rows)
         np.testing.assert_allclose(net(x).asnumpy(), x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
     assert not compilations
+
+
+class Counting(nn.Cell):
+    """Returns what it was given and read, before it writes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.n, self.w = Parameter(Tensor(np.int32(0)), name="n"), Parameter(Tensor(np.ones(12, np.float32)), name="w")
+
+    def construct(self, x: Tensor) -> Any:
+        before = self.n.astype(gc.int32)
+        self.n = self.n + 1
+        return before, self.w, x, x.mean(0)
+
+
+def test_inputs_that_are_returned_are_copies_of_what_they_were() -> None:
+    net = Counting()
+    declared(net, (vectors(2),))
+    for turn, rows in enumerate((33, 77, 33, 33)):
+        x = vectors(rows)
+        wanted = x.asnumpy().copy()
+        before, w, same, mean = net(x)
+        net.w.set_data(Tensor(np.full(12, turn + 2, np.float32)))
+        x[0] = 99.0
+        assert before.asnumpy() == turn and net.n.asnumpy() == turn + 1
+        assert type(w) is Tensor and (w.asnumpy() == turn + 1).all()
+        np.testing.assert_array_equal(same.asnumpy(), wanted)
+        np.testing.assert_allclose(mean.asnumpy(), wanted.mean(0), atol=1e-5)
 
 
 def test_parts_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -176,8 +176,8 @@ class Stages:
         outputs, written = self.graph.outputs, dict(updates)
         self.results = [v for k, v in enumerate(outputs) if k not in written]
         self._updates = [(outputs[k], target) for k, target in updates]
-        if any(not staging.is_whole(v) for v, _ in self._updates):
-            raise NotRowWise("rows are written into a Parameter")
+        if any(not staging.is_whole(v) or target < leaves for v, target in self._updates):
+            raise NotRowWise("rows are written into a Parameter, or something into an argument")
         for v in self.results:
             staging.axis_of_output(v)
         self.parts = self._cut()
@@ -250,8 +250,8 @@ class Stages:
             wanted = [v for v in wanted if v not in self._place]
             due = [n for n in checks if is_last or max((staging.stage[v] for v in n.operands), default=0) == stage]
             checks = [n for n in checks if n not in due]
-            makers = [staging.maker[v] for v in wanted if v not in made]
-            needs.collect([*due, *makers], [v for v, _ in needs.updates])
+            makers = [staging.maker[v] for v in wanted if v not in made and v not in self.numbers]
+            needs.collect([*due, *makers], [*(v for v in wanted if v in self.numbers), *(v for v, _ in needs.updates)])
             for v in [*needs.reads, *wanted]:
                 if v in made:
                     made[v].give(v)

@@ -318,8 +318,12 @@ def _concat(site: _Site) -> RowAxes:
 
 
 def _windows(site: _Site) -> RowAxes:
+    """Windows, and their sums, where the dimensions within a window, the last ones, are gone."""
     site.keep(site.op.axes)
-    return site.operands[0].varying(site.op.axes)
+    rows, rank = site.operands[0].varying(site.op.axes), len(site.results[0])
+    if rows.axis is not None and rows.axis >= rank:
+        raise NotRowWise(f"{site.op.name} works across rows")
+    return replace(rows, uniform=rows.uniform & set(range(rank)))
 
 
 def _reduce(site: _Site) -> RowAxes:

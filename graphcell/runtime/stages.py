@@ -10,6 +10,7 @@ import contextlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from graphcell import buffer
 from graphcell.buffer import Writers
 from graphcell.tensor import Tensor
 
@@ -30,7 +31,7 @@ class StagedBinding:
     Args:
         steps: in order.
         given: what is there before the first step, None for what steps give; the arguments of a call come first.
-        results: the places of what a call returns.
+        results: the places of what a call returns. What is there before the first step is returned as a copy of what it was then.
         writes: whether the last step writes into Parameters.
         nbytes: what the buffers of all values may take.
     """
@@ -38,18 +39,21 @@ class StagedBinding:
     def __init__(self, steps: Sequence[Step], given: Sequence[Tensor | None], results: Sequence[int], writes: bool, nbytes: int):
         self._steps, self._given, self._results, self._writes = freed_early(steps, results), list(given), tuple(results), writes
         self.nbytes = nbytes
+        made = {k for step in self._steps for k in step.gives}
+        self._copied = sorted(set(results) - made)
 
     def __call__(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Runs; returns the outputs that are not written back."""
         values: list[Tensor | None] = [*leaves, *self._given[len(leaves) :]]
         with Writers.alone() if self._writes else contextlib.nullcontext():
+            copies = {k: Tensor.of_array(buffer.copy(values[k].array())) for k in self._copied}  # type: ignore[union-attr]
             for step in self._steps:
                 results = step.run([values[k] for k in step.reads])  # type: ignore[misc]
                 for k, x in zip(step.gives, results, strict=True):
                     values[k] = x
                 for k in step.done:
                     values[k] = None
-        return tuple(values[k] for k in self._results)  # type: ignore[misc]
+        return tuple(copies[k] if k in copies else values[k] for k in self._results)  # type: ignore[misc]
 
 
 def freed_early(steps: Sequence[Step], results: Sequence[int]) -> tuple[Step, ...]:
