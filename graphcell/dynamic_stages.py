@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from graphcell.dynamic import Held, Known, Plan, random_state, set_random_state
+from graphcell.dynamic import Held, Known, Plan, Trace, random_state, set_random_state
 from graphcell.frontend.tracing import Traced
 from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
@@ -45,7 +45,12 @@ class KnownInStages(Known):
 
     # -- what Known asks ----------------------------------------------------------------------------------------------------------------
     def _is_alone(self, rows: int) -> bool:
-        return rows in self._usable.rows
+        return rows in self._usable.rows or rows == self.reference  # with which no comparison shows what its rows are
+
+    def _compare(self, rows: int, trace: Trace) -> None:
+        if rows != self.reference and rows not in self._stagings:
+            self._read.pop(rows, None)  # the comparison was let go of
+        super()._compare(rows, trace)
 
     def _cover(self, rows: int) -> Pieces:
         return exact_plan(rows, self._usable)

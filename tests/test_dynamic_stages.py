@@ -362,6 +362,31 @@ def test_compiling_ahead(compilations: list[Any]) -> None:
     assert not compilations
 
 
+@pytest.mark.parametrize("first", [KnownInStages.reference, 77])
+def test_as_many_rows_as_the_graph_of_comparison(first: int) -> None:
+    net = Computed(lambda x: (x - x.sum(0), x.sum(0)))
+    declared(net, (vectors(2),))
+    for rows in (first, KnownInStages.reference, 77, 33):
+        x = vectors(rows)
+        centred, total = net(x)
+        np.testing.assert_allclose(total.asnumpy(), x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(centred.asnumpy(), x.asnumpy() - x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
+        assert remark(net).startswith("compiled for blocks of rows, ")
+
+
+def test_plans_that_were_let_go_of_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Also where the function with stages, which has fewer plans, has not let go of its own yet."""
+    monkeypatch.setattr("graphcell.dynamic._KEPT_PLANS", 3)
+    net = Computed(lambda x: x.sum(0) if x.shape[0] % 2 and x.shape[0] < 1000 else x + 1)  # what is even treats rows apart
+    declared(net, (vectors(2),))
+    for rows in (33, 34, 36, 38, 33, 40, 42, 33, 77, 33):
+        x = vectors(rows)
+        wanted = x.asnumpy().sum(0) if rows % 2 else x.asnumpy() + 1
+        np.testing.assert_allclose(net(x).asnumpy(), wanted, rtol=1e-4, atol=1e-4)
+        if rows % 2:
+            assert remark(net).startswith("compiled for blocks of rows, "), remark(net)
+
+
 class Counting(nn.Cell):
     """Returns what it was given and read, before it writes."""
 
