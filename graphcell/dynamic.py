@@ -212,11 +212,9 @@ class DynamicRows(NativelyCalled):
     def _serve(self, found: Plan, args: tuple[Any, ...], rows: int) -> None:
         """Lets native code do calls like this one, if it has not been told yet."""
         from graphcell.runtime.binding import Record
-        from graphcell.runtime.blocks import BlockBinding
 
         changes = sum(held.guards.changes for held in found.read)
-        if not isinstance(found.binding, BlockBinding):
-            return
+        assert found.binding is not None
         if found.recorded == changes or found.binding.spaces.runs < _RUNS_BEFORE_NATIVE or not found.patience:
             return
         found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
@@ -229,7 +227,7 @@ class DynamicRows(NativelyCalled):
         assert build is not None
         found.record = Record.of(
             table, found.binding, args, {}, compared.epoch, compared.cells, compared.variables, compared.check, build,
-            result.is_single, result.is_tuple(len(found.read[0].types)),
+            result.is_single, result.is_tuple(len(found.binding.spaces.pools)),
         )  # fmt: skip
         if found.record is not None:
             table.add_for(rows, found.record)
@@ -464,13 +462,13 @@ class Known:
 
     def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
         """The plan to do so many rows in these blocks."""
-        from graphcell.runtime.blocks import BlockBinding
+        from graphcell.runtime.blocks import BlockBinding, BlockPlan
 
         assert self._blocks is not None and self._reference is not None
         held = self._read[rows]
         inputs, outputs = self._lie(rows, [_of_rows(v.type, axis, rows) for v, axis in zip(self._reference.graph.inputs, self.inputs)])
         numbered = [(start, self._compiled[size]) for start, size in pieces]
-        binding = BlockBinding(self._blocks, numbered, rows, inputs, outputs, held.types)
+        binding = BlockBinding(BlockPlan(self._blocks, numbered, rows, inputs, outputs), held.types)
         read = [held, *(other for other in read if other is not held), *(self._programs[number] for number in {number for _, number in numbered})]
         nbytes = sum(pool.nbytes for pool in binding.spaces.pools)
         return Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), nbytes)

@@ -26,7 +26,8 @@ from graphcell.tensor import Tensor
 
 if TYPE_CHECKING:  # as in jit.py
     from graphcell.runtime.binding import Binding
-    from graphcell.runtime.blocks import Blocks
+    from graphcell.runtime.blocks import BlockPlan, Blocks
+    from graphcell.runtime.stages import Staged
 
 
 class KnownInStages(Known):
@@ -42,6 +43,8 @@ class KnownInStages(Known):
         self._whole_parts: dict[Part, Binding] = {}
         self._block_numbers: dict[int, dict[Part, int]] = {}
         self._captured: list[Tensor] = []
+        self._places: _Places | None = None
+        self._native: Staged | None = None
 
     # -- what Known asks ----------------------------------------------------------------------------------------------------------------
     def _is_alone(self, rows: int) -> bool:
@@ -91,21 +94,21 @@ class KnownInStages(Known):
     def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
         from graphcell.runtime.stages import StagedBinding, Step
 
-        stages, held = self._known_stages, self._read[rows]
-        places = _Places(stages, self._captured)
-        steps, nbytes = [], 0
-        for part in self._parts:
-            run = self._blocks_of(part, rows, pieces) if isinstance(part, RowPart) else self._whole_parts[part]
-            nbytes += sum(pool.nbytes for pool in run.spaces.pools)
-            steps.append(Step(run, tuple(places.reads(part)), tuple(places.gives(part))))
-        given = places.given(self._stagings[rows])
+        held, staging = self._read[rows], self._stagings[rows]
+        places, staged = self._known_places, self._bound_parts
+        steps = []
+        for k, part in enumerate(self._parts):
+            types = self._given_types(part, staging)
+            plan = self._blocks_of(part, rows, pieces, types) if isinstance(part, RowPart) else None
+            steps.append(Step(k, plan, tuple(places.reads(part)), tuple(zip(places.gives(part), types, strict=True))))
+        results = [(places.of(v), staging.twin[v].type) for v in self._known_stages.results]
+        sizes = {size for _, size in pieces}
+        binding = StagedBinding(staged, steps, places.inputs, places.given(staging), results, sizes)
         if rows not in self._usable.rows:
             del self._stagings[rows]  # which holds two graphs
-        results = [places.of(v) for v in stages.results]
-        binding = StagedBinding(steps, given, results, any(isinstance(p, WholePart) and p.updates for p in self._parts), nbytes)
         read = [held, *(other for other in read if other is not held)]
         remark = f", in {len(steps)} parts: rows meet in sums"
-        return Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), nbytes, remark=remark)
+        return Plan(read, "", binding, held.result.builder(), max(sizes), binding.nbytes, remark=remark)
 
     def _traced(self, arguments: list[Any]) -> Traced:
         drawn = random_state()  # each graph has the numbers that Python's libraries give first
@@ -126,6 +129,23 @@ class KnownInStages(Known):
         return self._stages
 
     @property
+    def _known_places(self) -> _Places:
+        if self._places is None:
+            self._places = _Places(self._known_stages, self._captured)
+        return self._places
+
+    @property
+    def _bound_parts(self) -> Staged:
+        """All parts, bound to native code."""
+        from graphcell.runtime import stages as native
+
+        if self._native is None:
+            parts = [self._row_parts[part] if isinstance(part, RowPart) else native.WholePart(self._whole_parts[part]) for part in self._parts]
+            places = self._known_places
+            self._native = native.Staged(parts, self._known_stages.leaves, places.returned, len(self._known_stages.results), len(places))
+        return self._native
+
+    @property
     def _parts(self) -> list[Part]:
         return self._known_stages.parts
 
@@ -138,7 +158,7 @@ class KnownInStages(Known):
         from graphcell.runtime.executable import compile_graph
 
         first = len(self.inputs)
-        return Binding(compile_graph(graph, updates), leaves, [self._captured[k - first] for k in part.captured])
+        return Binding(compile_graph(graph, updates), leaves, [self._captured[k - first] for k in part.captured], is_part=True)
 
     def _compile_whole(self, part: Part, name: str) -> Binding:
         assert isinstance(part, WholePart)
@@ -176,24 +196,35 @@ class KnownInStages(Known):
         sums = len(outputs) - len(part.gives)
         return [*map(lie, part.rows), *[whole] * (len(part.reads) + 1 + sums)], [*map(lie, part.gives), *[whole] * sums]
 
-    def _blocks_of(self, part: RowPart, rows: int, pieces: Pieces) -> Any:
-        from graphcell.runtime.blocks import BlockBinding
+    def _given_types(self, part: Part, staging: Staging) -> list[TensorType]:
+        """The types of what a part makes."""
+        types = [staging.twin[v].type for v in part.gives]
+        return [*types, *(type for node in part.sums for type, _ in staging.sums[node].begin())] if isinstance(part, RowPart) else types
 
-        staging = self._stagings[rows]
-        types = [*(staging.twin[v].type for v in part.gives), *(type for node in part.sums for type, _ in staging.sums[node].begin())]
-        inputs, outputs = self._lie_in(part, staging, rows, types)
+    def _blocks_of(self, part: RowPart, rows: int, pieces: Pieces, types: Sequence[TensorType]) -> BlockPlan:
+        from graphcell.runtime.blocks import BlockPlan
+
+        inputs, outputs = self._lie_in(part, self._stagings[rows], rows, types)
         numbered = [(start, self._block_numbers[size][part]) for start, size in pieces]
-        return BlockBinding(self._row_parts[part], numbered, rows, inputs, outputs, types)
+        return BlockPlan(self._row_parts[part], numbered, rows, inputs, outputs)
 
 
 class _Places:
-    """Where values are kept during a call."""
+    """Where values are kept during a call: the arguments first.
+
+    Attributes:
+        returned: Tensors read from outside that are results.
+        inputs: the places of these and of the arguments, each with its number among a call's inputs.
+    """
 
     def __init__(self, stages: Stages, captured: Sequence[Tensor]):
         self._stages = stages
-        inputs = stages.graph.inputs
-        self._places: dict[Any, int] = {v: k for k, v in enumerate(inputs)}
-        self._given: dict[int, Tensor] = {k + stages.leaves: x for k, x in enumerate(captured)}
+        graph_inputs = stages.graph.inputs
+        self._places: dict[Any, int] = {v: k for k, v in enumerate(graph_inputs)}
+        read = sorted({self._places[v] for v in stages.results if self._places.get(v, -1) >= stages.leaves})
+        self.returned = [captured[k - stages.leaves] for k in read]
+        self.inputs = {place: k for k, place in enumerate([*range(stages.leaves), *read])}
+        self._constants: dict[int, Tensor] = {}
         for part in stages.parts:
             for v in part.gives:
                 self._add(v)
@@ -201,11 +232,15 @@ class _Places:
                 for k, (type, value) in enumerate(stages.staging.sums[node].begin()):
                     self._add((node, k))
                     first = self._add(("begin", node, k))
-                    self._given.setdefault(first, Tensor.of_array(np.full(type.shape, value, type.dtype.np_type)))
+                    if first not in self._constants:
+                        self._constants[first] = Tensor.of_array(np.full(type.shape, value, type.dtype.np_type))
         self._before = self._add("before")
-        self._given[self._before] = Tensor.of_array(np.zeros(BEFORE.shape, BEFORE.dtype.np_type))  # native code gives another
+        self._constants[self._before] = Tensor.of_array(np.zeros(BEFORE.shape, BEFORE.dtype.np_type))  # native code gives another
         for v in stages.numbers:
             self._add(("number", v))
+
+    def __len__(self) -> int:
+        return len(self._places)
 
     def _add(self, key: Any) -> int:
         return self._places.setdefault(key, len(self._places))
@@ -234,15 +269,12 @@ class _Places:
         sums = [self._places[key] for key in self._sums(part)] if isinstance(part, RowPart) else []
         return [*map(self.of, part.gives), *sums]
 
-    def given(self, staging: Staging) -> list[Tensor | None]:
-        """What is there before the first part, for the number of rows of `staging`."""
-        found: list[Tensor | None] = [None] * len(self._places)
-        for place, x in self._given.items():
-            found[place] = x
+    def given(self, staging: Staging) -> dict[int, Tensor]:
+        """Constants, for the number of rows of `staging`."""
+        found = dict(self._constants)
         for v in self._stages.numbers:
             op: Any = staging.nodes[staging.maker[v]].op
             type = number_type(v, staging)
             array = np.full((), op.value, type.dtype.np_type) if isinstance(op, Full) else op.literal.array
             found[self._places["number", v]] = Tensor.of_array(np.array(array, type.dtype.np_type))
         return found
-

@@ -43,18 +43,18 @@ from graphcell.tensor import StorageEpoch, Tensor
 if TYPE_CHECKING:
     from graphcell.runtime.executable import Executable
 
-_TRIES = 3
+TRIES = 3
 
 
 class Binding:
     """An executable with the Tensors that its graph reads from outside, which follow those in the arguments (`leaves` of them).
 
-    `captured` may get other Tensors of the same types; `StorageEpoch` must be raised then.
+    `captured` may get other Tensors of the same types; `StorageEpoch` must be raised then. `is_part`: others that run before it may read what it updates.
     """
 
-    def __init__(self, executable: Executable, leaves: int, captured: list[Tensor]):
+    def __init__(self, executable: Executable, leaves: int, captured: list[Tensor], is_part: bool = False):
         self.executable, self.leaves, self.captured = executable, leaves, captured
-        self._updated = [(position - leaves, keep) for position, keep in executable.updated_inputs]
+        self._updated = [(position - leaves, keep or is_part) for position, keep in executable.updated_inputs]
         self.spaces = Workspaces(executable)
 
     def __call__(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
@@ -75,12 +75,8 @@ class Binding:
             inputs = space.inputs
             for k, t in enumerate(leaves):
                 inputs[k] = t.address()
-            kept = spaces.kept
-            if kept is not None:
-                if kept.holds:
-                    kept.bind(inputs)
-                else:
-                    spaces.prepare(space, self.captured, self.leaves)
+            if spaces.kept is not None:
+                self.prepare(space)
             return spaces.run(space)
         finally:
             spaces.push(space)
@@ -91,7 +87,7 @@ class Binding:
         if not captured:
             space.state.epoch = ANY
             return
-        for _ in range(_TRIES):  # a buffer that moves raises the epoch
+        for _ in range(TRIES):  # a buffer that moves raises the epoch
             epoch = StorageEpoch.value
             addresses = [t.address() for t in captured]
             for k, keep in self._updated:
@@ -102,6 +98,17 @@ class Binding:
             epoch = -1
         space.set_inputs(self.leaves, addresses)
         space.state.epoch = epoch
+
+    def prepare(self, space: Workspace) -> set[int]:
+        """Brings up to date what is kept of frozen inputs; the count of contents for which it is, if there is any."""
+        kept = self.spaces.kept
+        if kept is None:
+            return set()
+        if kept.holds:
+            kept.bind(space.inputs)
+        else:
+            self.spaces.prepare(space, self.captured, self.leaves)
+        return {kept.contents}
 
 
 class Bound(Protocol):

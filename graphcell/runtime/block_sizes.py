@@ -38,12 +38,12 @@ LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32,
 """Where a row is little work. A larger block would be no faster."""
 HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
 """Where a row is much work."""
-HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 4, 5, 6, 7, 8, 32}), 0.3, 4)
+HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 32}), 0.3, 4)
 """The same where as many weights are read for that."""
 IN_STAGES = frozenset({1, 2, 3, 4, 8, 16, 32, 64})
 """Where a row is much work and blocks add to sums that are small beside it."""
 _LONG_START = 8
-"""Where starting a block costs more rows than that, few rows are better done by a graph of their own."""
+"""Where starting a block costs more rows than that, few rows are better done by a graph of their own, and many in as few blocks as can be."""
 _SUM_COST = 20
 """To read and write a number of a sum takes as long as to compute or multiply so many."""
 _HEAVY = 100_000
@@ -69,7 +69,9 @@ def sizes_in_stages(work: float, weights: float) -> Sizes:
     start = HEAVY.start + _SUM_COST * weights / max(work, 1.0)
     if work < _HEAVY:
         return replace(LIGHT, start=LIGHT.start + start)
-    return Sizes(LIGHT.rows | set(range(1, 33 if start > _LONG_START else 17)) if start > 1 else IN_STAGES, start)
+    if start > _LONG_START:
+        return Sizes(LIGHT.rows | set(range(1, 33)) | set(range(64, 257, 16)), start)
+    return Sizes(LIGHT.rows | set(range(1, 17)) if start > 1 else IN_STAGES, start)
 
 
 @functools.lru_cache(maxsize=4096)

@@ -21,52 +21,35 @@ import numpy as np
 
 from graphcell import buffer
 from graphcell.codegen.llvm.arithmetic import minimum
-from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, LType, Module, Val, const, i64
 from graphcell.context import config
 from graphcell.ir.types import TensorType
 from graphcell.locks import Lock
 from graphcell.runtime.binding import Binding
 from graphcell.runtime.calling import ANY, SpaceState
+from graphcell.runtime.structures import WORD, StructureBuilder, array_of, words
 from graphcell.runtime.support import load_support
 from graphcell.runtime.threads import pool
 from graphcell.runtime.workspaces import Runs, Threads, Workspace
 from graphcell.tensor import StorageEpoch, Tensor
 
-_WORD = ctypes.c_int64
-_NEVER = -2
+NEVER = -2
 """No count of contents has this value."""
 MOST_BLOCKS = 63
 
-
-def _words(name: str, *fields: str) -> Any:
-    return type(name, (ctypes.Structure,), {"_fields_": [(f, _WORD) for f in fields]})
-
-
-_PlanState = _words(
+_PlanState = words(
     "_PlanState", "rows", "pieces", "piece_table", "inputs", "input_table", "outputs", "output_table", "sums", "sum_table", "told"
 )
-_PieceState = _words("_PieceState", "start", "size", "block")
-_RowsState = _words("_RowsState", "outer", "row_bytes")
-_SumState = _words("_SumState", "input", "output")
-_SpaceOfBlock = _words("_SpaceOfBlock", "run", "space", "inputs", "outputs")
-_Own = _words("_Own", "space", "blocks", "sums")
+_PieceState = words("_PieceState", "start", "size", "block")
+_RowsState = words("_RowsState", "outer", "row_bytes")
+_SumState = words("_SumState", "input", "output")
+_SpaceOfBlock = words("_SpaceOfBlock", "run", "space", "inputs", "outputs")
+_Own = words("_Own", "space", "blocks", "sums")
 
 
 # -- the generated code ------------------------------------------------------------------------------------------------
-class _Emitter(FunctionBuilder):
-    """A FunctionBuilder that knows the structures above."""
-
-    def get(self, base: Val, structure: Any, field: str, type: LType = I64) -> Val:
-        return self.load(self.gep(base, getattr(structure, field).offset, I8), type)
-
-    def item(self, table: Val, index: Val, type: LType = I64) -> Val:
-        return self.load(self.gep(table, index, I64), type)
-
-    def entry(self, table: Val, index: Val, structure: Any) -> Val:
-        return self.gep(table, self.mul(index, i64(ctypes.sizeof(structure))), I8)
-
-    def at(self, base: Val, offset: Val) -> Val:
-        return self.gep(base, offset, I8)
+class _Emitter(StructureBuilder):
+    """A builder that knows the structures above."""
 
     def piece(self, table: str) -> tuple[Val, Val, Val]:
         """All rows, those of them that the block in the arguments has, and its `table` of addresses."""
@@ -84,9 +67,6 @@ class _Emitter(FunctionBuilder):
         _, there, _ = self.piece(f"{kind}s")
         apart = self.or_(self.icmp("slt", there, self.args["size"]), self.icmp("sgt", outer, i64(1)))
         return outer, row_bytes, first, self.and_(apart, self.icmp("ne", row_bytes, i64(0)))
-
-    def copy(self, target: Val, source: Val, nbytes: Val) -> None:
-        self.intrinsic("memcpy.p0.p0.i64", VOID, target, source, nbytes, const(0, LType("i1")))
 
 
 def _emit_place_inputs(module: Module) -> None:
@@ -190,7 +170,8 @@ def assembly() -> str:
 
 
 @functools.cache
-def _entry() -> int:
+def entry() -> int:
+    """The address of `run_blocks`."""
     return load_support("blocks of rows", assembly()).address("run_blocks")
 
 
@@ -234,7 +215,7 @@ class _InnerSpace:
     def __init__(self, block: Block):
         self.block = block
         self.space = Workspace(block.binding.executable)
-        self._inputs, self._outputs = ((_WORD * max(1, len(rows)))() for rows in (block.inputs, block.outputs))
+        self._inputs, self._outputs = ((WORD * max(1, len(rows)))() for rows in (block.inputs, block.outputs))
         self._memory: list[Any] = []
         self.state = _SpaceOfBlock(
             run=block.binding.executable.entry, space=self.space.address, inputs=ctypes.addressof(self._inputs),
@@ -252,24 +233,29 @@ class _InnerSpace:
                     table[k] = buffer.address(data)
 
 
-class _BlockSpace:
+class BlockSpace:
     """A workspace for runs of any blocks. Bit n of `state.ready` says that block n can be run: what it needs is there and up to date,
     if what it keeps of its weights is, too.
     """
 
     def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace]):
         self.inner: dict[int, _InnerSpace] = {}
-        self.inputs, self.outputs, self.arrays = ((_WORD * max(1, n))() for n in (inputs, outputs, outputs))
+        self.inputs, self.outputs, self.arrays = ((WORD * max(1, n))() for n in (inputs, outputs, outputs))
         self._table = (_SpaceOfBlock * MOST_BLOCKS)()
         self._memory = [buffer.empty((place.nbytes,), np.dtype(np.uint8)) for place in sums]
-        self._sums = (_WORD * max(1, len(sums)))(*map(buffer.address, self._memory))
+        self._sums = (WORD * max(1, len(sums)))(*map(buffer.address, self._memory))
         self._own = _Own(blocks=ctypes.addressof(self._table), sums=ctypes.addressof(self._sums))
-        self.fail = _raiser(self.inner)
+        self.fail = raiser(self.workspaces)
         self.state = SpaceState(
             epoch=ANY, inputs=ctypes.addressof(self.inputs), outputs=ctypes.addressof(self.outputs), arena=ctypes.addressof(self._own),
             pool=pool().address, callback=0, fail=id(self.fail), arrays=ctypes.addressof(self.arrays),
         )  # fmt: skip
         self.address = self._own.space = ctypes.addressof(self.state)
+        self.outer: Any = None  # the state of the workspace of which this is part
+
+    def workspaces(self) -> list[Workspace]:
+        """Those of the blocks."""
+        return [inner.space for inner in self.inner.values()]
 
     def bind(self, number: int, block: Block) -> None:
         """Gets ready for a block: makes what is missing, looks up the addresses of what it reads."""
@@ -287,10 +273,12 @@ class _BlockSpace:
         self.state.ready |= 1 << number
 
 
-def _raiser(inner: dict[int, _InnerSpace]) -> Callable[[], Any]:
+def raiser(spaces: Callable[[], Sequence[Workspace]]) -> Callable[[], Any]:
+    """What raises the error that a run met in one of these workspaces."""
+
     def fail() -> Any:
-        spaces = [block.space for block in inner.values()]
-        return next((space for space in spaces if space.errors), spaces[0]).fail()
+        found = spaces()
+        return next((space for space in found if space.errors), found[0]).fail()
 
     return fail
 
@@ -307,10 +295,30 @@ class Blocks:
     def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace] = (), told: int = -1):
         self._blocks: list[Block] = []
         self.sums, self.told = tuple(sums), told
-        self.make = functools.partial(_BlockSpace, inputs, outputs, self.sums)
+        self._shape = (inputs, outputs)
+        self._made: list[BlockSpace] = []
         self._kept: dict[int, int] = {}  # addresses, by block
         self._lock = Lock()
-        self.home = Runs(_entry(), (), self.make)
+        self.home = Runs(entry(), (), self.make)
+
+    writes = unbounded = False
+    """What they are as part of something larger; a plan knows whether its blocks are unbounded."""
+
+    @property
+    def entry(self) -> int:
+        """The address of the function that runs them."""
+        return entry()
+
+    def part_of(self, outer: Any) -> BlockSpace:
+        """A workspace that is part of another, whose state is `outer`: that has to be bound anew, too, whenever this one has."""
+        space = self.make()
+        space.outer = outer
+        return space
+
+    def make(self) -> BlockSpace:
+        """A workspace."""
+        self._made.append(BlockSpace(*self._shape, self.sums))
+        return self._made[-1]
 
     def add(self, block: Block) -> int:
         """Adds a block; its number, less than MOST_BLOCKS."""
@@ -328,13 +336,15 @@ class Blocks:
                 self._blocks[number].is_longer = True
                 self._spoil(number)
 
-    def _spoil(self, number: int, but: _BlockSpace | None = None) -> None:
+    def _spoil(self, number: int, but: BlockSpace | None = None) -> None:
         """A block has to be bound anew before other workspaces run it."""
-        for space in list(self.home.made.values()):
+        for space in list(self._made):
             if space is not but:
                 space.state.ready &= ~(1 << number)
+                if space.outer is not None:
+                    space.outer.ready = 0
 
-    def bind(self, space: _BlockSpace, numbers: Sequence[int]) -> None:
+    def bind(self, space: BlockSpace, numbers: Sequence[int]) -> None:
         """Gets a workspace ready for these blocks."""
         with self._lock:
             state = space.state
@@ -344,73 +354,83 @@ class Blocks:
                 if not state.ready >> number & 1:
                     space.bind(number, self._blocks[number])
 
-    def prepare(self, space: _BlockSpace, numbers: Sequence[int]) -> int:
-        """Brings up to date what these blocks keep of their frozen inputs; the count of contents for which it is, -1: for any."""
-        counts = set()
+    def prepare(self, space: BlockSpace, numbers: Sequence[int]) -> set[int]:
+        """Brings up to date what these blocks keep of their frozen inputs; the counts of contents for which it is."""
+        counts: set[int] = set()
         for number in numbers:
             binding, inner = self._blocks[number].binding, space.inner[number].space
             kept = binding.spaces.kept
             if kept is None:
                 continue
-            if kept.holds:
-                kept.bind(inner.inputs)
-            else:
-                binding.spaces.prepare(inner, binding.captured, binding.leaves)
-            counts.add(kept.contents)
+            counts |= binding.prepare(inner)
             address = inner.inputs[kept.kept.slot]
             with self._lock:
                 if self._kept.get(number) != address:
                     self._kept[number] = address
                     self._spoil(number, space)
-        return _NEVER if len(counts) > 1 else counts.pop() if counts else -1
+        return counts
 
 
-class BlockBinding:
-    """All blocks that cover so many rows.
+class BlockPlan:
+    """All blocks that cover so many rows, as native code finds them.
 
     Args:
         pieces: (first row, number of the block) of each. Those that overlap compute the same twice.
         rows: how many there are.
         inputs, outputs: how they lie in the inputs and outputs.
-        types: of the outputs.
+
+    Attributes:
+        numbers: of its blocks.
     """
 
-    def __init__(
-        self, blocks: Blocks, pieces: Sequence[tuple[int, int]], rows: int, inputs: Sequence[Rows], outputs: Sequence[Rows], types: Sequence[TensorType]
-    ):
-        self._blocks = blocks
-        self._numbers = sorted({number for _, number in pieces})
+    def __init__(self, blocks: Blocks, pieces: Sequence[tuple[int, int]], rows: int, inputs: Sequence[Rows], outputs: Sequence[Rows]):
+        self.blocks = blocks
+        self.numbers = sorted({number for _, number in pieces})
         for start, number in pieces:
             if start + blocks[number].size > rows:
                 blocks.use_for_fewer(number)
         self._tables = (
-            (_PieceState * len(pieces))(*(_PieceState(start, blocks[number].size, number) for start, number in pieces)),
-            (_RowsState * max(1, len(inputs)))(*(_RowsState(lies.outer, lies.row_bytes) for lies in inputs)),
-            (_RowsState * max(1, len(outputs)))(*(_RowsState(lies.outer, lies.row_bytes) for lies in outputs)),
-            (_SumState * max(1, len(blocks.sums)))(*(_SumState(place.input, place.output) for place in blocks.sums)),
+            array_of(_PieceState, [(start, blocks[number].size, number) for start, number in pieces]),
+            array_of(_RowsState, [(lies.outer, lies.row_bytes) for lies in inputs]),
+            array_of(_RowsState, [(lies.outer, lies.row_bytes) for lies in outputs]),
+            array_of(_SumState, [(place.input, place.output) for place in blocks.sums]),
         )
         piece_table, input_table, output_table, sum_table = map(ctypes.addressof, self._tables)
-        self._plan = _PlanState(
+        self._state = _PlanState(
             rows=rows, pieces=len(pieces), piece_table=piece_table, inputs=len(inputs), input_table=input_table, outputs=len(outputs),
             output_table=output_table, sums=len(blocks.sums), sum_table=sum_table, told=blocks.told,
         )  # fmt: skip
-        unbounded = any(blocks[number].binding.spaces.unbounded for number in self._numbers)
-        self.spaces = Runs(_entry(), types, blocks.make, blocks.home, unbounded=unbounded)
-        self.spaces.state.plan = ctypes.addressof(self._plan)
-        self.spaces.state.contents = _NEVER
-        self.spaces.state.needs = sum(1 << number for number in self._numbers)
+        self.address = ctypes.addressof(self._state)
+        self.unbounded = any(blocks[number].binding.spaces.unbounded for number in self.numbers)
+
+
+class BlockBinding:
+    """A plan, with the buffers of its outputs, which have these types."""
+
+    def __init__(self, plan: BlockPlan, types: Sequence[TensorType]):
+        blocks = plan.blocks
+        self._plan = plan
+        self.spaces = Runs(entry(), types, blocks.make, blocks.home, unbounded=plan.unbounded)
+        self.spaces.state.plan = plan.address
+        self.spaces.state.contents = NEVER
+        self.spaces.state.needs = sum(1 << number for number in plan.numbers)
 
     def __call__(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Runs; returns the outputs."""
         if config.runtime_num_threads is not Threads.applied:
             Threads.apply()
-        spaces = self.spaces
+        spaces, blocks, numbers = self.spaces, self._plan.blocks, self._plan.numbers
         space = spaces.pop()
         try:
-            self._blocks.bind(space, self._numbers)
+            blocks.bind(space, numbers)
             for k, t in enumerate(leaves):
                 space.inputs[k] = t.address()
-            spaces.state.contents = self._blocks.prepare(space, self._numbers)
+            spaces.state.contents = common(blocks.prepare(space, numbers))
             return spaces.run(space)
         finally:
             spaces.push(space)
+
+
+def common(counts: set[int]) -> int:
+    """The count of contents for which all holds that holds for these alone; -1: for any."""
+    return NEVER if len(counts) > 1 else next(iter(counts), -1)

@@ -19,6 +19,7 @@ import numpy as np
 from graphcell.buffer import RetiredBuffers, Writers
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
 from graphcell.context import config
+from graphcell.runtime.structures import WORD, StructureBuilder, words
 from graphcell.runtime.support import load_support
 from graphcell.runtime.vectorcall import ArrayFields, is_possible, slot_offset
 from graphcell.tensor import Activity, ContentsEpoch, StateEpoch, StorageEpoch, Tensor
@@ -37,7 +38,6 @@ SINGLE, AS_TUPLE, FINISH = range(3)
 ANY = -2
 """An epoch that always holds: nothing was read from outside."""
 
-_WORD = ctypes.c_int64
 _TYPE_OFFSET = 8  # of an object's type
 _VALUE_OFFSET = 16  # of a float's value, of a closure cell's content
 _EQUALS = 2  # Py_EQ
@@ -45,19 +45,15 @@ _NO_FLAGS = (1 << 63) - 1  # all bits of vectorcall's nargsf that are a number
 _MISS = 1  # no object has this address
 
 
-def _words(name: str, *fields: str) -> Any:
-    return type(name, (ctypes.Structure,), {"_fields_": [(f, _WORD) for f in fields]})
-
-
-NodeState = _words("NodeState", "kind", "value", "count", "table", "position", "mask", "type")
-OutputState: Any = type("OutputState", (ctypes.Structure,), {"_fields_": [("count", _WORD), ("arrays", _WORD * KEPT_OUTPUTS), ("make", _WORD)]})
-BindingState = _words("BindingState", "home", "free", "run", "plan", "releases", "outputs", "slots", "writes", "contents", "needs")
-SpaceState = _words("SpaceState", "next", "epoch", "ready", "plan", "inputs", "outputs", "arena", "pool", "callback", "fail", "arrays", "generation")
-RecordState = _words(
+NodeState = words("NodeState", "kind", "value", "count", "table", "position", "mask", "type")
+OutputState: Any = type("OutputState", (ctypes.Structure,), {"_fields_": [("count", WORD), ("arrays", WORD * KEPT_OUTPUTS), ("make", WORD)]})
+BindingState = words("BindingState", "home", "free", "run", "plan", "releases", "outputs", "slots", "writes", "contents", "needs")
+SpaceState = words("SpaceState", "next", "epoch", "ready", "plan", "inputs", "outputs", "arena", "pool", "callback", "fail", "arrays", "generation")
+RecordState = words(
     "RecordState", "owner", "positional", "keywords", "names", "nodes", "state_epoch", "contents_epoch", "cells", "cell_table",
     "globals", "global_table", "check", "binding", "structure", "finish", "hits",
 )  # fmt: skip
-_TABLE_FIELDS = [("count", _WORD), ("counted", _WORD), ("always", _WORD), ("last", _WORD), ("records", _WORD * RECORD_SLOTS)]
+_TABLE_FIELDS = [("count", WORD), ("counted", WORD), ("always", WORD), ("last", WORD), ("records", WORD * RECORD_SLOTS)]
 TableState: Any = type("TableState", (ctypes.Structure,), {"_fields_": _TABLE_FIELDS})
 
 _FUNCTIONS = (
@@ -68,18 +64,12 @@ _FUNCTIONS = (
 )  # fmt: skip
 _OBJECTS = ("tensor_type", "array_type", "none", "true", "false")
 _COUNTERS = ("busy", "state_epoch", "storage_epoch", "contents_epoch", "running", "generation", "writing", "claimed")
-_EnvironmentState = _words("_EnvironmentState", *_FUNCTIONS, *_OBJECTS, *_COUNTERS, "slow", "threads_slot", "threads", "table_offset", "data_offset")
+_EnvironmentState = words("_EnvironmentState", *_FUNCTIONS, *_OBJECTS, *_COUNTERS, "slow", "threads_slot", "threads", "table_offset", "data_offset")
 
 
 # -- the generated code ------------------------------------------------------------------------------------------------
-class _Emitter(FunctionBuilder):
-    """A FunctionBuilder that knows the structures above and CPython's functions."""
-
-    def get(self, base: Val, structure: Any, field: str, type: LType = I64) -> Val:
-        return self.load(self.gep(base, getattr(structure, field).offset, I8), type)
-
-    def set(self, base: Val, structure: Any, field: str, value: Val) -> None:
-        self.store(value, self.gep(base, getattr(structure, field).offset, I8))
+class _Emitter(StructureBuilder):
+    """A builder that knows the structures above and CPython's functions."""
 
     def environment(self, field: str, type: LType = PTR) -> Val:
         return self.get(Val("@environment", PTR), _EnvironmentState, field, type)
@@ -98,9 +88,6 @@ class _Emitter(FunctionBuilder):
         """Counts calls under way (see RetiredBuffers)."""
         at = self.gep(self.environment("running"), generation, I64)
         self.store(self.add(self.load(at, I64), i64(amount)), at)
-
-    def item(self, table: Val, index: Val | int, type: LType = PTR) -> Val:
-        return self.load(self.gep(table, index, I64), type)
 
     def type_of(self, thing: Val) -> Val:
         return self.load(self.gep(thing, _TYPE_OFFSET, I8), PTR)

@@ -15,6 +15,7 @@ from graphcell.codegen.llvm.contraction import Columns
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 
 _PACKED_AHEAD = 8  # rows of a matrix to be packed that are asked for ahead: the processor's own prefetching stops at the ends of pages
+_SQUARES_AHEAD = 4  # the same where squares are transposed, which touch more rows in turn than the processor follows: a third of the time
 
 
 def zeros(type: LType) -> Val:
@@ -39,10 +40,10 @@ def opaque(b: FunctionBuilder, pointer: Val) -> Val:
     return b.raw(f'call ptr asm "", "=r,0"(ptr {pointer.text})', PTR)
 
 
-def prefetch(b: FunctionBuilder, pointer: Val) -> None:
-    """Asks for the cache line at `pointer`, which may lie outside of the buffer."""
-    read, nearest, data = (Val(str(flag), LType("i32")) for flag in (0, 3, 1))
-    b.intrinsic("prefetch.p0", VOID, pointer, read, nearest, data)
+def prefetch(b: FunctionBuilder, pointer: Val, nearness: int = 3) -> None:
+    """Asks for the cache line at `pointer`, which may lie outside of the buffer: into the nearest cache (3) or the second (2)."""
+    read, near, data = (Val(str(flag), LType("i32")) for flag in (0, nearness, 1))
+    b.intrinsic("prefetch.p0", VOID, pointer, read, near, data)
 
 
 def load_as(
@@ -224,7 +225,7 @@ def _pack_rows(b: FunctionBuilder, columns: Columns, k_stride: int, storage: str
         to = b.gep(panel, b.mul(loop.index, i64(columns.padded)), LType(kind))
         if k_stride >= 2 * columns.padded:
             for v in range(columns.vectors):
-                prefetch(b, displaced(b, row, _PACKED_AHEAD * k_stride + v * columns.lanes, LType(storage)))
+                prefetch(b, displaced(b, row, _PACKED_AHEAD * k_stride + v * columns.lanes, LType(storage)), 2)
         for v in range(columns.vectors):
             mask = constant_mask(columns.tail, columns.lanes) if _is_tail(columns, v) else None
             at = b.gep(row, v * columns.lanes, LType(storage))
@@ -255,6 +256,7 @@ def emit_transpose(module: Module, lanes: int, storage: str, kind: str) -> str:
     source, to, rows = b.args["source"], b.args["to"], []
     for _ in range(lanes):
         rows.append(load_as(b, source, storage, kind, lanes))
+        prefetch(b, displaced(b, source, _SQUARES_AHEAD * lanes, LType(storage)), 2)
         source = displaced(b, source, b.args["stride"], LType(storage))
     for value in transpose(b, rows):
         b.store(value, to)
