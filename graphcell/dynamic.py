@@ -45,7 +45,8 @@ _AHEAD_SECONDS = 1.0
 
 _PATIENCE = 8
 """So often in a row it is looked at anew, for nothing, whether rows can be treated apart since something changed: a counter may at each call.
-So often, too, native code is told anew how to run calls that then need Python once more."""
+So often, too, native code is told anew how to run calls that then need Python once more; and so many such calls come before one number of rows
+takes the place of another that shares it."""
 _RUNS_BEFORE_NATIVE = 2
 _KEPT = 4
 """What is known of so many kinds of arguments, or states of what was read, is kept."""
@@ -83,7 +84,8 @@ class Plan:
     True as long as what was `read` stays the same.
 
     `largest`: the rows of its largest block; `nbytes`: what the buffers of its outputs may take; `record`: by which native code does it, made
-    when what was read was the `recorded`-th time compared; `patience`: how often more it may be made; `kept`: what must live as long.
+    when what was read was the `recorded`-th time compared; `patience`: how often more it may be made; `missed`: how often Python ran although there
+    was one; `kept`: what must live as long.
     """
 
     read: Sequence[Held]
@@ -95,6 +97,7 @@ class Plan:
     record: Record | None = None
     recorded: int = -1
     patience: int = _PATIENCE
+    missed: int = 0
     remark: str = ""
     kept: Any = None
 
@@ -166,7 +169,10 @@ class DynamicRows(NativelyCalled):
         from graphcell.runtime.blocks import BlockBinding
 
         objects: list[Any] = []
-        key = [(x.dtype, _with_extent(x.shape, self.arguments[k], 0)) if k in self.arguments else key_of(x, [], objects) for k, x in enumerate(args)]
+        key = [
+            (type(x), x.dtype, _with_extent(x.shape, self.arguments[k], 0)) if k in self.arguments else key_of(x, [], objects)
+            for k, x in enumerate(args)
+        ]  # fmt: skip
         with self._lock:
             is_again = False
             for known in [known for known in self._known if known.key == key]:
@@ -215,7 +221,9 @@ class DynamicRows(NativelyCalled):
 
         changes = sum(held.guards.changes for held in found.read)
         assert found.binding is not None
-        if found.recorded == changes or found.binding.spaces.runs < _RUNS_BEFORE_NATIVE or not found.patience:
+        if found.recorded == changes:
+            return self._put_back(found, rows)
+        if found.binding.spaces.runs < _RUNS_BEFORE_NATIVE or not found.patience:
             return
         found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
         found.record, found.recorded = None, changes
@@ -235,14 +243,23 @@ class DynamicRows(NativelyCalled):
     def _serve_alone(self, found: Plan, args: tuple[Any, ...], rows: int) -> None:
         """The same where the graph for so many rows alone does it, once its function lets native code run it."""
         entry = self.function.compile(*args) if found.patience else None
-        if entry is None or isinstance(entry, Uncompiled) or entry.record is None or found.recorded == entry.guards.changes:
+        if entry is None or isinstance(entry, Uncompiled) or entry.record is None:
             return
+        if found.recorded == entry.guards.changes:
+            return self._put_back(found, rows)
         found.patience = _PATIENCE if found.record is not None and found.record.hits else found.patience - 1
         table = self._table()
         found.record, found.recorded = entry.record_in(table, args, {}) if table is not None else None, entry.guards.changes
         found.kept = entry
         if table is not None and found.record is not None:
             table.add_for(rows, found.record)
+
+    def _put_back(self, found: Plan, rows: int) -> None:
+        """Lets native code find a record again after a while, if that for another number of rows is where it was."""
+        found.missed = (found.missed + 1) % _PATIENCE
+        table, record = self._table(), found.record
+        if not found.missed and table is not None and record is not None:
+            table.add_for(rows, record)
 
     def _table(self) -> CountedTable | None:
         """Where native code looks for records, by the number of rows in an argument's first dimension; None where no argument has them there."""

@@ -26,7 +26,7 @@ from graphcell.tensor import Tensor
 
 if TYPE_CHECKING:  # as in jit.py
     from graphcell.runtime.binding import Binding
-    from graphcell.runtime.blocks import BlockPlan, Blocks
+    from graphcell.runtime.blocks import Block, BlockPlan, Blocks
     from graphcell.runtime.stages import Staged
 
 
@@ -82,13 +82,13 @@ class KnownInStages(Known):
     def _compile(self, size: int, arguments: Callable[[int], list[Any]]) -> bool:
         if size in self._block_numbers:
             return True
-        numbers: dict[Part, int] = {}
+        blocks: dict[RowPart, Block] = {}
         for k, part in enumerate(self._parts):
             if isinstance(part, RowPart):
-                numbers[part] = self._compile_rows(part, size, f"{self._name}_part_{k}")
+                blocks[part] = self._compile_rows(part, size, f"{self._name}_part_{k}")
             elif part not in self._whole_parts:
                 self._whole_parts[part] = self._compile_whole(part, f"{self._name}_part_{k}")
-        self._block_numbers[size] = numbers
+        self._block_numbers[size] = {part: self._row_parts[part].add(block) for part, block in blocks.items()}
         return True
 
     def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
@@ -158,7 +158,7 @@ class KnownInStages(Known):
         from graphcell.runtime.executable import compile_graph
 
         first = len(self.inputs)
-        return Binding(compile_graph(graph, updates), leaves, [self._captured[k - first] for k in part.captured], is_part=True)
+        return Binding(compile_graph(graph, updates), leaves, _Chosen(self._captured, [k - first for k in part.captured]), is_part=True)
 
     def _compile_whole(self, part: Part, name: str) -> Binding:
         assert isinstance(part, WholePart)
@@ -168,8 +168,8 @@ class KnownInStages(Known):
         updates = tuple((len(part.gives) + k, leaves + part.captured.index(target)) for k, (_, target) in enumerate(part.updates))
         return self._bind(part, leaves, graph, updates)
 
-    def _compile_rows(self, part: RowPart, size: int, name: str) -> int:
-        """Compiles a part for blocks of one size; the block's number."""
+    def _compile_rows(self, part: RowPart, size: int, name: str) -> Block:
+        """Compiles a part for blocks of one size."""
         from graphcell.runtime.blocks import Block, Blocks, SumPlace
 
         staging = self._stagings[size]
@@ -180,7 +180,7 @@ class KnownInStages(Known):
             sums = [SumPlace(told + 1 + k, len(part.gives) + k, t.size * t.dtype.np_type.itemsize) for k, t in enumerate(types)]
             self._row_parts[part] = Blocks(leaves, len(graph.outputs), sums, told)
         inputs, outputs = self._lie_in(part, staging, size, [v.type for v in graph.outputs])
-        return self._row_parts[part].add(Block(size, self._bind(part, leaves, graph), inputs, outputs))
+        return Block(size, self._bind(part, leaves, graph), inputs, outputs)
 
     def _lie_in(self, part: RowPart, staging: Staging, rows: int, outputs: Sequence[TensorType]) -> tuple[list[Any], list[Any]]:
         """How rows lie in the inputs and outputs of a part."""
@@ -209,6 +209,19 @@ class KnownInStages(Known):
         return BlockPlan(self._row_parts[part], numbered, rows, inputs, outputs)
 
 
+class _Chosen(Sequence[Tensor]):
+    """Some of the Tensors in a list, in which guards put another when one was replaced (see `Guards.failure`)."""
+
+    def __init__(self, tensors: Sequence[Tensor], places: Sequence[int]):
+        self._tensors, self._places = tensors, places
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def __getitem__(self, k: Any) -> Any:
+        return self._tensors[self._places[k]]
+
+
 class _Places:
     """Where values are kept during a call: the arguments first.
 
@@ -222,7 +235,7 @@ class _Places:
         graph_inputs = stages.graph.inputs
         self._places: dict[Any, int] = {v: k for k, v in enumerate(graph_inputs)}
         read = sorted({self._places[v] for v in stages.results if self._places.get(v, -1) >= stages.leaves})
-        self.returned = [captured[k - stages.leaves] for k in read]
+        self.returned = _Chosen(captured, [k - stages.leaves for k in read])
         self.inputs = {place: k for k, place in enumerate([*range(stages.leaves), *read])}
         self._constants: dict[int, Tensor] = {}
         for part in stages.parts:

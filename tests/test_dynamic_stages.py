@@ -263,6 +263,14 @@ def test_means_of_large_numbers_keep_their_digits() -> None:
     np.testing.assert_allclose(net.moving_mean.asnumpy(), 0.1 * wide.mean(0), rtol=1e-5)
 
 
+def test_variances_of_numbers_whose_squares_are_too_large() -> None:
+    net = nn.BatchNorm1d(3).set_train()
+    declared(net, (Tensor(np.zeros((2, 3), np.float32)),))
+    x = (3e19 * (1 + 1e-4 * rng.standard_normal((77, 3)))).astype(np.float32)
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(net(Tensor(x)).asnumpy(), (wide - wide.mean(0)) / wide.std(0), atol=2e-2)
+
+
 def test_inputs_with_rows_along_another_dimension() -> None:
     x = [Tensor(rng.standard_normal((5, rows, 12)).astype(np.float32)) for rows in (33, 7, 2, 100)]
     lstm = nn.LSTM(12, 8).set_train(False)
@@ -387,6 +395,38 @@ def test_plans_that_were_let_go_of_are_made_again(monkeypatch: pytest.MonkeyPatc
             assert remark(net).startswith("compiled for blocks of rows, "), remark(net)
 
 
+FACTOR = Tensor(np.ones(12, np.float32))
+
+
+class WithTensors(nn.Cell):
+    """Reads Tensors that are no Parameters, and returns one."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.t = Tensor(np.ones(12, np.float32))
+
+    def construct(self, x: Tensor) -> Any:
+        return (x - x.mean(0)) * self.t, self.t, x.sum(0) * FACTOR, (x * self.t).amax(0) * x
+
+
+def test_tensors_that_are_replaced(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By others of the same type, for which nothing is compiled anew; before and after native code does calls."""
+    net = WithTensors()
+    declared(net, (vectors(2),))
+    for value, rows in enumerate((77, 77, 33, 130, 77)):
+        monkeypatch.setitem(globals(), "FACTOR", Tensor(np.full(12, value + 3, np.float32)))
+        net.t = Tensor(np.full(12, value + 2, np.float32))
+        for _ in range(5):
+            x = vectors(rows)
+            wide = x.asnumpy().astype(np.float64)
+            centred, same, total, scaled = (t.asnumpy() for t in net(x))
+            np.testing.assert_allclose(centred, (wide - wide.mean(0)) * (value + 2), rtol=1e-4, atol=1e-4)
+            np.testing.assert_array_equal(same, np.full(12, value + 2))
+            np.testing.assert_allclose(total, wide.sum(0) * (value + 3), rtol=1e-4, atol=1e-3)
+            np.testing.assert_allclose(scaled, (wide * (value + 2)).max(0) * wide, rtol=1e-4, atol=1e-4)
+    assert len(net._dynamic._known) == 1  # type: ignore[attr-defined]
+
+
 class Counting(nn.Cell):
     """Returns what it was given and read, before it writes."""
 
@@ -415,6 +455,34 @@ def test_inputs_that_are_returned_are_copies_of_what_they_were() -> None:
         np.testing.assert_allclose(mean.asnumpy(), wanted.mean(0), atol=1e-5)
 
 
+class Other(Tensor):
+    """Tensors of another type."""
+
+
+@pytest.mark.parametrize("kind", [Parameter, Other])
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("function", [lambda x, y: (x - y.mean(0), (x * y).sum(0)), lambda x, y: (x * y, x + 1)])
+def test_rows_in_parameters(kind: type[Tensor], first: bool, function: Callable[..., Any]) -> None:
+    """Parameters and Tensors of other types, which blocks are not made for, among calls with Tensors that they are made for."""
+    net, p = Computed(function), kind(vectors(77))
+    declared(net, (vectors(2), vectors(2)))
+
+    def check(x: Tensor, y: Tensor) -> None:
+        for result, wanted in zip(net(x, y), function(x.asnumpy(), y.asnumpy()), strict=True):
+            np.testing.assert_allclose(result.asnumpy(), wanted, rtol=1e-4, atol=1e-4)
+
+    for turn in range(8):
+        if first or turn > 3:
+            check(p, vectors(77))
+            check(vectors(77), p)
+            check(p, p)
+        x = vectors(77)
+        check(x, vectors(77))
+        check(x, x)
+        p.asnumpy()[turn] = 5.0
+    assert [bool(known.plans[77].reason) for known in net._dynamic._known].count(False) == 1  # type: ignore[attr-defined]
+
+
 def test_parts_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
     """Such a function is compiled for each number of rows, and says why."""
 
@@ -428,6 +496,31 @@ def test_parts_that_cannot_be_compiled(monkeypatch: pytest.MonkeyPatch) -> None:
         x = vectors(rows)
         np.testing.assert_allclose(net(x).asnumpy(), x.asnumpy() - x.asnumpy().mean(0), atol=1e-5)
     assert remark(net) == "compiled for each number of rows: RuntimeError: no such part"
+
+
+class Gradients(nn.Cell):
+    """Of a loss that brings two parts to give the same value, the number of elements."""
+
+    def construct(self, x: Tensor, y: Tensor) -> Any:
+        def loss(x: Tensor, y: Tensor) -> Any:
+            spread, z = ((y - y.mean(0)) ** 2).mean(), ops.sigmoid(x) + y
+            return spread * spread + (z * z).mean()
+
+        return ops.value_and_grad(loss, (0, 1))(x, y)
+
+
+@pytest.mark.parametrize("rows", [41, 300])
+def test_a_value_that_two_parts_give(rows: int) -> None:
+    net = Gradients()
+    declared(net, (vectors(2), vectors(2)))
+    for _ in range(4):
+        x, y = vectors(rows), vectors(rows)
+        wide_x, wide_y = x.asnumpy().astype(np.float64), y.asnumpy().astype(np.float64)
+        s, centred = 1 / (1 + np.exp(-wide_x)), wide_y - wide_y.mean(0)
+        dz = 2 * (s + wide_y) / y.size
+        _, (dx, dy) = net(x, y)
+        np.testing.assert_allclose(dx.asnumpy(), dz * s * (1 - s), rtol=1e-4, atol=1e-7)
+        np.testing.assert_allclose(dy.asnumpy(), dz + 4 * (centred**2).mean() * centred / y.size, rtol=1e-4, atol=1e-7)
 
 
 # -- how it is cut -------------------------------------------------------------------------------------------------------------------

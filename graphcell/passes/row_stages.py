@@ -252,7 +252,7 @@ class Stages:
             checks = [n for n in checks if n not in due]
             makers = [staging.maker[v] for v in wanted if v not in made and v not in self.numbers]
             needs.collect([*due, *makers], [*(v for v in wanted if v in self.numbers), *(v for v, _ in needs.updates)])
-            for v in [*needs.reads, *wanted]:
+            for v in [*(v for v in needs.reads if v not in self.numbers), *wanted]:
                 if v in made:
                     made[v].give(v)
             for node in needs.nodes:

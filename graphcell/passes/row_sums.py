@@ -115,7 +115,7 @@ class _Moments(Sum):
         delta = b.one(Sub(), new[1], before[1])
         share = b.one(Div(), new[0], some)
         mean = b.one(Add(), before[1], b.one(Mul(), delta, share))
-        between = b.one(Mul(), b.one(Mul(), delta, delta), b.one(Mul(), before[0], share))
+        between = b.one(Mul(), delta, b.one(Mul(), delta, b.one(Mul(), before[0], share)))  # delta squared might overflow where the rest is 0
         return [count, mean, b.one(Add(), b.one(Add(), before[2], new[2]), between)]
 
     def finish(self, b: OpsBuilder, sums: Sequence[Value], operands: Sequence[Value]) -> list[Value]:

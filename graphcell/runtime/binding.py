@@ -49,10 +49,10 @@ TRIES = 3
 class Binding:
     """An executable with the Tensors that its graph reads from outside, which follow those in the arguments (`leaves` of them).
 
-    `captured` may get other Tensors of the same types; `StorageEpoch` must be raised then. `is_part`: others that run before it may read what it updates.
+    `captured` may hold others of the same types later; `StorageEpoch` must be raised then. `is_part`: others that run before it may read what it updates.
     """
 
-    def __init__(self, executable: Executable, leaves: int, captured: list[Tensor], is_part: bool = False):
+    def __init__(self, executable: Executable, leaves: int, captured: Sequence[Tensor], is_part: bool = False):
         self.executable, self.leaves, self.captured = executable, leaves, captured
         self._updated = [(position - leaves, keep or is_part) for position, keep in executable.updated_inputs]
         self.spaces = Workspaces(executable)
@@ -164,18 +164,17 @@ class CountedTable(Table):
     def __init__(self, counted: int) -> None:
         super().__init__(False)
         self.state.counted = counted
-        self._slots: dict[int, int] = {}
 
     def add_for(self, rows: int, record: Record) -> None:
         """Puts in the record for so many rows, in the place of another that had it."""
-        self._slots[rows % RECORD_SLOTS] = record.address
         self.state.records[rows % RECORD_SLOTS] = record.address
 
     def remove(self, record: Record) -> None:
         """Takes a record out."""
-        for slot in [slot for slot, address in self._slots.items() if address == record.address]:
-            self.state.records[slot] = 0
-            del self._slots[slot]
+        records = self.state.records
+        for slot in range(RECORD_SLOTS):
+            if records[slot] == record.address:
+                records[slot] = 0
 
 
 class Record:

@@ -35,7 +35,7 @@ from graphcell.runtime.workspaces import Runs, Threads, Workspace
 from graphcell.tensor import StorageEpoch, Tensor
 
 _MEMORY_BIT = 1 << 62
-"""Of `SpaceState.ready`: there is memory for all plans. The bits before it stand for sizes of blocks."""
+"""Of `SpaceState.ready`: there is memory for all plans that were run. The bits before it stand for sizes of blocks."""
 
 # where a value lies
 _FIXED, _MEMORY, _INPUT, _OUTPUT = range(4)
@@ -167,14 +167,16 @@ class WholePart:
 
 
 class _StagedSpace:
-    """A workspace for runs of all parts of a function. `state.ready` says for which sizes of blocks, and whether it has the memory."""
+    """A workspace for runs of all parts of a function, with memory of `nbytes`. `state.ready` says for which sizes of blocks, and whether it
+    has the memory.
+    """
 
     def __init__(self, staged: Staged):
         self._values = (WORD * (staged.places + staged.outputs))()
         counts = (staged.leaves + len(staged.returned), staged.outputs, staged.outputs)
         self.inputs, self.outputs, self.arrays = ((WORD * max(1, n))() for n in counts)
         self._memory: Any = None
-        self._nbytes = -1
+        self.nbytes = -1
         self.fail = raiser(self._workspaces)
         self.state = SpaceState(
             epoch=ANY, inputs=ctypes.addressof(self.inputs), outputs=ctypes.addressof(self.outputs), pool=pool().address, callback=0,
@@ -189,15 +191,17 @@ class _StagedSpace:
     def _workspaces(self) -> list[Workspace]:
         return [space for part in self.parts for space in ([part] if isinstance(part, Workspace) else part.workspaces())]
 
-    def provide(self, nbytes: int) -> None:
-        """Gets so much memory."""
-        if self._nbytes < nbytes:
-            self._memory = None
+    def provide(self, nbytes: int) -> bool:
+        """Gets so much memory; False if there is none, and now this has none at all."""
+        if self.nbytes < nbytes:
+            self._memory, self.nbytes = None, -1
             try:
                 self._memory = buffer.empty((nbytes,), np.dtype(np.uint8))
-            except OutOfMemoryError as e:
-                raise OutOfMemoryError(f"what the stages of a function keep for each other needs {nbytes:,} bytes") from e
-            self._nbytes, self._own.memory = nbytes, buffer.address(self._memory)
+            except OutOfMemoryError:
+                self.state.ready = 0
+                return False
+            self.nbytes, self._own.memory = nbytes, buffer.address(self._memory)
+        return True
 
 
 class Staged:
@@ -206,12 +210,13 @@ class Staged:
     Args:
         parts: in any order.
         leaves: so many arguments a call has.
-        returned: Tensors that are read from outside and returned as they are; to plans they are inputs after the arguments.
+        returned: Tensors that are read from outside and returned as they are; to plans they are inputs after the arguments. It may hold
+            other Tensors of the same types later; `StorageEpoch` must be raised then.
         outputs, places: how many results and values there are.
     """
 
     def __init__(self, parts: Sequence[Part], leaves: int, returned: Sequence[Tensor], outputs: int, places: int):
-        self.parts, self.leaves, self.returned, self.outputs, self.places = list(parts), leaves, list(returned), outputs, places
+        self.parts, self.leaves, self.returned, self.outputs, self.places = list(parts), leaves, returned, outputs, places
         self.writes = any(part.writes for part in parts)
         self._bits: dict[int, int] = {}
         self._nbytes = 0
@@ -219,22 +224,18 @@ class Staged:
         self.make = functools.partial(_StagedSpace, self)
         self.home = Runs(_entry(), (), self.make)
 
-    def needs(self, sizes: set[int], nbytes: int) -> int:
-        """The bits of `SpaceState.ready` for blocks of these sizes and so much memory."""
+    def needs(self, sizes: set[int]) -> int:
+        """The bits of `SpaceState.ready` for memory and blocks of these sizes."""
         with self._lock:
-            if nbytes > self._nbytes:
-                self._nbytes = nbytes
-                for space in list(self.home.made.values()):
-                    space.state.ready &= ~_MEMORY_BIT
             return sum(1 << self._bits.setdefault(size, len(self._bits)) for size in sizes) | _MEMORY_BIT
 
-    def bind(self, space: _StagedSpace, needs: int, numbers: dict[int, list[int]]) -> None:
-        """Gets a workspace ready for a plan; `numbers`: of the blocks of each part of rows."""
+    def bind(self, space: _StagedSpace, needs: int, nbytes: int, numbers: dict[int, list[int]]) -> None:
+        """Gets a workspace ready for a plan, whose parts keep `nbytes` for each other; `numbers`: of the blocks of each part of rows."""
         state = space.state
         with self._lock:
-            if needs & ~state.ready == 0 and state.epoch in (ANY, StorageEpoch.value):
+            if needs & ~state.ready == 0 and nbytes <= space.nbytes and state.epoch in (ANY, StorageEpoch.value):
                 return
-            space.provide(self._nbytes)
+            self._provide(space, nbytes)
             for _ in range(TRIES):  # a buffer that moves raises the epoch
                 for k in sorted(range(len(self.parts)), key=lambda k: not self.parts[k].writes):  # those that write may move some
                     self.parts[k].bind(space.parts[k], numbers.get(k, ()))
@@ -247,8 +248,20 @@ class Staged:
             before = state.ready if state.epoch in (ANY, StorageEpoch.value) else 0
             state.epoch = max(epochs) if epochs <= {ANY, StorageEpoch.value} else -1
             state.ready = before | needs
+            if space.nbytes < self._nbytes:
+                state.ready &= ~_MEMORY_BIT
             if any(not space.parts[k].state.ready >> n & 1 for k, wanted in numbers.items() for n in wanted):
                 state.ready = 0  # another thread spoiled a block meanwhile
+
+    def _provide(self, space: _StagedSpace, nbytes: int) -> None:
+        """Gets memory for a plan, and for all that were run before if there is as much."""
+        if not space.provide(max(nbytes, self._nbytes)) and not space.provide(nbytes):
+            raise OutOfMemoryError(f"what the stages of a function keep for each other needs {nbytes:,} bytes")
+        if nbytes > self._nbytes:
+            self._nbytes = nbytes
+            for other in list(self.home.made.values()):
+                if other is not space:
+                    other.state.ready &= ~_MEMORY_BIT
 
     def prepare(self, space: _StagedSpace, numbers: dict[int, list[int]]) -> int:
         """Brings up to date what the parts keep of their frozen inputs; the count of contents for which it is, -1: for any."""
@@ -303,7 +316,7 @@ class StagedBinding:
                 continue
             places[staged.places + k] = (_OUTPUT, k)
             (later if place in made else first).append((place, staged.places + k, type.nbytes))
-        nbytes = self._lay_out(places, returned)
+        self._shared = self._lay_out(places, returned)
         self._tables: list[Any] = []
         step_rows = [
             (
@@ -322,14 +335,19 @@ class StagedBinding:
         self.spaces = Runs(_entry(), [type for _, type in results], staged.make, staged.home, staged.writes, unbounded)
         self.spaces.state.plan = ctypes.addressof(self._plan)
         self.spaces.state.contents = NEVER
-        self.spaces.state.needs = staged.needs(sizes, nbytes)
+        self.spaces.state.needs = staged.needs(sizes)
         self.nbytes = sum(pool.nbytes for pool in self.spaces.pools)
 
     def _lay_out(self, places: list[tuple[int, int]], returned: set[int]) -> int:
         """Gives values that no result has a place in memory; the bytes of all."""
-        last = {place: k for k, step in enumerate(self._steps) for place in (*step.reads, *(made for made, _ in step.gives))}
-        made = {place: (k, type) for k, step in enumerate(self._steps) for place, type in step.gives if place not in returned}
-        lives = {place: Interval(type.nbytes, k, last[place]) for place, (k, type) in made.items()}
+        lives: dict[int, Interval] = {}
+        for k, step in enumerate(self._steps):
+            for place, type in step.gives:  # some values are given twice
+                if place not in returned:
+                    lives.setdefault(place, Interval(type.nbytes, k, k)).last = k
+            for place in step.reads:
+                if place in lives:
+                    lives[place].last = k
         total = plan_arena(list(lives.values()))
         for place, life in lives.items():
             places[place] = (_MEMORY, life.offset)
@@ -348,7 +366,7 @@ class StagedBinding:
             spaces = self.spaces
             space = spaces.pop()
             try:
-                self._staged.bind(space, spaces.state.needs, self._numbers)
+                self._staged.bind(space, spaces.state.needs, self._shared, self._numbers)
                 for k, t in enumerate(leaves):
                     space.inputs[k] = t.address()
                 spaces.state.contents = self._staged.prepare(space, self._numbers)

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pytest
 
 import graphcell as gc
-from graphcell import Parameter, Tensor, nn, ops
+from graphcell import Parameter, Tensor, buffer, nn, ops
+from graphcell.errors import OutOfMemoryError
+from graphcell.runtime.binding import CountedTable
 from graphcell.runtime.calling import native
 
 rng = np.random.default_rng(5)
@@ -83,6 +88,83 @@ def test_more_rows_take_more_memory_and_fewer_are_as_before() -> None:
     for x in (few, few, few, few, many, few, few, many, many, many, few, many):
         close(net(x), wide(x) - wide(x).mean(0))
     assert native_calls(net, 41) and native_calls(net, 4001)
+
+
+@needs_native_calls
+@pytest.mark.parametrize("rows", [(41, 105), (64, 128)], ids=["in stages", "alone"])
+def test_numbers_of_rows_that_share_a_place(rows: tuple[int, int]) -> None:
+    net, calls = Computed(lambda x, w: x - x.mean(0)), dict.fromkeys(rows, 0)
+    for n in (*rows, *rows):
+        for _ in range(20):
+            x = make(n)
+            close(net(x), wide(x) - wide(x).mean(0))
+        assert native_calls(net, n) >= calls[n] + 10
+        calls[n] = native_calls(net, n)
+
+
+def test_a_record_is_taken_out_while_others_come() -> None:
+    """As when another thread, or what the garbage collector lets go of, has its turn in between."""
+    table, others = CountedTable(0), iter(range(10, 60))
+
+    class Dying:
+        @property
+        def address(self) -> int:
+            put(next(others), SimpleNamespace(address=32))
+            return 8
+
+    put: Any = table.add_for
+    put(3, SimpleNamespace(address=8))
+    put(5, SimpleNamespace(address=16))
+    dying: Any = Dying()
+    with contextlib.suppress(StopIteration):
+        table.remove(dying)
+    assert list(table.state.records[:6]) == [0, 0, 0, 0, 0, 16] and table.state.records[10] == 32
+
+
+class Hidden(nn.Cell):
+    """What it computes of each row does not fit into the result, and is read twice."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.dense = nn.Dense(6, 64)
+        self.set_inputs(Tensor(shape=[None, 6], dtype=gc.float32))
+
+    def construct(self, x: Tensor) -> Tensor:
+        y = self.dense(x)
+        return ((y - y.mean(0)) ** 2).sum(0)
+
+    def wanted(self, x: Tensor) -> Any:
+        y = wide(x) @ wide(self.dense.weight).T
+        return ((y - y.mean(0)) ** 2).sum(0)
+
+
+def test_more_rows_than_there_is_memory_for_leave_fewer_as_they_were(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = buffer.empty
+
+    def limited(shape: tuple[int, ...], dtype: Any) -> Any:
+        if math.prod(shape) > 1_000_000:
+            raise OutOfMemoryError("no more")
+        return whole(shape, dtype)
+
+    net, few, many = Hidden(), make(41), make(4001)
+    for _ in range(4):
+        np.testing.assert_allclose(net(few).asnumpy(), net.wanted(few), rtol=1e-3)
+    monkeypatch.setattr(buffer, "empty", limited)
+    for x in (few, many, few, few, many, few):
+        if x is few:
+            np.testing.assert_allclose(net(x).asnumpy(), net.wanted(x), rtol=1e-3)
+        else:
+            with pytest.raises(MemoryError, match=r"what the stages of a function keep for each other needs 1,0.* bytes"):
+                net(x)
+    monkeypatch.setattr(buffer, "empty", whole)
+    np.testing.assert_allclose(net(many).asnumpy(), net.wanted(many), rtol=1e-3)
+    monkeypatch.setattr(buffer, "empty", limited)
+    found = net.__dict__["_dynamic"]._known[0].plans[41].binding
+    space = found._staged.make()  # which there is less memory for than another call needed
+    found.spaces._add(space)
+    for _ in range(4):
+        np.testing.assert_allclose(net(few).asnumpy(), net.wanted(few), rtol=1e-3)
+    assert space.nbytes < 1_000_000
 
 
 def test_buffers_of_parameters_may_move() -> None:
