@@ -290,3 +290,24 @@ def test_half_precision_is_rounded_before_it_becomes_something_else(half: dt.DTy
     arrays = [rng.uniform(0.9, 9.0, 37).astype(half.np_type), np.full(37, 1 - 2.0**-6, half.np_type)]
     rounded = (arrays[0].astype(np.float32) * arrays[1].astype(np.float32)).astype(half.np_type)
     np.testing.assert_array_equal(compile_graph(graph)(list(map(Tensor, arrays)))[0].asnumpy(), rounded.astype(wide.np_type))
+
+
+def test_a_long_program_s_entry_is_translated_quickly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM's passes leave it alone, and the result is as in float64."""
+
+    def fn(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(60):
+            x = ops.softmax(ops.matmul(x, w), -1)
+        return x
+
+    monkeypatch.setattr("graphcell.codegen.program._LONG_ENTRY", 100)
+    x, w = RNG.standard_normal((6, 5)).astype(np.float32), RNG.standard_normal((5, 5)).astype(np.float32)
+    executable = compile_graph(trace(fn, TensorType(dt.float32, x.shape), TensorType(dt.float32, w.shape)))
+    (head,) = [line for line in executable.llvm().splitlines() if line.startswith("define") and "@run(" in line]
+    groups = dict(line.removeprefix("attributes ").split(" = ", 1) for line in executable.llvm().splitlines() if line.startswith("attributes "))
+    assert "optnone" in groups[head[head.rindex("#") :].split()[0]]
+    wanted = x.astype(np.float64)
+    for _ in range(60):
+        wanted = np.exp(wanted @ w)
+        wanted /= wanted.sum(-1, keepdims=True)
+    np.testing.assert_allclose(executable([Tensor(x), Tensor(w)])[0].asnumpy(), wanted, rtol=1e-4)

@@ -49,7 +49,7 @@ class FunctionBuilder(Instructions):
         self.args = {n: Val(f"%{n}", t) for n, t in params}
         extra = param_attributes or {}
         args = ", ".join(f"{t} {extra[n] + ' ' if n in extra else ''}%{n}" for n, t in params)
-        self._head = f"define {'internal ' if internal else ''}{result} @{name}({args}) {attributes} {{"
+        self._head, self._attributes = f"define {'internal ' if internal else ''}{result} @{name}({args})", attributes
         self._block = "entry"
 
     @property
@@ -57,11 +57,20 @@ class FunctionBuilder(Instructions):
         """The block that is being written: a value made here is known to all that follows in the same block."""
         return self._block
 
+    @property
+    def length(self) -> int:
+        """Lines so far."""
+        return len(self._lines)
+
+    def leave_as_it_is(self) -> None:
+        """Has LLVM translate the function quickly, line by line: for long code that runs once while what it calls takes the time."""
+        self._attributes += " noinline optnone"
+
     # -- structure ---------------------------------------------------------------------------------------------------
     def finish(self, value: Val | None = None) -> str:
         """Closes the function with a return, adds it to the module, returns its name."""
         self._lines.append(f"  ret {value}" if value is not None else "  ret void")
-        body = [self._head, self._lines[0], *self._entry, *self._lines[1:], "}"]
+        body = [f"{self._head} {self._attributes} {{", self._lines[0], *self._entry, *self._lines[1:], "}"]
         self.module.functions[self.name] = "\n".join(body)
         return self.name
 
