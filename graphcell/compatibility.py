@@ -49,6 +49,11 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "of a compiled function: a new value in a global, a closure or an attribute is seen by the next call. MindSpore keeps the value that it compiled with.",
     ),
     (
+        "Lists and dicts in the arguments",
+        "of a compiled function are copied: what it writes into them is seen inside it and in its result. MindSpore copies lists, too, but writes "
+        "`d[key] = value` into the dict of the caller.",
+    ),
+    (
         "Changed attributes are noticed",
         "by a compiled Cell: `net.k = 2`, `set_train()`, `to_float()` and a replaced sub-Cell take effect with the next call. MindSpore keeps its graph.",
     ),

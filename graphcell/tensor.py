@@ -151,6 +151,8 @@ class Tensor:
         def __getattr__(self, name: str) -> Any: ...
 
     def __init__(self, input_data: Any = None, dtype: Any = None, shape: Any = None, init: Any = None, const_arg: bool = False, device: Any = None):
+        if device not in (None, "CPU", "meta"):
+            raise ArgumentValueError(f"Only ('CPU', 'meta') is supported for device, but got {device}.")
         self._value: Value | None = None
         self._address: int | None = None
         self._persistent = False

@@ -197,6 +197,8 @@ ERRORS: tuple[tuple[str, type[Exception]], ...] = (
     ("Tensor(np.array([None]))", TypeError),
     ("Tensor([1, 2], 'xx')", TypeError),
     ("Tensor([1, 2], 3)", TypeError),
+    ("Tensor([1, 2], device='cpu')", ValueError),
+    ("Tensor([1, 2], device='Ascend')", ValueError),
     ("Tensor(init=One())", ValueError),
     ("Tensor(shape=(2, ), init=One())", ValueError),
     ("Tensor(1, ms.float32, (2, ))", ValueError),

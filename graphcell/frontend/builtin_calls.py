@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import operator
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -20,6 +21,7 @@ from graphcell.ops.functional.common import binary, cast
 from graphcell.ops.functional.comparison import logical_and, logical_or
 from graphcell.ops.functional.creation import stop_gradient
 from graphcell.ops.host import Print, template
+from graphcell.ops.mathematics import Round
 from graphcell.ops.reduction import ReduceMax, ReduceMin, ReduceSum
 from graphcell.tensor import Tensor, state
 
@@ -273,6 +275,37 @@ def _quantifier(conjunction: bool) -> Handler:
     return quantifier
 
 
+def abs_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """abs: of a number, a number."""
+    result = abs(*args, **kwargs)
+    return number(result) if _stands_for_number(args[0]) else result
+
+
+def round_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """round: of a number, an integer."""
+    if len(args) > 1 or kwargs or not _stands_for_number(args[0]):
+        return round(*args, **kwargs)
+    return number(cast(apply1(Round(), args[0]) if args[0].dtype.is_float else args[0], dt.int64))
+
+
+def pow_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """pow: `x ** y`."""
+    if len(args) != 2 or kwargs or not any(map(_stands_for_number, args)):
+        return pow(*args, **kwargs)
+    return calls.binary("**", operator.pow, *args)
+
+
+def divmod_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> Any:
+    """divmod: of numbers, `//` and `%`."""
+    if len(args) != 2 or kwargs or not all(map(is_number, args)) or not any(map(_stands_for_number, args)):
+        return divmod(*args, **kwargs)  # type: ignore[misc]
+    return calls.binary("//", operator.floordiv, *args), calls.binary("%", operator.mod, *args)
+
+
+def _stands_for_number(x: Any) -> bool:
+    return isinstance(x, Tensor) and is_number(x)
+
+
 BUILTINS: dict[Any, Handler] = {
     print: print_,
     int: _converter(int, dt.int64),
@@ -288,6 +321,10 @@ BUILTINS: dict[Any, Handler] = {
     max: _extremum(max, Maximum(), ReduceMax),
     min: _extremum(min, Minimum(), ReduceMin),
     sum: sum_,
+    abs: abs_,
+    round: round_,
+    pow: pow_,
+    divmod: divmod_,
     any: _quantifier(False),
     all: _quantifier(True),
 }

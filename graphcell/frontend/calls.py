@@ -32,6 +32,7 @@ from graphcell.errors import (
 )
 from graphcell.frontend.arguments import bind_arguments
 from graphcell.frontend.builtin_calls import BUILTINS, item, reads_frame, string_method
+from graphcell.frontend.expressions import check_key
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.guards import is_cell
 from graphcell.frontend.libraries import is_layer_file, is_library_file, is_library_name
@@ -223,6 +224,8 @@ class Calls(Loops):
         owner = function.__self__
         if isinstance(owner, str) and (holds_symbols(args) or holds_symbols(kwargs)):
             return string_method(function, args, kwargs)
+        if args:
+            check_key(owner, args[0])
         if isinstance(owner, CONTAINERS):
             self.note_contents(owner)
         elif function is builtins.next:

@@ -154,6 +154,11 @@ class Carry:
         for leaf in carried.leaves:
             leaf.type = type or leaf.type
 
+    def hold(self, place: Place) -> None:
+        """Carries `place` in any case, its numbers as Tensors."""
+        for leaf in self._add(place, *flatten(place.get())).leaves:
+            leaf.type = type_of(leaf.start)
+
     def _add(self, place: Place, leaves: Sequence[Any], tree: Tree) -> Carried:
         made = [Leaf(x, None if type(x) in NUMBERS else type_of(x)) for x in leaves]
         carried = self.places[place.key] = Carried(place, tree, made)

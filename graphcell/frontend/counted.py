@@ -13,16 +13,17 @@ import builtins
 import sys
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphcell import dtype as dt
+from graphcell.errors import ConcretizationError
 from graphcell.frontend.carries import Carry
 from graphcell.frontend.control import region
 from graphcell.frontend.exits import Exits
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.joins import value_in
-from graphcell.frontend.numbers import WeakNumber, affine_of
-from graphcell.frontend.places import ItemsPlace, Log, NamePlace, Place, Speculation, Unbound
+from graphcell.frontend.numbers import WeakNumber, affine_of, is_number, number
+from graphcell.frontend.places import ItemsPlace, LeftEarly, Log, NamePlace, Place, Speculation, Unbound
 from graphcell.frontend.signals import Chain, Signal
 from graphcell.frontend.supported import assigned_names, only_appended, read_outside, updated_names
 from graphcell.frontend.trees import Constant, Tree, flatten, type_of, unflatten
@@ -59,11 +60,19 @@ class Items:
 
 @dataclass(frozen=True)
 class SymbolicRange:
-    """A range whose ends are known only while the graph runs; its step is a plain number."""
+    """A range whose ends are known only while the graph runs; its step is a plain number. Only `for` statements can run over it."""
 
     start: Any
     stop: Any
     step: int
+
+    def _refuse(self, *_: Any) -> NoReturn:
+        raise ConcretizationError(
+            "the numbers of a range are asked for whose ends are not known while the graph is being built",
+            hint="write a `for` statement over the range, or use ops.arange",
+        )
+
+    __iter__ = __len__ = __getitem__ = __contains__ = __reversed__ = _refuse
 
 
 def items_of(interpreter: Loops, node: ast.expr, frame: Frame) -> Any:
@@ -143,9 +152,13 @@ class _Body:
 
 
 class CountedLoop:
-    """One `for` on its way to a `For`, over the elements from `first` on."""
+    """One `for` on its way to a `For`, over the elements from `first` on.
 
-    def __init__(self, interpreter: Loops, node: ast.For, items: Items, first: int, frame: Frame):
+    `kept`: the loop's variables have values already, those of the iteration before `first`, and are carried, since they are read after a
+    loop that a Tensor may end early.
+    """
+
+    def __init__(self, interpreter: Loops, node: ast.For, items: Items, first: int, frame: Frame, kept: bool = False):
         self.interpreter, self.node, self.items, self.first, self.frame = (
             interpreter,
             node,
@@ -160,15 +173,29 @@ class CountedLoop:
         self.exits = Exits(interpreter, self.carry)
         self.trace = self.outer
         self.scans: dict[tuple[Value, int, int], Value] = {}
-        body = tuple(node.body)
-        targets = assigned_names((ast.Assign([node.target], ast.Constant(None)),))
+        self.target: ast.expr = node.target
+        self.body = list(node.body)
+        if kept:
+            self._take_item_in_body()
+        body = tuple(self.body)
+        targets = _names_in(self.target)
         if targets & assigned_names(body):
             raise Speculation("the loop's variable is assigned in its body")
         self.carry.loop_variables = {frame.place(name).key for name in targets}
         updated = updated_names(body)
         for name in sorted(assigned_names(body)):
             self.carry.guess(frame.place(name), name in updated)
+        for name in sorted(_names_in(node.target) if kept else ()):
+            self.carry.hold(frame.place(name))
         self.lists = self._appendable_lists(body)
+
+    def _take_item_in_body(self) -> None:
+        """`for .item in ...: i = .item; ...`: what the loop binds is a name of its own, and `i` is one that the body assigns."""
+        node = self.node
+        name = f".item{node.lineno}.{node.col_offset}"
+        take = ast.Assign([node.target], ast.Name(name, ast.Load()))
+        self.body.insert(0, ast.fix_missing_locations(ast.copy_location(take, node.target)))
+        self.target = ast.copy_location(ast.Name(name, ast.Store()), node.target)
 
     def _appendable_lists(self, body: tuple[ast.stmt, ...]) -> set[int]:
         """Lists that one local name refers to and nothing else, which the body only appends to."""
@@ -215,6 +242,7 @@ class CountedLoop:
                 appended = self._appended(log)
                 if not self.carry.settle(log, trace):
                     return None
+                self._check_names()
                 body = _Body(trace, index, inputs, self.carry.ends(trace))
                 self._collect(body, appended, log)
         finally:
@@ -228,12 +256,20 @@ class CountedLoop:
 
     def _pass(self, counter: Any) -> Signal | None:
         interpreter, frame = self.interpreter, self.frame
-        frame.node = self.node.target
-        interpreter.bind(self.node.target, self.items.element(counter), frame)
-        signal = interpreter.run(Chain(self.node.body), frame)
+        frame.node = self.target
+        interpreter.bind(self.target, self.items.element(counter), frame)
+        signal = interpreter.run(Chain(self.body), frame)
         if signal is None or (signal.broken is False and signal.returned is False):
             return None
         return Signal(broken=signal.broken, returned=signal.returned, value=signal.value)
+
+    def _check_names(self) -> None:
+        """Names without a value before the loop, of which only the graph knows in which iteration they got their last one."""
+        if not self.exits.used or self.first:
+            return
+        names = _names_in(self.target) | {place.name for place, _ in self.carry.temporary.values() if isinstance(place, NamePlace)}
+        if names & read_outside(self.frame.source.node, self.node):
+            raise LeftEarly("what an iteration assigns is read after the loop, which a Tensor may end early")
 
     # -- rows, lists, late names ---------------------------------------------------------------------------
     def row(self, tensor: Tensor, index: WeakNumber) -> Tensor | None:
@@ -328,7 +364,7 @@ class CountedLoop:
         self._take_appended(body, rest)
         signal = self.exits.signal()
         if signal is None:
-            self.interpreter.bind(self.node.target, self.items.element(self.items.count - 1), self.frame)
+            self.interpreter.bind(self.target, self.items.element(self.items.count - 1), self.frame)
         else:
             self._forget_target()
         return self.interpreter.finished(signal, self.node, self.frame)
@@ -345,7 +381,7 @@ class CountedLoop:
     def _take_late(self, body: _Body, results: Iterator[Value]) -> None:
         for item in body.late:
             leaves = [
-                self._last(x) if v is None else Tensor.of_value(next(results))
+                self._last(x) if v is None else _alike(x, Tensor.of_value(next(results)))
                 for x, v in zip(item.leaves, item.values, strict=True)
             ]
             self.interpreter.assign(item.place, unflatten(item.tree, iter(leaves)))
@@ -360,7 +396,7 @@ class CountedLoop:
             content = list(place.container)
             for k in range(self.trip_count):
                 row = [
-                    self._at(x, k) if s is None else _row(s, k) for x, s in zip(leaves, stacks, strict=True)
+                    self._at(x, k) if s is None else _alike(x, _row(s, k)) for x, s in zip(leaves, stacks, strict=True)
                 ]
                 content.extend(unflatten(tree, iter(row)))
             self.interpreter.assign(place, content)
@@ -378,8 +414,17 @@ class CountedLoop:
 
     def _forget_target(self) -> None:
         """The loop may have been left early, so its variable is known while the graph runs only."""
-        for name in assigned_names((ast.Assign([self.node.target], ast.Constant(None)),)):
+        for name in _names_in(self.target):
             self.interpreter.assign(self.frame.place(name), Unbound())
+
+
+def _names_in(target: ast.expr) -> set[str]:
+    return assigned_names((ast.Assign([target], ast.Constant(None)),))
+
+
+def _alike(leaf: Any, tensor: Tensor) -> Tensor:
+    """`tensor`, as a number if `leaf` is one."""
+    return number(tensor) if is_number(leaf) else tensor
 
 
 def _row(stack: Tensor, k: int) -> Tensor:

@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from types import FunctionType
 from typing import Any
 
+from graphcell import dtype as dt
 from graphcell.errors import ConcretizationError, GraphcellError, UnsupportedSyntaxError
 from graphcell.frontend import numbers
 from graphcell.frontend.core import Core
@@ -20,6 +21,7 @@ from graphcell.frontend.source import source_of_nested
 from graphcell.frontend.text import formatted, holds_symbols
 from graphcell.frontend.trees import is_leaf
 from graphcell.frontend.trials import Trial
+from graphcell.ops.functional.common import cast
 from graphcell.ops.functional.comparison import equal, logical_and, logical_not, logical_or
 from graphcell.ops.functional.indexing import bounded_index
 from graphcell.tensor import Tensor
@@ -45,6 +47,7 @@ UNARY: dict[type[ast.unaryop], Callable[[Any], Any]] = {
     ast.USub: operator.neg,
     ast.Invert: operator.invert,
 }
+HASHED = (dict, set, frozenset)
 COMPARISONS: dict[type[ast.cmpop], Binary] = {
     ast.Eq: operator.eq, ast.NotEq: operator.ne, ast.Lt: operator.lt, ast.LtE: operator.le, ast.Gt: operator.gt, ast.GtE: operator.ge,
 }  # fmt: skip
@@ -86,6 +89,7 @@ class Expressions(Core):
                 result.update(self.evaluate(value, frame))
             else:
                 name = self.evaluate(key, frame)
+                check_key(result, name)
                 result[name] = self.evaluate(value, frame)
         return self.bear(result)
 
@@ -138,6 +142,7 @@ class Expressions(Core):
             return container[plain_index(index)]
         if isinstance(container, (list, tuple)) and isinstance(index, Tensor) and not self.is_constant(index):
             return self._item_of_sequence(container, index)
+        check_key(container, index)
         method = self.users_method(container, "__getitem__")
         return container[index] if method is None else self.call(method, (container, index), {})
 
@@ -189,18 +194,32 @@ class Expressions(Core):
 
     def visit_UnaryOp(self, node: ast.UnaryOp, frame: Frame) -> Any:
         if isinstance(node.op, ast.Not):
-            return self.negated(self.condition(node.operand, frame))
+            return self._not(node.operand, frame)
         x = self.evaluate(node.operand, frame)
         frame.node = node
         if isinstance(x, WeakNumber):
             return numbers.negate(x) if isinstance(node.op, ast.USub) else UNARY[type(node.op)](x)
-        result = UNARY[type(node.op)](x)
-        return numbers.number(result) if stands_for_number(x) else result
+        if not stands_for_number(x):
+            return UNARY[type(node.op)](x)
+        if isinstance(node.op, ast.Invert) and not x.dtype.is_float:
+            return numbers.number(-1 - cast(x, dt.int64))  # of Tensors, `~` is `logical_not`
+        return numbers.number(UNARY[type(node.op)](x))
+
+    def _not(self, operand: ast.expr, frame: Frame) -> bool | Tensor:
+        """`not operand`, which is a number if `operand` is one."""
+        if isinstance(operand, ast.BoolOp):
+            return self.negated(self.condition(operand, frame))
+        value = self.evaluate(operand, frame)
+        frame.node = operand
+        result = self.negated(self.truth(value))
+        return numbers.number(result) if isinstance(result, Tensor) and numbers.is_number(value) else result
 
     @staticmethod
     def negated(truth: bool | Tensor) -> bool | Tensor:
         """`not truth`."""
-        return logical_not(truth) if isinstance(truth, Tensor) else not truth
+        if not isinstance(truth, Tensor):
+            return not truth
+        return numbers.number(logical_not(truth)) if numbers.is_number(truth) else logical_not(truth)
 
     def visit_Compare(self, node: ast.Compare, frame: Frame) -> Any:
         left = self.evaluate(node.left, frame)
@@ -233,6 +252,8 @@ class Expressions(Core):
 
     def contains(self, container: Any, x: Any) -> bool | Tensor:
         """`x in container`."""
+        if isinstance(container, HASHED) and stands_for_number(x):
+            container = list(container)
         if not isinstance(container, (list, tuple)) or not (holds_symbols(container) or holds_symbols(x)):
             return x in container
         result: bool | Tensor = False
@@ -245,7 +266,7 @@ class Expressions(Core):
             if truth is True:
                 return True
             result = truth if result is False else logical_or(result, truth)
-        return result
+        return numbers.number(result) if isinstance(result, Tensor) and numbers.is_number(x) else result
 
     # -- truth ---------------------------------------------------------------------------------------------
     def condition(self, node: ast.expr, frame: Frame) -> bool | Tensor:
@@ -431,6 +452,19 @@ class Expressions(Core):
     def bind(self, target: ast.expr, value: Any, frame: Frame) -> None:
         """Assigns `value` to a target."""
         raise NotImplementedError
+
+
+def check_key(container: Any, key: Any) -> None:
+    """Refuses a number that only the graph knows where Python looks up the number itself.
+
+    Raises:
+        ConcretizationError: `container` is a dict or set, and `key` such a number.
+    """
+    if isinstance(container, HASHED) and stands_for_number(key):
+        raise ConcretizationError(
+            f"a {type(container).__name__} is asked for a number that is not known while the graph is being built",
+            hint="compare with each key, or keep the values in one Tensor and index that",
+        )
 
 
 def stands_for_number(x: Any) -> bool:

@@ -19,7 +19,7 @@ from graphcell.frontend.control import Control, region
 from graphcell.frontend.counted import CountedLoop, Items, SymbolicRange, items_of
 from graphcell.frontend.exits import Exits, exit_of
 from graphcell.frontend.frame import Frame
-from graphcell.frontend.places import Log, Never, Speculation, Unstable
+from graphcell.frontend.places import LeftEarly, Log, Never, Speculation, Unstable
 from graphcell.frontend.signals import Chain, Done, Signal
 from graphcell.frontend.supported import assigned_names, returns_or_breaks, updated_names
 from graphcell.frontend.trials import Trial
@@ -109,22 +109,26 @@ class Loops(Control):
 
     def _counted(self, node: ast.For, items: Items, frame: Frame) -> Signal | None:
         """One op if that is possible (perhaps after a first iteration that settles types), else unrolled."""
-        reason = ""
-        for first in (0, 1):
-            try:
-                return CountedLoop(self, node, items, first, frame).build()
-            except Unstable as e:
-                reason = str(e)
-                if first == 0:
-                    signal = self._one(node, items.element(0), frame)
-                    if signal is not None:
-                        return self._left(node, signal, items.elements(1), frame)
-                    continue
-            except (Speculation, Never) as e:
-                reason = str(e) or "an iteration always raises"
-            except Exception as e:
-                reason = e.message if isinstance(e, GraphcellError) else str(e)
-            break
+        try:
+            return CountedLoop(self, node, items, 0, frame).build()
+        except Unstable as e:
+            kept = isinstance(e, LeftEarly)
+        except (Speculation, Never, Exception) as e:
+            return self._not_counted(node, items, 0, frame, e)
+        signal = self._one(node, items.element(0), frame)
+        if signal is None:
+            return self._counted_rest(node, items, frame, kept)
+        return self._left(node, signal, lambda: self._counted_rest(node, items, frame, kept), frame)
+
+    def _counted_rest(self, node: ast.For, items: Items, frame: Frame, kept: bool) -> Signal | None:
+        """The iterations after the first, see `CountedLoop`."""
+        try:
+            return CountedLoop(self, node, items, 1, frame, kept).build()
+        except (Speculation, Never, Exception) as e:
+            return self._not_counted(node, items, 1, frame, e)
+
+    def _not_counted(self, node: ast.For, items: Items, first: int, frame: Frame, error: BaseException) -> Signal | None:
+        reason = error.message if isinstance(error, GraphcellError) else str(error) or "an iteration always raises"
         self.remarks.append(
             f"{frame.source.file}:{node.lineno}: the loop is unrolled ({items.count} iterations): {reason}"
         )
@@ -144,15 +148,15 @@ class Loops(Control):
         for item in items:
             signal = self._one(node, item, frame)
             if signal is not None:
-                return self._left(node, signal, items, frame)
+                return self._left(node, signal, lambda: self._unrolled(node, items, frame), frame)
         return self.run(Chain(node.orelse), frame) if node.orelse else None
 
-    def _left(self, node: ast.For, signal: Signal, items: Iterator[Any], frame: Frame) -> Signal | None:
+    def _left(self, node: ast.For, signal: Signal, more: Callable[[], Signal | None], frame: Frame) -> Signal | None:
         """What follows an iteration that ended, or may have ended, with break or return."""
         if signal.is_known:
             return None if signal.broken else signal
         frame.node = node.target
-        return self.ended(signal, lambda: self._unrolled(node, items, frame))
+        return self.ended(signal, more)
 
     def finished(self, signal: Signal | None, node: ast.For | ast.While, frame: Frame) -> Signal | None:
         """How a loop ends that became one op and was left as `signal` says, if at all: its else clause may

@@ -71,7 +71,8 @@ def binary(symbol: str, function: Callable[[Any, Any], Any], x: Any, y: Any) -> 
     if isinstance(x, Tensor) or isinstance(y, Tensor):
         a = x if isinstance(x, Tensor) else _beside(x, y)
         b = y if isinstance(y, Tensor) else _beside(y, x)
-        return function(a, b)
+        result = function(a, b)
+        return number(result) if is_number(x) and is_number(y) and isinstance(result, Tensor) else result
     if not (_is_number(x) and _is_number(y)):
         raise Speculation("the index of the loop meets something that is no number")
     affine = _affine(symbol, x, y)

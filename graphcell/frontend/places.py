@@ -255,6 +255,10 @@ class Unstable(Speculation):
     """A loop's first iteration changes the type of what it carries; from the second on it may be stable."""
 
 
+class LeftEarly(Unstable):
+    """A loop that may end early assigns names that had no value before it and are read after it: after the first iteration they have one."""
+
+
 class Never(BaseException):
     """The code being interpreted gets no further: it raises an exception while the graph runs. Caught where
     its region ends.

@@ -21,7 +21,7 @@ from graphcell.errors import (
     render,
 )
 from graphcell.frontend import numbers
-from graphcell.frontend.expressions import BINARY, Expressions, mangled, plain_index
+from graphcell.frontend.expressions import BINARY, Expressions, check_key, mangled, plain_index
 from graphcell.frontend.frame import Frame
 from graphcell.frontend.numbers import WeakNumber
 from graphcell.frontend.places import UNBOUND, AttributePlace, Never, Unbound
@@ -80,6 +80,7 @@ class Statements(Expressions):
         if method is not None:
             self.call(method, (container, index, value), {})
             return
+        check_key(container, index)
         self.note_contents(container)
         container[index] = value
 

@@ -135,18 +135,23 @@ def _walk_scope(body: tuple[ast.stmt, ...]) -> list[ast.AST]:
 
 
 def read_outside(function: ast.AST, loop: ast.AST) -> set[str]:
-    """The names that `function` reads somewhere outside of `loop`."""
+    """The names that `function` reads somewhere outside of `loop`, but for reads of other loops' own variables in their bodies."""
+    if function is loop:
+        return set()
+    if isinstance(function, ast.Name):
+        return {function.id} if isinstance(function.ctx, ast.Load) else set()
     names: set[str] = set()
-    waiting: list[ast.AST] = [function]
-    while waiting:
-        node = waiting.pop()
-        if node is loop:
-            continue
-        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
-            names.add(node.id)
-        elif isinstance(node, ast.AugAssign) and isinstance(node.target, ast.Name):
-            names.add(node.target.id)
-        waiting.extend(ast.iter_child_nodes(node))
+    if isinstance(function, ast.AugAssign) and isinstance(function.target, ast.Name):
+        names.add(function.target.id)
+    own_body: list[ast.stmt] = []
+    if isinstance(function, ast.For) and not any(node is loop for node in ast.walk(function)):
+        own_body = function.body
+        bound = assigned_names((ast.Assign([function.target], ast.Constant(None)),))
+        for statement in own_body:
+            names |= read_outside(statement, loop) - bound
+    for child in ast.iter_child_nodes(function):
+        if child not in own_body:
+            names |= read_outside(child, loop)
     return names
 
 

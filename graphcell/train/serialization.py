@@ -74,7 +74,7 @@ def save_checkpoint(
         raise ArgumentValueError(f"For 'save_checkpoint', the format must be 'safetensors' or 'ckpt', but got {format}.")
     if not isinstance(integrated_save, bool):
         raise ArgumentTypeError(f"The input value must be a bool, but got {type(integrated_save).__name__}.")
-    _check_async_save(async_save)
+    check_async_save(async_save)
     _check_kind("crc_check", crc_check, bool)
     _check_encryption("save_checkpoint", enc_key, enc_mode, "enc", format)
     path = _path_to_write(os.fspath(ckpt_file_name), format)
@@ -110,7 +110,12 @@ def _check_encryption(function: str, key: Any, mode: Any, which: str, format: st
         )
 
 
-def _check_async_save(async_save: Any) -> None:
+def check_async_save(async_save: Any) -> None:
+    """Refuses what `async_save` cannot be.
+
+    Raises:
+        ArgumentTypeError: not a bool or str. ArgumentValueError: another str than "process" and "thread".
+    """
     if not isinstance(async_save, (bool, str)):
         raise ArgumentTypeError(f"For 'save_checkpoint', the parameter 'async_save' must be bool or str, but got {type(async_save)}.")
     if isinstance(async_save, str) and async_save not in ("process", "thread"):

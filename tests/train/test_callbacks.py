@@ -383,7 +383,8 @@ def test_files_by_time(tmp_path: Path) -> None:
     [
         ({"save_checkpoint_steps": -1}, ValueError), ({"save_checkpoint_steps": 0, "keep_checkpoint_max": 0}, ValueError), ({"saved_network": 3}, TypeError),
         ({"append_info": 3}, TypeError), ({"append_info": ["other"]}, ValueError), ({"append_info": [3]}, TypeError), ({"append_info": [{"a": [1]}]}, TypeError),
-        ({"append_info": [{"a": 1}, {"b": 1}]}, TypeError), ({"enc_key": "key"}, ValueError), ({"async_save": 3}, TypeError), ({"integrated_save": 3}, TypeError),
+        ({"append_info": [{"a": 1}, {"b": 1}]}, TypeError), ({"enc_key": "key"}, ValueError), ({"async_save": 3}, TypeError), ({"async_save": "later"}, ValueError), ({"enc_mode": 3}, ValueError),
+        ({"integrated_save": 3}, TypeError),
         ({"format": "safetensors", "crc_check": True}, ValueError), ({"exception_save": 3}, TypeError), ({"remove_redundancy": True}, TypeError),
     ],
 )  # fmt: skip

@@ -149,6 +149,14 @@ class _BlockedMatmul:
         one = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size
         return plan.passes if plan.grid[1] > 1 and one * plan.passes <= _MOST_KEPT_BYTES else 1
 
+    def _ahead(self, plan: Schedule) -> int:
+        """How many elements further A is asked for in each reduction step: the next cache line, or a later step."""
+        if plan.pack_a != "no":
+            return 0
+        if self.spec.reads_lines_in_parts(plan.tile):
+            return LINE_BYTES // self._size
+        return _AHEAD * self.spec.a.column if self.spec.a_aliases else 0
+
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
         whole = plan.depth % lanes == 0 and plan.split_depth % lanes == 0 and self.spec.k % lanes == 0
@@ -207,7 +215,7 @@ class _BlockedMatmul:
                     resumes=plan.passes > 1,
                     batch_rows=self.batch_rows,
                     paired=spec.paired,
-                    ahead=_AHEAD if plan.pack_a == "no" and spec.a_aliases else 0,
+                    ahead=self._ahead(plan),
                 )
                 name = emit_micro(
                     self.module,

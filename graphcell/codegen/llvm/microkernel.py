@@ -67,7 +67,7 @@ class MicroKernel:
     first one's, for the epilogue. `resumes` adds the parameters `resume` (add what C holds) and `last` (apply
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
-    `ahead`: so many reduction steps before they are used, the elements of A are asked for (0: they are not).
+    `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is).
     """
 
     kind: str
@@ -338,8 +338,7 @@ def _step(
     """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place."""
     columns, lanes = kernel.columns, kernel.columns.lanes
     if kernel.ahead:
-        assert isinstance(kernel.nest[-1], Level)
-        prefetch(b, displaced(b, a, a_offset + kernel.ahead * kernel.nest[-1].a_stride, LType(kernel.a_kind)))
+        prefetch(b, displaced(b, a, a_offset + kernel.ahead, LType(kernel.a_kind)), 2)
     vectors = []
     for v in range(columns.vectors):
         at = b.gep(right, v * lanes, LType(kernel.b_kind))

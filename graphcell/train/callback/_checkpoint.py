@@ -23,7 +23,7 @@ from graphcell.tensor import Tensor
 from graphcell.train.atomic_file import replace_file
 from graphcell.train.callback._callback import Callback, RunContext
 from graphcell.train.directories import make_directory
-from graphcell.train.serialization import async_ckpt_thread_status, save_checkpoint
+from graphcell.train.serialization import async_ckpt_thread_status, check_async_save, save_checkpoint
 
 _COUNTERS = ("epoch_num", "step_num")
 _SECONDS_TO_LOOK = 0.01
@@ -67,10 +67,11 @@ class CheckpointConfig:
             raise ArgumentValueError(f"For '{owner}', the input arguments {listed} can't be all None or 0.")
         if saved_network is not None and not isinstance(saved_network, Cell):
             raise ArgumentTypeError(f"For '{owner}', the type of 'saved_network' must be None or Cell, but got {type(saved_network)}.")
-        if not isinstance(async_save, (bool, str)):
-            raise ArgumentTypeError(f"For '{owner}', the parameter 'async_save' must be bool or str, but got {type(async_save)}.")
+        check_async_save(async_save)
         if not isinstance(enc_key, (bytes, type(None))):
             raise ArgumentValueError(f"For '{owner}', the parameter 'enc_key' must be None or bytes, but got {enc_key}.")
+        if not isinstance(enc_mode, str):
+            raise ArgumentValueError(f"For '{owner}', the parameter 'enc_mode' must be str, but got {enc_mode}.")
         if check_bool(owner, "remove_redundancy", remove_redundancy):
             raise ArgumentTypeError("The deduplication feature for saving checkpoint can only be used in parallel scenarios, but got 'stand_alone'.")
         if format == "safetensors" and (enc_key is not None or enc_mode != "AES-GCM" or crc_check or exception_save):
