@@ -40,7 +40,7 @@ HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
 """Where a row is much work."""
 HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 32}), 0.3, 4)
 """The same where as many weights are read for that."""
-IN_STAGES = frozenset({1, 2, 3, 4, 8, 16, 32, 64})
+IN_STAGES = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64})
 """Where a row is much work and blocks add to sums that are small beside it."""
 _LONG_START = 8
 """Where starting a block costs more rows than that, few rows are better done by a graph of their own, and many in as few blocks as can be."""
