@@ -140,7 +140,7 @@ class KnownInStages(Known):
         from graphcell.runtime import stages as native
 
         if self._native is None:
-            parts = [self._row_parts[part] if isinstance(part, RowPart) else native.WholePart(self._whole_parts[part]) for part in self._parts]
+            parts = [self._row_parts[part] if isinstance(part, RowPart) else native.BoundGraph(self._whole_parts[part]) for part in self._parts]
             places = self._known_places
             self._native = native.Staged(parts, self._known_stages.leaves, places.returned, len(self._known_stages.results), len(places))
         return self._native

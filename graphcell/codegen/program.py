@@ -86,7 +86,7 @@ MOST_STACK_BYTES = 1 << 20
 """Scratch memory of a thread up to this size lies on its stack."""
 ALIGNMENT = 64
 _LONG_ENTRY = 1000
-"""Lines of an entry function from which LLVM would spend more on it than it is worth: a twelfth of ResNet-18's compilation."""
+"""Lines of an entry function from which LLVM would spend more on it than it is worth: a tenth of its time for ResNet-18."""
 
 
 class Lowering:

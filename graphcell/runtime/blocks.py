@@ -27,7 +27,7 @@ from graphcell.ir.types import TensorType
 from graphcell.locks import Lock
 from graphcell.runtime.binding import Binding
 from graphcell.runtime.calling import ANY, SpaceState
-from graphcell.runtime.structures import WORD, StructureBuilder, array_of, words
+from graphcell.runtime.structures import WORD, StructureBuilder, array_of, table_of, words
 from graphcell.runtime.support import load_support
 from graphcell.runtime.threads import pool
 from graphcell.runtime.workspaces import Runs, Threads, Workspace
@@ -243,7 +243,7 @@ class BlockSpace:
         self.inputs, self.outputs, self.arrays = ((WORD * max(1, n))() for n in (inputs, outputs, outputs))
         self._table = (_SpaceOfBlock * MOST_BLOCKS)()
         self._memory = [buffer.empty((place.nbytes,), np.dtype(np.uint8)) for place in sums]
-        self._sums = (WORD * max(1, len(sums)))(*map(buffer.address, self._memory))
+        self._sums = table_of([buffer.address(data) for data in self._memory])
         self._own = _Own(blocks=ctypes.addressof(self._table), sums=ctypes.addressof(self._sums))
         self.fail = raiser(self.workspaces)
         self.state = SpaceState(
@@ -284,13 +284,16 @@ def raiser(spaces: Callable[[], Sequence[Workspace]]) -> Callable[[], Any]:
 
 
 class Blocks:
-    """The blocks of one function, and workspaces for all of them, which `make` makes.
+    """The blocks of one function, and workspaces for all of them, which `make` makes. A part of a function in stages (see stages.py), too.
 
     Args:
         inputs, outputs: how many the function has.
         sums: those that are sums over rows; blocks may not overlap then, nor go beyond the last row.
         told: the input that says how many rows there are before a block (int64[1]); -1: there is none.
     """
+
+    writes = unbounded = False
+    """As a part; a plan knows whether its blocks are unbounded."""
 
     def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace] = (), told: int = -1):
         self._blocks: list[Block] = []
@@ -300,9 +303,6 @@ class Blocks:
         self._kept: dict[int, int] = {}  # addresses, by block
         self._lock = Lock()
         self.home = Runs(entry(), (), self.make)
-
-    writes = unbounded = False
-    """What they are as part of something larger; a plan knows whether its blocks are unbounded."""
 
     @property
     def entry(self) -> int:

@@ -145,7 +145,7 @@ class Part(Protocol):
         """Brings up to date what it keeps of frozen inputs; the counts of contents for which it is."""
 
 
-class WholePart:
+class BoundGraph:
     """A graph without rows as a part. What its binding updates must keep its values when its buffers move: other parts may read them."""
 
     def __init__(self, binding: Binding):

@@ -15,7 +15,7 @@ from graphcell.codegen.llvm.contraction import Columns
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 
 _PACKED_AHEAD = 8  # rows of a matrix to be packed that are asked for ahead: the processor's own prefetching stops at the ends of pages
-_SQUARES_AHEAD = 4  # the same where squares are transposed, which touch more rows in turn than the processor follows: a third of the time
+_SQUARES_AHEAD = 4  # the same where squares are transposed, which touch more rows in turn than the processor follows: packing takes a third less
 
 
 def zeros(type: LType) -> Val:
