@@ -82,6 +82,8 @@ class Program:
     profiled: bool = False
     kept: Kept | None = None
 
+ENTRIES = ("run", "prepare")
+"""The functions of a program that the runtime calls."""
 MOST_STACK_BYTES = 1 << 20
 """Scratch memory of a thread up to this size lies on its stack."""
 ALIGNMENT = 64
@@ -130,6 +132,7 @@ class Lowering:
         """The assembly of the whole program."""
         if self.profiled:
             self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
+        self.module.hide_functions(ENTRIES)
         merge_functions(self.module)
         return str(self.module)
 

@@ -45,6 +45,7 @@ def emit_dot(module: Module, name: str, kernel: DotKernel, epilogue: Epilogue | 
     params = [("a", PTR), ("b", PTR), ("c", PTR), ("row", I64), ("column", I64), *extra]
     small = kernel.rows * kernel.columns * ((kernel.k + kernel.lanes - 1) // kernel.lanes) < INLINE_BELOW
     b = FunctionBuilder(module, name, params, attributes="nounwind" if small else "nounwind noinline")
+    b.keep_numbers()
     vector = LType(kernel.kind, kernel.lanes)
     total = [zeros(vector)] * (kernel.rows * kernel.columns)
     full = kernel.k // kernel.lanes

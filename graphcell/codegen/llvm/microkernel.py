@@ -140,6 +140,7 @@ def emit_micro(
         )
     attributes = "nounwind" if work < INLINE_BELOW else "nounwind noinline"
     b = FunctionBuilder(module, name, params, attributes=attributes)
+    b.keep_numbers()
     total = [zeros(kernel.vector)] * kernel.size
     if not kernel.empty:
         total = _reduce(

@@ -66,6 +66,10 @@ class FunctionBuilder(Instructions):
         """Has LLVM translate the function quickly, line by line: for long code that runs once while what it calls takes the time."""
         self._attributes += " noinline optnone"
 
+    def keep_numbers(self) -> None:
+        """Has the function keep its numbers as constants when others are the same but for these: they would take registers in an inner loop."""
+        self.module.exact.add(self.name)
+
     # -- structure ---------------------------------------------------------------------------------------------------
     def finish(self, value: Val | None = None) -> str:
         """Closes the function with a return, adds it to the module, returns its name."""

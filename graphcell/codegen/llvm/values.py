@@ -126,13 +126,21 @@ def constant_mask(count: int, lanes: int) -> Val:
 class Module:
     """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
 
-    `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used.
+    `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used. `exact` names functions
+    whose numbers are to stay constants.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     avx512: bool = False
+    exact: set[str] = field(default_factory=set)
+
+    def hide_functions(self, visible: Sequence[str]) -> None:
+        """Makes all functions but these internal: LLVM need not keep them as they are."""
+        for name, text in self.functions.items():
+            if name not in visible and not text.startswith("define internal"):
+                self.functions[name] = text.replace("define", "define internal", 1)
 
     def declare(self, name: str, result: LType, params: Sequence[LType], attributes: str = "") -> None:
         if name not in self.declarations:
