@@ -21,6 +21,7 @@ from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
+from graphcell.collection import rarely_collected
 from graphcell.context import config
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ConcretizationError, ExecutionError
 from graphcell.frontend import Traced, call, trace_function
@@ -403,6 +404,7 @@ class JitFunction(NativelyCalled):
                 self._changes.clear()
         return trace_function(self._function, args, kwargs, aliased)
 
+    @rarely_collected
     def _compile(
         self, key: Any, pattern: tuple[int, ...], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> _Entry | Uncompiled:

@@ -10,7 +10,7 @@ import pytest
 PACKAGE = Path(__file__).parent.parent / "graphcell"
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("version", "errors", "missing", "wire"),
-    ("dtype", "buffer", "locks"),
+    ("dtype", "buffer", "locks", "collection"),
     ("context", "auto_parallel_context", "communication"),
     ("ir",),
     ("tensor",),

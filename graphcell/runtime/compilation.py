@@ -7,6 +7,7 @@ again.
 
 from __future__ import annotations
 
+import itertools
 import sys
 import time
 from dataclasses import dataclass, field
@@ -14,12 +15,16 @@ from dataclasses import dataclass, field
 import llvmlite
 
 from graphcell.codegen.llvm import target as machine
+from graphcell.codegen.llvm.parts import cut
 from graphcell.codegen.program import Program
+from graphcell.collection import rarely_collected
+from graphcell.context import config
 from graphcell.ir.graph import Graph
 from graphcell.locks import whole
 from graphcell.passes.pipeline import PassRecord, run_pipeline
 from graphcell.runtime.cache import ObjectCache, make_key, open_cache
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
+from graphcell.runtime.threads import default_size, processors
 from graphcell.version import __version__
 
 Updates = tuple[tuple[int, int], ...]
@@ -74,6 +79,7 @@ class Compilation:
         return self.listing.passes
 
 
+@rarely_collected
 def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int, ...] = ()) -> tuple[Compilation, machine.Library]:
     """Compiles `graph` for this machine, or loads what an earlier compilation kept.
 
@@ -93,7 +99,7 @@ def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int
     start = time.perf_counter()
     object_key = _object_key(program.text, target)
     code, from_cache = _object_code(cache, object_key, program.text, target)
-    library = machine.load_object(code)
+    library = machine.load_object(*code)
     if key is not None:
         keep_program(cache, key, program, object_key)
     seconds["machine code"] = time.perf_counter() - start
@@ -102,10 +108,10 @@ def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int
 
 def _load(cache: ObjectCache, key: str) -> tuple[Program, machine.Library] | None:
     found = load_program(cache, key)
-    code = cache.get(found[1]) if found is not None else None
+    code = _kept_objects(cache, found[1]) if found is not None else None
     if found is None or code is None:
         return None
-    return found[0], machine.load_object(code[1])
+    return found[0], machine.load_object(*code)
 
 
 def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: machine.Target, seconds: dict[str, float]) -> Listing:
@@ -125,10 +131,28 @@ def _object_key(text: str, target: machine.Target) -> str:
     return make_key(text, repr(target), repr((machine.PASSES, machine.NOT_RUN)), __version__, llvmlite.__version__, sys.version)
 
 
-def _object_code(cache: ObjectCache, key: str, text: str, target: machine.Target) -> tuple[bytes, bool]:
-    found = cache.get(key)
+def _object_code(cache: ObjectCache, key: str, text: str, target: machine.Target) -> tuple[list[bytes], bool]:
+    """The object code of a program, in one part or several, and whether it was kept."""
+    found = _kept_objects(cache, key)
     if found is not None:
-        return found[1], True
-    code = machine.compile_object(text, target)
-    cache.put(key, {}, code)
-    return code, False
+        return found, True
+    objects = machine.compile_objects(cut(text, _threads()), target)
+    cache.put(key, {"sizes": [len(x) for x in objects]}, b"".join(objects))
+    return objects, False
+
+
+def _kept_objects(cache: ObjectCache, key: str) -> list[bytes] | None:
+    found = cache.get(key)
+    if found is None:
+        return None
+    metadata, data = found
+    sizes = metadata.get("sizes")
+    if not isinstance(sizes, list) or not all(isinstance(size, int) and size > 0 for size in sizes) or sum(sizes) != len(data):
+        return None
+    ends = list(itertools.accumulate(sizes))
+    return [data[end - size : end] for size, end in zip(sizes, ends)]
+
+
+def _threads() -> int:
+    """As many as calls of the program may use, and no more than there are processors."""
+    return min(default_size(config.runtime_num_threads), processors())

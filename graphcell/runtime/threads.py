@@ -457,8 +457,12 @@ def default_size(configured: int | None = None) -> int:
         return checked_size(int(text), SIZE_VARIABLE)
     if configured is not None and configured != 0:
         return checked_size(configured, "the number of threads")
-    available = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-    return min(available, MAX_THREADS)
+    return min(processors(), MAX_THREADS)
+
+
+def processors() -> int:
+    """How many this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 _pool: Pool | None = None

@@ -6,7 +6,7 @@ process defines (`CodegenError`).
 
 Functions that are called from outside a module take pointers and integers only: how a vector is passed
 depends on the features of the target, so vectors never cross a call. llvmlite holds one lock around each call
-of LLVM; every compilation here has a context of its own.
+of LLVM; every compilation here has a context of its own, so that parts of a program can be translated at the same time.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ import functools
 import os
 import re
 import sys
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -44,6 +45,9 @@ _CONTEXT_LINES = 2
 _DYLIB = "graphcell"
 
 
+_translating = threading.RLock()
+"""Held while machine code is made, since the options are the process's."""
+hold_during_forks(_translating)
 hold_during_forks(llvm.ffi.lib._lock)  # else the child may wait for ever for what another thread holds inside LLVM
 
 
@@ -165,6 +169,11 @@ def _initialize() -> None:
 
 @functools.cache
 def _machine(target: Target) -> Any:
+    """The one for a thread at a time."""
+    return _new_machine(target)
+
+
+def _new_machine(target: Target) -> Any:
     """Position-independent code with 32-bit displacements, so that a polynomial's constants are operands in
     memory, not extra loads.
     """
@@ -179,20 +188,74 @@ def compile_object(text: str, target: Target) -> bytes:
 
     Raises CodegenError if LLVM does not accept the text; its message shows the lines around the place.
     """
-    module = _optimized(text, target)
-    with _selection_options():
-        return bytes(_machine(target).emit_object(module))
+    return compile_objects([text], target)[0]
+
+
+def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
+    """Object code of several modules, each made by a thread of its own.
+
+    Raises CodegenError like `compile_object`.
+    """
+    with _translating, _selection_options(), contextlib.ExitStack() as stack:
+        if len(texts) == 1:
+            return [_emit(stack.enter_context(_optimized(texts[0], target)), _machine(target))]
+        works = []
+        for text in texts:
+            module = stack.enter_context(_optimized(text, target))
+            works.append(_Work(module, _new_machine(target)))
+            works[-1].start()
+            stack.callback(works[-1].join)
+        return [work.result() for work in works]
+
+
+class _Work(threading.Thread):
+    """The translation of a module."""
+
+    def __init__(self, module: Any, machine: Any):
+        super().__init__(name="graphcell compiler")
+        self._module, self._machine = module, machine
+        self._code: bytes | None = None
+        self._error: Exception | None = None
+
+    def run(self) -> None:
+        try:
+            self._code = _emit(self._module, self._machine)
+        except Exception as error:
+            self._error = error
+
+    def result(self) -> bytes:
+        self.join()
+        if self._error is not None:
+            raise self._error
+        assert self._code is not None
+        return self._code
+
+
+def _emit(module: Any, machine: Any) -> bytes:
+    """What `machine.emit_object(module)` gives, without llvmlite's lock: modules have contexts of their own, and to translate one is what takes
+    LLVM's time. (Where a later llvmlite has other insides it is done with the lock.)
+    """
+    library = llvm.ffi.lib
+    emit = library.LLVMPY_TargetMachineEmitToMemory
+    with llvm.ffi.OutputString() as message:
+        buffer = getattr(emit, "_cfn", emit)(machine, module, 1, message)
+        if not buffer:
+            raise CodegenError(f"LLVM cannot make code of the generated module: {message}")
+    try:
+        return ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
+    finally:
+        library.LLVMPY_DisposeMemoryBuffer(buffer)
 
 
 def optimized_text(text: str, target: Target) -> str:
     """The module's text after the passes, for people who look inside."""
-    return str(_optimized(text, target))
+    with _optimized(text, target) as module:
+        return str(module)
 
 
 def assembly(text: str, target: Target) -> str:
     """The machine code of a module as assembly, for people who look inside."""
-    module = _optimized(text, target)
-    with _selection_options():
+    with _optimized(text, target) as module, _translating, _selection_options():
         return str(_machine(target).emit_assembly(module))
 
 
@@ -208,13 +271,15 @@ def _selection_options() -> Iterator[None]:
             llvm.set_option("graphcell", f"-{name}=false")
 
 
-def _optimized(text: str, target: Target) -> Any:
+@contextlib.contextmanager
+def _optimized(text: str, target: Target) -> Iterator[Any]:
+    """The module of a text after the passes. It is freed here and not by whoever finds it dead, who may free its context first."""
     machine = _machine(target)
-    module = _parse(text)
-    module.triple = target.triple
-    module.data_layout = str(machine.target_data)
-    _run_passes(module, machine)
-    return module
+    with _parsed(text) as module:
+        module.triple = target.triple
+        module.data_layout = str(machine.target_data)
+        _run_passes(module, machine)
+        yield module
 
 
 def _run_passes(module: Any, machine: Any) -> None:
@@ -228,16 +293,18 @@ def _run_passes(module: Any, machine: Any) -> None:
             manager.run(function, builder)
 
 
-def _parse(text: str) -> Any:
+@contextlib.contextmanager
+def _parsed(text: str) -> Iterator[Any]:
     try:
         module = llvm.parse_assembly(text, llvm.create_context())
     except RuntimeError as error:
         raise CodegenError(_explain(str(error), text)) from error
-    try:
-        module.verify()
-    except RuntimeError as error:
-        raise CodegenError(f"LLVM refuses the generated module: {error}") from error
-    return module
+    with contextlib.closing(module):
+        try:
+            module.verify()
+        except RuntimeError as error:
+            raise CodegenError(f"LLVM refuses the generated module: {error}") from error
+        yield module
 
 
 def _explain(message: str, text: str) -> str:
@@ -281,19 +348,20 @@ class Library:
             raise CodegenError(f"cannot load {name}: {error}") from error
 
 
-def load_object(data: bytes) -> Library:
-    """Maps object code into the process. Symbols that it lacks (malloc, memcpy, pthread_create, fmod …) are
+def load_object(*objects: bytes) -> Library:
+    """Maps object code, of one module or of several that belong together, into the process. Symbols that it lacks (malloc, memcpy, pthread_create, fmod …) are
     taken from the process.
 
     Each library has an engine of its own (half a millisecond), which gives all memory back. JITLink places
     the code and the constants of an object side by side, so short displacements always reach. Raises
-    CodegenError if `data` is not an object of this platform.
+    CodegenError if one of them is not an object of this platform.
     """
     _initialize()
     jit = llvm.create_lljit_compiler(None, use_jit_link=True)
     try:
-        return Library(
-            jit, llvm.JITLibraryBuilder().add_object_img(data).add_current_process().link(jit, _DYLIB)
-        )
+        builder = llvm.JITLibraryBuilder()
+        for data in objects:
+            builder.add_object_img(data)
+        return Library(jit, builder.add_current_process().link(jit, _DYLIB))
     except RuntimeError as error:
         raise CodegenError(f"cannot load object code: {error}") from error

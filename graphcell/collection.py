@@ -1,0 +1,43 @@
+"""Python's search for cycles of dead objects, made rarer while graphs are built.
+
+A compilation makes hundreds of thousands of objects that live until it ends; the collector would visit them again and again, a twentieth of the first
+call's time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import gc
+from types import TracebackType
+
+from graphcell.locks import Lock
+
+_NEW_OBJECTS = 100_000
+"""So many new objects between two collections: some 10 MB at most that wait."""
+
+
+class _Rarely(contextlib.ContextDecorator):
+    """`with rarely_collected:` or `@rarely_collected`, several times at once, also by several threads. Whoever sets thresholds meanwhile has the
+    last word."""
+
+    def __init__(self) -> None:
+        self._lock, self._users = Lock(), 0
+        self._usual = self._rare = gc.get_threshold()
+
+    def __enter__(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._users == 1:
+                first, *others = self._usual = gc.get_threshold()
+                if first:  # else it is switched off
+                    gc.set_threshold(max(first, _NEW_OBJECTS), *others)
+                self._rare = gc.get_threshold()
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
+        with self._lock:
+            self._users -= 1
+            if not self._users and gc.get_threshold() == self._rare:
+                gc.set_threshold(*self._usual)
+
+
+rarely_collected = _Rarely()

@@ -1,0 +1,151 @@
+"""Modules cut in parts: linked together they compute what the whole does, and errors of a part reach the caller."""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as gc
+from graphcell.codegen.llvm import parts, target
+from graphcell.codegen.llvm.parts import cut
+from graphcell.codegen.llvm.target import compile_object, compile_objects, host, load_object
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, Module, Val, i64
+from graphcell.errors import CodegenError
+from graphcell.runtime import compilation
+from graphcell.runtime.cache import open_cache
+
+
+@pytest.fixture
+def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(parts, "_LEAST_LETTERS", 100)
+    monkeypatch.setattr(compilation, "_threads", lambda: 3)
+
+
+def chain(length: int) -> Module:
+    """`f0` reads a table and counts its calls in a variable, each of the others calls the one before and one by its address; `run` calls all."""
+    module = Module()
+    table = module.add_global("numbers", "internal constant [4 x i64] [i64 3, i64 1, i64 4, i64 1], align 64")
+    calls = module.add_global("calls", "global [2 x i64] zeroinitializer, align 64")
+    for k in range(length):
+        b = FunctionBuilder(module, f"f{k}", [("x", I64), ("p", PTR)], I64)
+        value = b.add(b.args["x"], b.load(b.gep(table, k % 4, I64), I64))
+        b.store(b.add(b.load(calls, I64), i64(1)), calls)
+        if k:
+            value = b.add(value, b.call(f"f{k - 1}", I64, value, b.args["p"]))
+            value = b.add(value, b.call_pointer(Val(f"@f{k // 2}", PTR), I64, b.args["x"], b.args["p"]) if k // 2 != k else value)
+        b.finish(value)
+    b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
+    total = i64(0)
+    for k in range(length):
+        total = b.add(b.mul(total, i64(3)), b.call(f"f{k}", I64, b.args["x"], b.alloca(I64)))
+    b.finish(b.add(b.mul(total, i64(1000)), b.load(calls, I64)))
+    return module
+
+
+def run(objects: list[bytes], x: int) -> int:
+    library = load_object(*objects)
+    return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("run"))(x))
+
+
+@pytest.mark.parametrize("most", [2, 3, 7])
+@pytest.mark.usefixtures("small_parts")
+def test_parts_compute_what_the_whole_does(most: int) -> None:
+    text = str(chain(9))
+    texts = cut(text, most)
+    assert 2 <= len(texts) <= most
+    for x in (0, 11):
+        assert run(compile_objects(texts, host()), x) == run([compile_object(text, host())], x)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_each_function_is_in_one_part() -> None:
+    texts = cut(str(chain(9)), 4)
+    for name in [*(f"f{k}" for k in range(9)), "run"]:
+        assert sum(f" @{name}(" in line for text in texts for line in text.splitlines() if line.startswith("define")) == 1
+    assert sum("@calls = global" in text for text in texts) == 1
+
+
+def test_small_modules_stay_whole() -> None:
+    text = str(chain(3))
+    assert cut(text, 8) == [text]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_variables_that_parts_could_not_share_keep_a_module_whole() -> None:
+    module = chain(5)
+    module.add_global("state", "internal global i64 0")
+    assert cut(str(module), 3) == [str(module)]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_an_error_in_one_part_is_raised() -> None:
+    texts = cut(str(chain(9)), 3)
+    with pytest.raises(CodegenError, match="expected instruction opcode"):
+        compile_objects([texts[0], texts[1].replace("  ret", "  return"), texts[2]], host())
+    assert not [t for t in threading.enumerate() if t.name == "graphcell compiler"]
+    assert len(compile_objects(texts, host())) == 3
+
+
+def test_an_error_of_the_translation_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(module: Any, machine: Any) -> bytes:
+        raise CodegenError("no registers left")
+
+    monkeypatch.setattr(target, "_emit", fail)
+    with pytest.raises(CodegenError, match="no registers left"):
+        compile_objects([str(chain(2)), str(chain(3))], host())
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_programs_in_parts_give_the_same_bits_and_come_back_from_the_cache(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    rng = np.random.default_rng(3)
+    x, w = rng.standard_normal((6, 40)).astype(np.float32), rng.standard_normal((40, 24)).astype(np.float32)
+
+    def loss(x: Any, w: Any) -> Any:
+        y = gc.ops.softmax(gc.ops.tanh(gc.ops.matmul(x, w)), -1)
+        return (y * gc.ops.layer_norm(y, (24,), gc.ops.ones((24,)), gc.ops.zeros((24,)))).sum()
+
+    def gradients() -> list[np.ndarray[Any, Any]]:
+        compiled = gc.jit(gc.value_and_grad(loss, (0, 1)))
+        value, found = compiled(gc.Tensor(x), gc.Tensor(w))
+        return [value.asnumpy(), *(g.asnumpy() for g in found)]
+
+    counts: list[int] = []
+    whole = machine_calls(monkeypatch, counts)
+    monkeypatch.setenv("GRAPHCELL_CACHE_DIR", str(tmp_path / "a"))
+    in_parts = gradients()
+    assert max(counts) == 3
+    counts.clear()
+    again = gradients()
+    assert not counts, "found in the cache"
+    monkeypatch.setattr(compilation, "_threads", lambda: 1)
+    monkeypatch.setenv("GRAPHCELL_CACHE_DIR", str(tmp_path / "b"))
+    alone = gradients()
+    assert set(counts) == {1} and whole is not None
+    for one, two, three in zip(in_parts, again, alone, strict=True):
+        np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(one, three)
+
+
+def machine_calls(monkeypatch: pytest.MonkeyPatch, counts: list[int]) -> Any:
+    """Has `counts` note in how many parts each program is translated."""
+    translate = compilation.machine.compile_objects
+
+    def counted(texts: list[str], host: Any) -> list[bytes]:
+        counts.append(len(texts))
+        return translate(texts, host)
+
+    monkeypatch.setattr(compilation.machine, "compile_objects", counted)
+    return translate
+
+
+@pytest.mark.parametrize("sizes", [None, [], [5], [3, -1], [2, 2], "4", [4.0]])
+def test_entries_whose_sizes_are_wrong_are_not_used(sizes: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    monkeypatch.setenv("GRAPHCELL_CACHE_DIR", str(tmp_path))
+    cache = open_cache()
+    cache.put("key", {"sizes": sizes}, b"1234")
+    expected = [b"12", b"34"] if sizes == [2, 2] else None
+    assert compilation._kept_objects(cache, "key") == expected

@@ -1,0 +1,84 @@
+"""Python's collector is kept back while graphs are built, and as it was afterwards."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as ms
+from graphcell.collection import rarely_collected
+
+
+@pytest.fixture(autouse=True)
+def thresholds() -> Iterator[None]:
+    usual = gc.get_threshold()
+    gc.set_threshold(700, 10, 10)
+    yield
+    gc.set_threshold(*usual)
+
+
+def test_thresholds_are_high_inside_and_as_before_outside() -> None:
+    with rarely_collected:
+        assert gc.get_threshold() == (100_000, 10, 10)
+        with rarely_collected:
+            assert gc.get_threshold() == (100_000, 10, 10)
+        assert gc.get_threshold() == (100_000, 10, 10)
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_errors_restore_them() -> None:
+    @ms.jit
+    def f(x: Any) -> Any:
+        raise ValueError(f"not today: {gc.get_threshold()}")
+
+    with pytest.raises(ValueError, match="not today"):
+        f(ms.Tensor(np.ones(2, np.float32)))
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_compilation_is_inside() -> None:
+    seen = []
+
+    def f(x: Any) -> Any:
+        seen.append(gc.get_threshold())
+        return x + 1
+
+    ms.jit(f)(ms.Tensor(np.ones(2, np.float32)))
+    assert seen == [(100_000, 10, 10)] and gc.get_threshold() == (700, 10, 10)
+
+
+def test_who_sets_them_inside_has_the_last_word() -> None:
+    with rarely_collected:
+        gc.set_threshold(5, 6, 7)
+    assert gc.get_threshold() == (5, 6, 7)
+
+
+@pytest.mark.parametrize("usual", [(0, 10, 10), (500_000, 3, 4)])
+def test_what_is_rarer_already_stays(usual: tuple[int, int, int]) -> None:
+    gc.set_threshold(*usual)
+    with rarely_collected:
+        assert gc.get_threshold() == usual
+    assert gc.get_threshold() == usual
+
+
+def test_several_threads() -> None:
+    inside, leave = threading.Barrier(2), threading.Event()
+
+    def other() -> None:
+        with rarely_collected:
+            inside.wait()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    with rarely_collected:
+        thread.start()
+        inside.wait()
+    assert gc.get_threshold() == (100_000, 10, 10)
+    leave.set()
+    thread.join()
+    assert gc.get_threshold() == (700, 10, 10)
