@@ -35,7 +35,6 @@ from graphcell.locks import Lock, whole
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
 from graphcell.ops.host import Raise
-from graphcell.passes.pipeline import PIPELINE, run_pipeline
 from graphcell.runtime.eager import connect
 from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state
@@ -458,6 +457,9 @@ class JitFunction(NativelyCalled):
         Raises:
             RuntimeError: nothing was compiled yet. ValueError: there is no such pass.
         """
+        with whole:
+            from graphcell.passes.pipeline import PIPELINE, run_pipeline
+
         graph = self._shown().traced.graph
         if pass_name is not None:
             names = [name for name, _ in PIPELINE]

@@ -10,8 +10,8 @@ from collections.abc import Sequence
 from typing import Self
 
 from graphcell.codegen.llvm.text import I1, I8, I64, FunctionBuilder, Val, i64
+from graphcell.codegen.lowering import Calls
 from graphcell.codegen.movement import Movement
-from graphcell.codegen.program import Calls
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, While

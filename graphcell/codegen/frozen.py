@@ -19,8 +19,9 @@ from typing import Protocol, TypeVar
 from graphcell.codegen.fuse import Analysis
 from graphcell.codegen.legalize import is_virtual
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val, const
+from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.prepare import Request, Spot
-from graphcell.codegen.program import Calls, Kept, Lowering
+from graphcell.codegen.program import Kept
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.creation import Constant
 

@@ -23,12 +23,13 @@ from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
+from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.native import Site, epilogue_columns, native_kernels
 from graphcell.codegen.order import Step, order
 from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
-from graphcell.codegen.program import Calls, HostCall, Lowering, Program
+from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.control import For, If, While

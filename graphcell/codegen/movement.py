@@ -17,8 +17,8 @@ from graphcell.codegen.llvm.scan import emit_scan as emit_scan_kernel
 from graphcell.codegen.llvm.scan import scan_kernel
 from graphcell.codegen.llvm.scatter import emit_scatter as emit_scatter_kernel
 from graphcell.codegen.llvm.text import I64, FunctionBuilder, Val, i64
+from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.pieces import Piece
-from graphcell.codegen.program import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import TensorType

@@ -13,8 +13,9 @@ from dataclasses import dataclass, field
 
 from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
+from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.memory import aligned_size
-from graphcell.codegen.program import PARALLEL_FROM, Calls, Lowering, Scratch
+from graphcell.codegen.program import Scratch
 from graphcell.ir.graph import Node, Value
 
 LETTERS = "abdefghijk"

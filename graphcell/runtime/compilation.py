@@ -11,21 +11,23 @@ import itertools
 import sys
 import time
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 import llvmlite
 
 from graphcell.codegen.llvm import target as machine
-from graphcell.codegen.llvm.parts import cut
 from graphcell.codegen.program import Program
 from graphcell.collection import rarely_collected
 from graphcell.context import config
 from graphcell.ir.graph import Graph
 from graphcell.locks import whole
-from graphcell.passes.pipeline import PassRecord, run_pipeline
 from graphcell.runtime.cache import ObjectCache, make_key, open_cache
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
 from graphcell.runtime.threads import default_size, processors
 from graphcell.version import __version__
+
+if TYPE_CHECKING:
+    from graphcell.passes.pipeline import PassRecord
 
 Updates = tuple[tuple[int, int], ...]
 """(output position, input position): that output is written into the buffer of that input."""
@@ -117,7 +119,8 @@ def _load(cache: ObjectCache, key: str) -> tuple[Program, machine.Library] | Non
 def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: machine.Target, seconds: dict[str, float]) -> Listing:
     """Runs the passes and lowers the result."""
     with whole:
-        from graphcell.codegen.lower import lower  # not needed where the program is in the cache
+        from graphcell.codegen.lower import lower  # not needed where the program is in the cache, like all of the code generator
+        from graphcell.passes.pipeline import run_pipeline
 
     start = time.perf_counter()
     optimized, passes = run_pipeline(graph, name)
@@ -136,6 +139,9 @@ def _object_code(cache: ObjectCache, key: str, text: str, target: machine.Target
     found = _kept_objects(cache, key)
     if found is not None:
         return found, True
+    with whole:
+        from graphcell.codegen.llvm.parts import cut
+
     objects = machine.compile_objects(cut(text, _threads()), target)
     cache.put(key, {"sizes": [len(x) for x in objects]}, b"".join(objects))
     return objects, False

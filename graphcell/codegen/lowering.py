@@ -1,0 +1,157 @@
+"""A program under construction.
+
+`Lowering` collects kernels, constants and host calls of one program; `Calls` emits the calls of kernels, of the thread pool and of the host
+into its entry function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from graphcell.codegen.kernel import LoopKernel
+from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.loops import emit_loops
+from graphcell.codegen.llvm.merge_functions import merge_functions
+from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Val, const, i64
+from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
+from graphcell.ir.op import Array
+
+PARALLEL_FROM = 60_000
+"""Rough scalar instructions from which a kernel is shared by threads."""
+ENTRIES = ("run", "prepare")
+"""The functions of a program that the runtime calls."""
+MOST_STACK_BYTES = 1 << 20
+"""Scratch memory of a thread up to this size lies on its stack."""
+ALIGNMENT = 64
+_LONG_ENTRY = 1000
+"""Lines of an entry function from which LLVM would spend more on it than it is worth: a tenth of its time for ResNet-18."""
+
+
+class Lowering:
+    """Shared state of one program: the module, kernels that exist already, constants, host calls."""
+
+    def __init__(self, target: Target):
+        self.target = target
+        self.module = target.module()
+        self.kernels: dict[object, str] = {}
+        self.plans: dict[object, Plan] = {}
+        self.constants: list[Array] = []
+        self.host_calls: list[HostCall] = []
+        self.steps: list[Step] = []
+        self.context_slots = 1
+        self.profiled = os.environ.get("GRAPHCELL_PROFILE", "0") not in ("", "0")
+
+    def loop_function(self, kernel: LoopKernel) -> str:
+        name = self.kernels.get(kernel)
+        if name is None:
+            name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
+        return name
+
+    @contextmanager
+    def step(self, b: FunctionBuilder, title: str, kernel: str, blocks: int) -> Iterator[None]:
+        """Lists a step; what is emitted inside is timed if the program is profiled."""
+        number = len(self.steps)
+        self.steps.append(Step(title, kernel, blocks))
+        if not self.profiled:
+            yield
+            return
+        start = self._cycles(b)
+        yield
+        spent = b.sub(self._cycles(b), start)
+        slot = b.gep(Val(f"@{PROFILE}", PTR), number, I64)
+        b.store(b.add(b.load(slot, I64), spent), slot)
+
+    def _cycles(self, b: FunctionBuilder) -> Val:
+        return b.intrinsic("readcyclecounter", I64)
+
+    def finish(self) -> str:
+        """The assembly of the whole program."""
+        if self.profiled:
+            self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
+        self.module.hide_functions(ENTRIES)
+        merge_functions(self.module)
+        return str(self.module)
+
+    def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
+        """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
+        name = f"{function}.shared"
+        if name not in self.module.functions:
+            b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
+            buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
+            if scratch is None or scratch.nbytes <= MOST_STACK_BYTES:
+                if scratch is not None:
+                    buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
+                b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
+            else:
+                self._call_with_heap(b, function, buffers, scratch)
+            b.finish()
+        return name
+
+    def _call_with_heap(self, b: FunctionBuilder, function: str, buffers: list[Val], scratch: Scratch) -> None:
+        """Calls with scratch memory from the heap; where there is none left, the process ends as it does for any other allocation in C."""
+        self.module.declare("malloc", PTR, [I64])
+        self.module.declare("free", VOID, [PTR])
+        block = b.call("malloc", PTR, i64(scratch.nbytes + ALIGNMENT))
+        address = b.raw(f"ptrtoint ptr {block.text} to i64", I64)
+        with b.if_then(b.icmp("eq", address, i64(0))):
+            b.intrinsic("trap", VOID)
+        aligned = b.gep(block, b.sub(i64(ALIGNMENT), b.and_(address, i64(ALIGNMENT - 1))), I8)
+        arguments = [*buffers[: scratch.position], aligned, *buffers[scratch.position :]]
+        b.call(function, VOID, *arguments, b.args["begin"], b.args["end"])
+        b.call("free", VOID, block)
+
+
+class Calls:
+    """How the entry function calls kernels, the thread pool and the host."""
+
+    def __init__(self, lowering: Lowering, b: FunctionBuilder, inputs: int):
+        self.lowering, self.inputs = lowering, inputs
+        self.context = Val("%context", PTR)
+        self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
+
+    def finish(self, b: FunctionBuilder) -> None:
+        """Closes the entry function, which succeeded."""
+        b.reserve(self.context, PTR, self.lowering.context_slots)
+        if b.length >= _LONG_ENTRY:
+            b.leave_as_it_is()
+        b.finish(const(0, I32))
+
+    def _fill(self, b: FunctionBuilder, buffers: Sequence[Val]) -> None:
+        self.lowering.context_slots = max(self.lowering.context_slots, len(buffers))
+        for k, p in enumerate(buffers):
+            b.store(p, b.gep(self.context, k, PTR))
+
+    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: Scratch | None = None) -> None:
+        if not blocks:
+            return
+        if not (shared and blocks > 1) and scratch is None:
+            b.call(function, VOID, *buffers, i64(0), i64(blocks))
+            return
+        name = self.lowering.trampoline(function, len(buffers), scratch)
+        self._fill(b, buffers)
+        if shared and blocks > 1:
+            b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
+        else:
+            b.call(name, VOID, self.context, i64(0), i64(blocks))
+
+    def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
+        number = len(self.lowering.host_calls)
+        self.lowering.host_calls.append(call)
+        with self.lowering.step(b, f"call {call.op}", "host", 1):
+            self._fill(b, buffers)
+            failed = b.call_pointer(self.callback, I32, i64(number), self.context)
+        b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
+
+    def constant(self, b: FunctionBuilder, array: Array) -> Val:
+        known = self.lowering.constants
+        number = next((k for k, other in enumerate(known) if other is array), len(known))
+        if number == len(known):
+            known.append(array)
+        return b.load(b.gep(self.table, self.inputs + 1 + number, PTR), PTR)
+
+    def kept(self, b: FunctionBuilder) -> Val:
+        """The memory that `prepare` fills."""
+        return b.load(b.gep(self.table, self.inputs, PTR), PTR)
