@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError, NotImplementedFeatureError
+from graphcell.records import dataclass
 
 _MAX_RANK = 4095
 _SET = "For 'set_auto_parallel_context', "

@@ -14,7 +14,6 @@ import importlib
 import sys
 import textwrap
 from collections.abc import Iterable
-from dataclasses import dataclass
 from functools import reduce
 from pathlib import Path
 from types import ModuleType
@@ -22,6 +21,7 @@ from typing import Any
 
 from graphcell.errors import ArgumentValueError
 from graphcell.missing import NAMES
+from graphcell.records import dataclass
 
 GROUPS = ("essential", "common", "further", "rare")
 """How often programs need a name: the first are what the owner's documents use, the second what tutorials and model collections use; the

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from graphcell.auto_parallel_context import (  # noqa: F401  (MindSpore has them here)
@@ -20,6 +20,7 @@ from graphcell.auto_parallel_context import (  # noqa: F401  (MindSpore has them
     set_auto_parallel_context,
 )
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, NotImplementedFeatureError
+from graphcell.records import dataclass
 
 GRAPH_MODE = 0
 PYNATIVE_MODE = 1

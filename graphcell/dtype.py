@@ -7,7 +7,6 @@ Promotion follows MindSpore: between Tensors by a fixed table, between a Tensor 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -15,6 +14,7 @@ import ml_dtypes
 import numpy as np
 
 from graphcell.errors import ArgumentTypeError, DTypeError
+from graphcell.records import dataclass
 
 
 class Type:

@@ -15,7 +15,6 @@ import math
 import random
 import time
 from collections.abc import Callable, Hashable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -30,6 +29,7 @@ from graphcell.ir.types import TensorType
 from graphcell.jit import JitFunction
 from graphcell.locks import Lock
 from graphcell.passes.row_wise import NotRowWise, row_axes, work_of
+from graphcell.records import dataclass
 from graphcell.runtime.block_sizes import LIGHT, Pieces, plan, sizes_for
 from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state

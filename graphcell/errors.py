@@ -7,8 +7,10 @@ message, place, source line with a caret, call sites, hint. Every class also inh
 from __future__ import annotations
 
 import linecache
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
+
+from graphcell.records import dataclass
 
 _CALL_SITES_SHOWN = 4
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 from graphcell.context import GRAPH_MODE, config
@@ -35,6 +35,7 @@ from graphcell.pullback import (
     tensors_in,
     value_and_gradients,
 )
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 Weights = Tensor | Sequence[Tensor] | None

@@ -17,7 +17,6 @@ import time
 import weakref
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import MethodType
 from typing import TYPE_CHECKING, Any
 
@@ -35,6 +34,7 @@ from graphcell.locks import Lock, whole
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
 from graphcell.ops.host import Raise
+from graphcell.records import dataclass
 from graphcell.runtime.eager import connect
 from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
 from graphcell.tensor import Tensor, state

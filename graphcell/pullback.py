@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from graphcell.frontend.interpreter import active, call
@@ -20,6 +19,7 @@ from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ops.dispatch import Tape, Trace, recording
 from graphcell.ops.gradient_hooks import through_hooks
 from graphcell.passes.autodiff import ones_of_type, split_vjp, vjp, zeros_of_type
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 Function = Callable[..., Any]

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from dataclasses import dataclass
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
@@ -20,6 +19,7 @@ from graphcell.ops.control import Recomputed
 from graphcell.ops.dispatch import Trace
 from graphcell.ops.recomputed import RecomputedCall
 from graphcell.pullback import Function, replace_tensors, tensors_in, trace_child
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 __all__ = ["recompute"]

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, rebase
 from graphcell.codegen.layout import row_major
@@ -19,6 +18,7 @@ from graphcell.codegen.llvm.points import PointEmitter, Scope
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Val, i64
 from graphcell.codegen.schedule import permute
+from graphcell.records import dataclass
 
 MOST_STREAMS = 3
 """Arrays of the result's size that an epilogue may read and write. A register tile touches a few cache lines in each of many rows, far from

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from graphcell.codegen.fuse import Analysis
@@ -24,6 +23,7 @@ from graphcell.codegen.prepare import Request, Spot
 from graphcell.codegen.program import Kept
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.creation import Constant
+from graphcell.records import dataclass
 
 MOST_GROWTH = 2
 """A value is kept if it is at most so many times as large as the frozen inputs that it comes from."""

@@ -8,7 +8,7 @@ often than before (but for a few cheap ops), and no path leads from the group ou
 from __future__ import annotations
 
 from collections.abc import Set
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, volume
 from graphcell.codegen.layout import Layout, own_layout, view_layout
@@ -18,6 +18,7 @@ from graphcell.codegen.recompute import recompute
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
+from graphcell.records import dataclass
 
 MAX_NODES = 160
 MAX_OPERANDS = 40

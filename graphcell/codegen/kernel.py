@@ -9,11 +9,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, Reduction
+from graphcell.records import dataclass
 
 Strides = tuple[int, ...]
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.movement import BroadcastTo, Fence, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Windows
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

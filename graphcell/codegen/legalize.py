@@ -9,8 +9,6 @@ so that they can be shared by threads and add by blocks.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
@@ -27,6 +25,7 @@ from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
 from graphcell.passes.row_blocks import RowBlocks, row_blocks
+from graphcell.records import dataclass
 
 SPLIT_REDUCTION_FROM = 1 << 14
 """Elements of a full reduction from which it is done in two steps."""

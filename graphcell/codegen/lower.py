@@ -10,7 +10,7 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.codegen.control import ControlFlow
 from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
@@ -38,6 +38,7 @@ from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, Gat
 from graphcell.ops.movement import Bitcast, Concat, Pad, UpdateSlice
 from graphcell.ops.scan import Cumulative
 from graphcell.passes.regions import invariant_operands
+from graphcell.records import dataclass
 
 
 @dataclass

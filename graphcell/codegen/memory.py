@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from bisect import insort
-from dataclasses import dataclass
 
 from graphcell.buffer import ALIGNMENT
+from graphcell.records import dataclass
 
 
 def aligned_size(nbytes: int) -> int:

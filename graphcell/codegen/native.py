@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from graphcell.codegen.attention import emit_attention_grad_op, emit_attention_op
@@ -26,6 +25,7 @@ from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True)

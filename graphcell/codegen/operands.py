@@ -8,11 +8,11 @@ that does not must be copied first, which `legalize` sees to by asking `read_ope
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.axes import Dims, Trail, flatten, fresh_dims, leaves
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.movement import BroadcastTo, Reshape, Transpose
+from graphcell.records import dataclass
 
 
 @dataclass

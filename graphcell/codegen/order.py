@@ -9,11 +9,12 @@ theirs until the end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from heapq import heappop, heappush
 from typing import Generic, TypeVar
 
 from graphcell.ir.graph import Value
+from graphcell.records import dataclass
 
 U = TypeVar("U")
 

@@ -7,7 +7,6 @@ strides and that nothing but one concatenation reads, where they lie in its resu
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.fuse import Analysis
 from graphcell.codegen.layout import reshaped_strides, row_major
@@ -15,6 +14,7 @@ from graphcell.ir.graph import Node, Value
 from graphcell.ops.attention import AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.movement import Concat
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

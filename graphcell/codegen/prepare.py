@@ -9,7 +9,7 @@ packed buffers live as long as the spot says; at the contraction itself only the
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
@@ -17,6 +17,7 @@ from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.program import Scratch
 from graphcell.ir.graph import Node, Value
+from graphcell.records import dataclass
 
 LETTERS = "abdefghijk"
 """Names of a contraction's operands in its plan."""

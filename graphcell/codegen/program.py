@@ -5,10 +5,11 @@ Plain data. A process that finds a program on disk needs this file and nothing e
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
+from graphcell.records import dataclass
 
 PROFILE = "profile"
 """Name of the global that holds the cycles spent in each step, in programs lowered with GRAPHCELL_PROFILE=1."""

@@ -9,7 +9,7 @@ are no longer moved outweigh those that are read instead.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 from graphcell.codegen.legalize import Copy, is_loop_op, is_virtual
@@ -18,6 +18,7 @@ from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ops.base import Elementwise
 from graphcell.ops.movement import Fence
 from graphcell.passes.costs import FAST, READ, WRITE
+from graphcell.records import dataclass
 
 if TYPE_CHECKING:
     from graphcell.codegen.fuse import Analysis, Group

@@ -6,7 +6,6 @@ Enters: a Group (fuse.py). Leaves: the kernel and the values whose buffers it re
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.contract import contract
@@ -17,6 +16,7 @@ from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.base import Reduction
 from graphcell.ops.creation import Full, Iota
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True)

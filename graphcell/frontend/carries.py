@@ -8,7 +8,7 @@ index); numbers that do not stay constants.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from graphcell.errors import BranchTypeError, DataDependentTypeError, GraphcellError, UnboundNameError
@@ -31,6 +31,7 @@ from graphcell.frontend.trees import (
 from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Trace
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 

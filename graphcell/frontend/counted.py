@@ -12,7 +12,7 @@ import ast
 import builtins
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from graphcell import dtype as dt
@@ -34,6 +34,7 @@ from graphcell.ops.control import For
 from graphcell.ops.dispatch import Trace, apply1
 from graphcell.ops.functional.common import full
 from graphcell.ops.movement import Reshape, Slice
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 if TYPE_CHECKING:

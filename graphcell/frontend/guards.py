@@ -12,7 +12,6 @@ from __future__ import annotations
 import types
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from operator import is_
 from types import CellType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -26,6 +25,7 @@ from graphcell.frontend.places import held
 from graphcell.frontend.trees import same_constant
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import no_trace
+from graphcell.records import dataclass
 from graphcell.tensor import StateEpoch, StorageEpoch, Tensor
 
 MISSING = object()

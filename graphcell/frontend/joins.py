@@ -8,7 +8,7 @@ with both places.
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from graphcell.errors import BranchTypeError, DataDependentTypeError, GraphcellError, Span, UnboundNameError
@@ -31,6 +31,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Trace
 from graphcell.ops.functional.common import cast, full
 from graphcell.ops.functional.comparison import logical_not
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 

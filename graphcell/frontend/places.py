@@ -10,11 +10,12 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Hashable
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CellType
 from typing import Any, Protocol
 
 from graphcell.errors import GraphcellError
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 Flag = bool | Tensor

@@ -13,13 +13,14 @@ import inspect
 import linecache
 import textwrap
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import CodeType, FunctionType, MethodType
 from typing import Any
 
 from graphcell.errors import SourceNotFoundError, Span, UnsupportedSyntaxError
 from graphcell.frontend.libraries import is_library_file
 from graphcell.locks import Lock
+from graphcell.records import dataclass
 
 Function = ast.FunctionDef | ast.Lambda
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)

@@ -10,7 +10,6 @@ from __future__ import annotations
 import random
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from types import MethodType
 from typing import Any
 
@@ -26,6 +25,7 @@ from graphcell.frontend.text import Text
 from graphcell.frontend.trees import Constant, Tree, flatten, unchanged, unflatten
 from graphcell.ir.graph import Graph, Value
 from graphcell.ops.dispatch import Trace
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 _NUMBER_KINDS = (bool, int, float)

@@ -7,7 +7,6 @@ Used where branches join, where loops carry values, and for what a compiled func
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,6 +16,7 @@ from graphcell.dtype import DType
 from graphcell.frontend.numbers import WeakNumber
 from graphcell.ir.types import SHORT_DTYPE, TensorType
 from graphcell.parameter import Parameter, ParameterTuple
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 NUMBERS = (bool, int, float)

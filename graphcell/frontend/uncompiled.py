@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from graphcell.context import config
 from graphcell.errors import ConcretizationError, Span
 from graphcell.frontend.guards import Guards, is_cell
 from graphcell.frontend.tracing import name_of
+from graphcell.records import dataclass
 
 
 @dataclass(slots=True, eq=False)

@@ -7,10 +7,10 @@ Refuses: characters that begin no token.
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from typing import NoReturn
 
 from graphcell.errors import ParseError, Span
+from graphcell.records import dataclass
 
 _TOKEN = re.compile(
     r"""

@@ -8,9 +8,7 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import inspect
-import operator
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any, ClassVar, TypeVar, dataclass_transform
 
 import numpy as np
@@ -18,6 +16,7 @@ import numpy as np
 from graphcell.dtype import DType
 from graphcell.errors import NoGradientError
 from graphcell.ir.types import SHORT_DTYPE, TensorType
+from graphcell.records import make
 
 if TYPE_CHECKING:
     from graphcell.ir.graph import Graph
@@ -50,12 +49,6 @@ class Op:
     """True where running the op is visible beyond its results (print, assert): kept, never merged, order preserved."""
     eval_element_nanoseconds: ClassVar[float] = 0.0
     """What `eval` takes for an element, in numpy, beside moving its bytes; given where it is slow."""
-
-    def __setattr__(self, name: str, value: object) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
-
-    def __delattr__(self, name: str) -> None:
-        raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
 
     def __init_subclass__(cls) -> None:
         if not cls.__dict__.get("name"):
@@ -102,52 +95,8 @@ class Op:
 
 @dataclass_transform(frozen_default=True)
 def frozen(cls: type[T]) -> type[T]:
-    """What `dataclass(frozen=True)` makes of a class of ops, a third as long in the making: that is done for all ops when graphcell is
-    imported. Methods that need no code of their own are made here; that nothing changes sees `Op` to.
-    """
-    made = dataclasses.dataclass(init=False, repr=False, eq=False)(cls)
-    fields = dataclasses.fields(made)  # type: ignore[arg-type]
-    names = tuple(f.name for f in fields)
-    values = _values_of(names)
-
-    def __eq__(self: Any, other: object) -> bool:
-        return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
-
-    def __hash__(self: Any) -> int:
-        return hash(values(self))
-
-    def __repr__(self: Any) -> str:
-        return f"{self.__class__.__qualname__}({', '.join(f'{name}={getattr(self, name)!r}' for name in names)})"
-
-    own = vars(cls)
-    if inspect.get_annotations(cls):
-        made.__init__ = _initializer(fields)  # type: ignore[method-assign]
-    if "__eq__" not in own:
-        made.__eq__ = __eq__  # type: ignore[assignment]
-        if own.get("__hash__") is None:
-            made.__hash__ = __hash__  # type: ignore[assignment]
-    if "__repr__" not in own:
-        made.__repr__ = __repr__  # type: ignore[assignment]
-    return made
-
-
-def _values_of(names: tuple[str, ...]) -> Callable[[Any], tuple[Any, ...]]:
-    """What gives the fields of these names as a tuple."""
-    if len(names) > 1:
-        return operator.attrgetter(*names)
-    if not names:
-        return lambda op: ()
-    one = operator.attrgetter(*names)
-    return lambda op: (one(op),)
-
-
-def _initializer(fields: Sequence[dataclasses.Field[Any]]) -> Callable[..., None]:
-    """`__init__` that takes these fields, by position or name."""
-    scope = {f"default_{f.name}": f.default for f in fields if f.default is not dataclasses.MISSING}
-    arguments = [f"{f.name}=default_{f.name}" if f"default_{f.name}" in scope else f.name for f in fields]
-    lines = [f"def __init__({', '.join(['self', *arguments])}):", " state = self.__dict__", *(f" state[{f.name!r}] = {f.name}" for f in fields)]
-    exec("\n".join(lines), scope)
-    return scope["__init__"]  # type: ignore[no-any-return]
+    """`dataclass(frozen=True)` for a class of ops."""
+    return make(cls, frozen=True)
 
 
 def region() -> Any:

@@ -27,6 +27,7 @@ from graphcell.ir.lexer import Source, Token, tokenize
 from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import DTYPE_OF_SHORT, Dim, TensorType
 from graphcell.ir.verify import operand_count
+from graphcell.records import dataclass
 
 _PLACE = re.compile(r"(?P<gradient>gradient of )?(?P<file>\S.*?):(?P<line>\d+)(?:  |$)")
 _KEYWORDS = {"True": True, "False": False, "None": None}
@@ -49,7 +50,7 @@ def parse(text: str, file: str = "<ir>") -> Graph:
     return graph
 
 
-@dataclasses.dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True)
 class _RawArray:
     """A constant, before the class that the op keeps it in is known."""
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell import dtype as dt
 from graphcell.dtype import DType
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ArityError
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 _ANY_RANK = (-2,)

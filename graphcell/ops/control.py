@@ -8,7 +8,6 @@ on its operands and results: the forward op must also leave behind what the back
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ir.op import Array, Op, frozen, region
 from graphcell.ir.types import TensorType
 from graphcell.ops.creation import Full, number_of
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 if TYPE_CHECKING:

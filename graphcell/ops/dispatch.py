@@ -9,7 +9,7 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import lru_cache
 from typing import Any, Protocol
 
@@ -19,6 +19,7 @@ from graphcell.ir.op import Op, evaluate, exact_key, infer_types
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import View
 from graphcell.ops.kernels import NATIVE_SHARE, Native, Work, spent
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 _infer = lru_cache(maxsize=8192)(infer_types)

@@ -6,7 +6,6 @@ products of per-step matrices are taken out of the loop: one product over all st
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from graphcell.errors import Span
@@ -14,6 +13,7 @@ from graphcell.ir.graph import Builder, Graph, Value
 from graphcell.ops.arithmetic import Add
 from graphcell.ops.control import For, GraphCall, Linearized, Mask, positions, zeros
 from graphcell.ops.loop_sums import LoopSums
+from graphcell.records import dataclass
 
 if TYPE_CHECKING:
     from graphcell.passes.autodiff import Split

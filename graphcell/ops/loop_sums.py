@@ -10,7 +10,7 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell.ir.graph import Builder, Node, Value
 from graphcell.ir.op import Op
@@ -18,6 +18,7 @@ from graphcell.ops.arithmetic import Add, Neg, Sub
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.ops.reduction import ReduceSum
+from graphcell.records import dataclass
 
 _DEPTH = 32
 """How many linear ops a sum goes through."""

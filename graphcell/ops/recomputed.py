@@ -10,11 +10,11 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
 
 from graphcell.errors import NoGradientError
 from graphcell.ir.op import Array
 from graphcell.ops.dispatch import Tape, recording
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 Replay = Callable[[Sequence[Tensor]], Sequence[Tensor]]

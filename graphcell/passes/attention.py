@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Collection
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell import dtype as dt
 from graphcell.errors import Span
@@ -30,6 +30,7 @@ from graphcell.ops.creation import Full, number_of
 from graphcell.ops.mathematics import Exp
 from graphcell.ops.movement import BroadcastTo, Reshape, Transpose
 from graphcell.ops.reduction import ReduceMax, ReduceSum
+from graphcell.records import dataclass
 
 LARGEST_HEAD = 256
 """Features of a head up to which panels of keys and values fit the nearer caches."""

@@ -9,7 +9,7 @@ Gradients inside of a `recomputed` graph read copies of its values, made when th
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, TypeVar
 
 from graphcell.errors import GraphcellError, Span
@@ -23,6 +23,7 @@ from graphcell.ops.dispatch import Trace, apply1
 from graphcell.ops.movement import Fence
 from graphcell.passes.attention import fuse_attention
 from graphcell.passes.residuals import choose_saved
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 K = TypeVar("K", bound=Hashable)

@@ -13,7 +13,6 @@ import os
 import re
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphcell.context import config
 from graphcell.errors import ExecutionError, VerificationError
@@ -32,6 +31,7 @@ from graphcell.passes.layout import channels_last
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.recompute import recompute
 from graphcell.passes.simplify import simplify
+from graphcell.records import dataclass
 
 Pass = Callable[[Graph], Graph]
 

@@ -14,7 +14,7 @@ partitioner of functorch), 2022.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ops.base import Elementwise, Reduction, View
@@ -22,6 +22,7 @@ from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.movement import Fence
 from graphcell.passes.costs import READ, WRITE, cost_again
 from graphcell.passes.residuals import cheapest_cut, components, cone_of
+from graphcell.records import dataclass
 
 SMALLEST = 1 << 16
 """Bytes from which a value is worth a thought."""

@@ -8,9 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.ir.types import Shape
+from graphcell.records import dataclass
 
 BLOCK_BYTES = 1 << 16
 """What a block of rows should have at most; but never fewer rows than FEWEST_ROWS."""

@@ -13,7 +13,6 @@ A value is known by that of the first graph, so that parts for blocks of any siz
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 
 from graphcell import dtype as dt
 from graphcell.ir.graph import Graph, Node, Value, structural_key
@@ -29,6 +28,7 @@ from graphcell.passes.inline import inline
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.row_sums import OpsBuilder, Sum, sum_of
 from graphcell.passes.row_wise import Analysis, NotRowWise, RowAxes
+from graphcell.records import dataclass
 
 _LIGHT = (Elementwise, View, Full, Constant, Iota, Reduction)
 BEFORE = TensorType(dt.int64, (1,))

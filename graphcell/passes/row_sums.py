@@ -9,7 +9,6 @@ Half precision is summed in float32.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from graphcell import dtype as dt
@@ -26,6 +25,7 @@ from graphcell.ops.creation import Full, number_of
 from graphcell.ops.indexing import ScatterElements, ScatterFamily
 from graphcell.ops.moments import Moments
 from graphcell.passes.row_wise import NotRowWise, RowAxes
+from graphcell.records import dataclass
 
 _COMBINE: dict[str, type[Op]] = {"add": Add, "mul": Mul, "max": Maximum, "min": Minimum, "and": BitwiseAnd, "or": BitwiseOr}
 

@@ -13,7 +13,7 @@ from __future__ import annotations
 import dataclasses
 import math
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, ClassVar
 
 from graphcell.ir.graph import Graph, Node, Value
@@ -37,6 +37,7 @@ from graphcell.ops.reduction import ArgMax, ArgMin
 from graphcell.ops.scan import Cumulative
 from graphcell.ops.sorting import Sort, TopK
 from graphcell.passes.inline import inline
+from graphcell.records import dataclass
 
 _ATTEMPTS = 4
 

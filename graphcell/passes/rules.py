@@ -7,7 +7,6 @@ shows which operands and results it reads (only those are kept alive), drops wha
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Any
 
@@ -22,6 +21,7 @@ from graphcell.ops.control import Linearized, RegionOp, positions
 from graphcell.ops.dispatch import Trace, apply
 from graphcell.ops.kernels import Native, Work, spent
 from graphcell.passes.autodiff import check_gradient, cotangent_of, live_nodes, lowest_category
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 Array = np.ndarray[Any, Any]

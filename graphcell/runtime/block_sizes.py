@@ -9,9 +9,10 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.passes.row_wise import NotRowWise
+from graphcell.records import dataclass
 
 Pieces = tuple[tuple[int, int], ...]
 """(first row, rows) of blocks."""

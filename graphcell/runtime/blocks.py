@@ -14,7 +14,6 @@ import ctypes
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -25,6 +24,7 @@ from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, LType, Module, 
 from graphcell.context import config
 from graphcell.ir.types import TensorType
 from graphcell.locks import Lock
+from graphcell.records import dataclass
 from graphcell.runtime.binding import Binding
 from graphcell.runtime.calling import ANY, SpaceState
 from graphcell.runtime.structures import WORD, StructureBuilder, array_of, table_of, words

@@ -10,7 +10,7 @@ from __future__ import annotations
 import itertools
 import sys
 import time
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING
 
 import llvmlite
@@ -21,6 +21,7 @@ from graphcell.collection import rarely_collected
 from graphcell.context import config
 from graphcell.ir.graph import Graph
 from graphcell.locks import whole
+from graphcell.records import dataclass
 from graphcell.runtime.cache import ObjectCache, make_key, open_cache
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
 from graphcell.runtime.threads import default_size, processors

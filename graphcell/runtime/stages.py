@@ -12,7 +12,6 @@ import contextlib
 import ctypes
 import functools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Protocol
 
 import numpy as np
@@ -25,6 +24,7 @@ from graphcell.context import config
 from graphcell.errors import OutOfMemoryError
 from graphcell.ir.types import TensorType
 from graphcell.locks import Lock
+from graphcell.records import dataclass
 from graphcell.runtime.binding import TRIES, Binding
 from graphcell.runtime.blocks import NEVER, BlockPlan, common, raiser
 from graphcell.runtime.calling import ANY, SpaceState

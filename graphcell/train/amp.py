@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence, Set
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import wraps
 from types import FunctionType, MethodType
 from typing import Any
@@ -28,6 +28,7 @@ from graphcell.jit import JitFunction
 from graphcell.nn.cell import Cell, cast_floats
 from graphcell.ops.automatic import automatic
 from graphcell.ops.primitive import Primitive
+from graphcell.records import dataclass
 from graphcell.tensor import state
 from graphcell.train.loss_scale_manager import DynamicLossScaleManager, LossScaleManager
 

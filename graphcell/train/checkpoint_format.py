@@ -17,7 +17,6 @@ import math
 import warnings
 import zlib
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Any
 
@@ -25,6 +24,7 @@ import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.errors import CheckpointError
+from graphcell.records import dataclass
 from graphcell.wire import Malformed, bytes_field, header, number_field, read_fields, read_varint
 
 Array = np.ndarray[Any, Any]

@@ -11,7 +11,6 @@ References: M. Milakov, N. Gimelshein, "Online normalizer calculation for softma
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import prod
 
 from graphcell.codegen.llvm.attention_products import (
@@ -36,6 +35,7 @@ from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.packing import displaced, load_as, store_as, zeros
 from graphcell.codegen.llvm.text import PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.records import dataclass
 
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
 _ROWS = 128

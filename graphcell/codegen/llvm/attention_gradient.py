@@ -9,7 +9,7 @@ Where one batch entry is shared by several blocks, each has a dq of its own, and
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from math import prod
 
 from graphcell.codegen.llvm.attention import Chunks, choose_chunks
@@ -34,6 +34,7 @@ from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, Operand
 from graphcell.codegen.llvm.packing import copy_run, displaced, load_strided, zeros
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.records import dataclass
 
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
 _ROWS = 128

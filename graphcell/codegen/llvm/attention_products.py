@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from graphcell.codegen.llvm.contraction import (
     LINE_BYTES,
@@ -28,6 +28,7 @@ from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
+from graphcell.records import dataclass
 
 UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
 INFINITY = math.inf

@@ -19,10 +19,11 @@ import contextlib
 import functools
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Protocol
 
 from graphcell.codegen.llvm.text import FLOAT_KINDS, I64, FunctionBuilder, LType, Val, i64
+from graphcell.records import dataclass
 
 Epilogue = Callable[[FunctionBuilder, Val, Val, Val, "Val | None", Val], "Val | None"]
 """`epilogue(b, value, row, column, mask, batch) -> value`, called once on each finished vector of the output

@@ -18,7 +18,6 @@ that is estimated to be faster (winograd.py).
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm import winograd_schedule
 from graphcell.codegen.llvm.contraction import (
@@ -51,6 +50,7 @@ from graphcell.codegen.llvm.padding import PaddedCopy
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weight_panels import WeightPanels
 from graphcell.codegen.llvm.winograd import emit_winograd
+from graphcell.records import dataclass
 
 
 def emit_convolution(

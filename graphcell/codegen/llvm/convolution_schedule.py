@@ -14,7 +14,7 @@ from __future__ import annotations
 import enum
 import math
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import (
     Columns,
@@ -35,6 +35,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.microkernel import Tap
 from graphcell.codegen.llvm.text import LType
+from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000

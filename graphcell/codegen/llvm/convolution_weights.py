@@ -12,7 +12,7 @@ to OIHW. 3x3 taps go through Winograd's algorithm where that is estimated to be 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.codegen.llvm import winograd_gradient_schedule
 from graphcell.codegen.llvm.contraction import (
@@ -41,6 +41,7 @@ from graphcell.codegen.llvm.partial_sums import PartialSum, emit_weight_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weights_schedule import Schedule, schedule
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
+from graphcell.records import dataclass
 
 
 def emit_weights_gradient(

@@ -10,9 +10,10 @@ Reference: V. Dumoulin, F. Visin, "A guide to convolution arithmetic for deep le
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import accumulation_kind, ceil_div
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,12 +7,11 @@ the description only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphcell.codegen.llvm.contraction import Epilogue, Extra
 from graphcell.codegen.llvm.microkernel import INLINE_BELOW, Accumulators, batch_of
 from graphcell.codegen.llvm.packing import load_as, store_finished, sum_columns, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

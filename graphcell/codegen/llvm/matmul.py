@@ -14,7 +14,6 @@ References: K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multip
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import (
     LINE_BYTES,
@@ -48,6 +47,7 @@ from graphcell.codegen.llvm.microkernel import Level, MicroKernel, batch_of, cal
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
+from graphcell.records import dataclass
 
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 

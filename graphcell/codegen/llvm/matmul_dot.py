@@ -8,7 +8,6 @@ matrix once.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import (
     ContractionTarget,
@@ -29,6 +28,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.dot_kernel import DotKernel, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
+from graphcell.records import dataclass
 
 
 def uses_dot(spec: MatmulSpec, target: ContractionTarget) -> bool:

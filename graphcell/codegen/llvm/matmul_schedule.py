@@ -8,7 +8,7 @@ a pure function of the spec and the machine, printable. Refuses: extents and str
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import (
     LINE_BYTES,
@@ -25,6 +25,7 @@ from graphcell.codegen.llvm.contraction import (
     split_evenly,
 )
 from graphcell.codegen.llvm.text import LType
+from graphcell.records import dataclass
 
 PAIR = "i32"
 """The element kind of two neighbouring bfloats."""

@@ -14,11 +14,11 @@ depends on the description only.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
 from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch, store_as, store_finished, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
+from graphcell.records import dataclass
 
 INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about

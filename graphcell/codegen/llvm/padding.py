@@ -6,11 +6,10 @@ own.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphcell.codegen.llvm.contraction import affine
 from graphcell.codegen.llvm.packing import clear_run, copy_run
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, i64
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

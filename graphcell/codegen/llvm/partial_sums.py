@@ -9,11 +9,11 @@ on threads.
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, KernelParams, Stage, ceil_div
 from graphcell.codegen.llvm.packing import emit_transpose, load_as, store_finished
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, Val, constant_mask, i64
+from graphcell.records import dataclass
 
 Locate = Callable[[FunctionBuilder, Val], tuple[Val, Val]]
 """(b, row) -> (element offset of the row in the output, batch index)."""

@@ -6,7 +6,6 @@ Enters: a kernel (codegen/kernel.py) and, from the loops around (loops.py), the 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, MulAdd, Splat, Statement, Store, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
@@ -16,6 +15,7 @@ from graphcell.codegen.llvm.text import LType, Val, const, i64
 from graphcell.codegen.llvm.tiles import first_lanes, load_strided, transpose_square
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
+from graphcell.records import dataclass
 
 _FEWEST_LANES = 4
 

@@ -10,13 +10,13 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 from typing import Concatenate, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const
+from graphcell.records import dataclass
 
 Emit = TypeVar("Emit", bound=Callable[..., Val])
 P = ParamSpec("P")

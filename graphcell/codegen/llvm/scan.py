@@ -7,7 +7,6 @@ the bits are those of adding in order; independent scans lie in the lanes of vec
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.combine import combine
@@ -15,6 +14,7 @@ from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.ir.types import Shape
+from graphcell.records import dataclass
 
 _VECTORS = 4
 """Vectors side by side, to hide the latency of combining."""

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.combine import combine, place
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
+from graphcell.records import dataclass
 
 _VECTORS = 4
 

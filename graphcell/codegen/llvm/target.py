@@ -19,7 +19,6 @@ import re
 import sys
 import threading
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +27,7 @@ import llvmlite.binding as llvm
 from graphcell.codegen.llvm.text import LType, Module
 from graphcell.errors import ArgumentValueError, CodegenError
 from graphcell.locks import hold_during_forks
+from graphcell.records import dataclass
 
 VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")

@@ -9,10 +9,10 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.instructions import Instructions
 from graphcell.codegen.llvm.values import F32, F64, FLOAT_KINDS, I1, I8, I32, I64, PTR, VOID, LType, Module, Val, const, constant_mask, float_literal, i64
+from graphcell.records import dataclass
 
 __all__ = [
     "F32", "F64", "FLOAT_KINDS", "I1", "I8", "I32", "I64", "PTR", "VOID", "FunctionBuilder", "LType", "Loop", "Module", "Val",

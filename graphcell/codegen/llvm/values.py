@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 
 import numpy as np
+
+from graphcell.records import dataclass
 
 FLOAT_KINDS = ("half", "bfloat", "float", "double")
 _INTRINSIC_SUFFIX = {"half": "f16", "bfloat": "i16", "float": "f32", "double": "f64"}

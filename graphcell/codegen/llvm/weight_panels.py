@@ -7,8 +7,6 @@ that depends on the weights only.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphcell.codegen.llvm.contraction import (
     Columns,
     KernelParams,
@@ -22,6 +20,7 @@ from graphcell.codegen.llvm.convolution_schedule import Schedule
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.packing import clear_run, emit_pack_panel, emit_transpose, load_as
 from graphcell.codegen.llvm.text import PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.records import dataclass
 
 _MOST_SHUFFLES = 160  # of an unrolled loop that deals out taps, which bounds the size of the code
 

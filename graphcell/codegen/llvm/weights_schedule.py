@@ -6,7 +6,6 @@ Enters: a `ConvSpec` and the machine. Leaves: a `Schedule`, a pure function of b
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import (
     Columns,
@@ -23,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.correlation import Axis, ConvSpec, forward_axis
 from graphcell.codegen.llvm.text import LType
+from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 8
 _FLOPS_PER_BLOCK = 200_000

@@ -15,7 +15,6 @@ stays in its L2 cache. Blocks are a pure function of the shapes: any number of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import (
     ContractionTarget,
@@ -39,6 +38,7 @@ from graphcell.codegen.llvm.winograd_direct import DirectTile
 from graphcell.codegen.llvm.winograd_filters import FilterPanels
 from graphcell.codegen.llvm.winograd_schedule import Schedule
 from graphcell.codegen.llvm.winograd_tiles import InputTiles, OutputTiles
+from graphcell.records import dataclass
 
 _TILES_PER_INPUT_BLOCK = 8
 

@@ -10,12 +10,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import affine, split_index
 from graphcell.codegen.llvm.correlation import ConvSpec, Correlation
 from graphcell.codegen.llvm.packing import clear_run, load_as, load_strided
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
+from graphcell.records import dataclass
 
 _HEADROOM = 256.0  # more than the sum of the factors on the rest of the way
 

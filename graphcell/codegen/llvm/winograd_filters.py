@@ -7,13 +7,14 @@ its own, which reads the weights only, or some channels of a few column tiles wh
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import Columns, KernelParams, Segment, Stage, TileShape, affine, ceil_div, tile_loop
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weight_panels import WeightPacker
 from graphcell.codegen.llvm.winograd_transforms import Minimal, evaluate, transform_square
+from graphcell.records import dataclass
 
 STEP = 16  # channels that are transformed at once, whose taps stay in the L1 cache
 

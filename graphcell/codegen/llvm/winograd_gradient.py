@@ -9,8 +9,6 @@ sums. Tiles are divided in a fixed number of parts, whose results the last stage
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphcell.codegen.llvm.contraction import (
     ContractionTarget,
     Epilogue,
@@ -35,6 +33,7 @@ from graphcell.codegen.llvm.winograd_direct import DirectWeight, all_moderate
 from graphcell.codegen.llvm.winograd_gradient_schedule import Schedule
 from graphcell.codegen.llvm.winograd_tiles import InputTiles, Operand
 from graphcell.codegen.llvm.winograd_transforms import interpolate, transform_columns, transform_rows
+from graphcell.records import dataclass
 
 _TILES_PER_INPUT_BLOCK = 8
 

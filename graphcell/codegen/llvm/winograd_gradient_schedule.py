@@ -6,8 +6,6 @@ direct summation is estimated to be faster.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from graphcell.codegen.llvm.contraction import (
     Columns,
     ContractionTarget,
@@ -26,6 +24,7 @@ from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.winograd_schedule import MARGIN, applies, enabled, narrow, operand, tile_grid
 from graphcell.codegen.llvm.winograd_tiles import Operand
 from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F4, Minimal
+from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000

@@ -7,7 +7,6 @@ where direct convolution is estimated to be faster.
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import (
     Columns,
@@ -30,6 +29,7 @@ from graphcell.codegen.llvm.winograd_filters import STEP
 from graphcell.codegen.llvm.winograd_tiles import Operand
 from graphcell.codegen.llvm.winograd_transforms import F2, F4, Minimal
 from graphcell.errors import ArgumentValueError
+from graphcell.records import dataclass
 
 SWITCH_VARIABLE = "GRAPHCELL_WINOGRAD"
 _BLOCKS_WANTED = 16

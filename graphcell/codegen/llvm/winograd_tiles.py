@@ -8,13 +8,13 @@ back to pixels. What a tile has beyond the image counts as zeros and is neither 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, affine, split_index
 from graphcell.codegen.llvm.packing import clear_run, displaced, load_as, store_finished
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.codegen.llvm.winograd_direct import DirectTile, all_moderate
 from graphcell.codegen.llvm.winograd_transforms import Matrix, Minimal, evaluate, interpolate, transform_columns, transform_rows, transform_square
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,10 +24,10 @@ from __future__ import annotations
 import functools
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from fractions import Fraction
 
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
+from graphcell.records import dataclass
 
 Matrix = tuple[tuple[Fraction, ...], ...]
 Transform = Callable[[FunctionBuilder, Matrix, Sequence[Val]], list[Val]]

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
 from typing import Any, TypeVar
 
 from graphcell.dataset.core.columns import user_error
 from graphcell.dataset.engine.checks import check_int, check_type
+from graphcell.records import dataclass
 
 T = TypeVar("T")
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 import os
 import random
-from dataclasses import dataclass
 
 import numpy as np
 
 from graphcell.common.seed import get_data_seed, set_data_seed
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.records import dataclass
 
 INT32_MAX, UINT32_MAX = 2**31 - 1, 2**32 - 1
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any
 
@@ -17,6 +16,7 @@ from graphcell.dataset.core.run import Run
 from graphcell.dataset.engine.checks import check_names, check_type
 from graphcell.dataset.engine.iterators import DictIterator, TupleIterator
 from graphcell.errors import DatasetError, NotImplementedFeatureError
+from graphcell.records import dataclass
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import wraps
 from typing import Any
 
@@ -25,6 +25,7 @@ from graphcell.locks import Lock
 from graphcell.nn.cell import Cell
 from graphcell.nn.layer.container import CellList
 from graphcell.parameter import Parameter, ParameterTuple
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
 _updating = Lock()  # of all optimizers, for two may have the same Parameters

@@ -12,7 +12,6 @@ import builtins
 import math
 import weakref
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -29,6 +28,7 @@ from graphcell.ops.functional.movement import cut, permuted, reshaped
 from graphcell.ops.host import CheckIndex
 from graphcell.ops.indexing import Gather, Scatter, ScatterElements
 from graphcell.ops.movement import Slice, UpdateSlice
+from graphcell.records import dataclass
 from graphcell.tensor import Tensor
 
 __all__ = ["tensor_getitem", "tensor_setitem"]

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass
 
 from graphcell.nn.checks import check_bool, positive_int
+from graphcell.records import dataclass
 from graphcell.train.callback._callback import Callback, RunContext
 
 
