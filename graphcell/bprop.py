@@ -40,7 +40,7 @@ def call_with_bprop(fn: Function, bprop: Function, *args: Any, **kwargs: Any) ->
     `bprop` is called with the arguments (those given by keyword last, by position), then what `fn` returned, then its cotangents in the same
     structure (zeros for integers and for what is not used), and gives a tuple with one gradient for each argument (or, for one argument, that
     alone): a Tensor, a number, or in the tuple None for zeros; for an argument that is a tuple, list or dict, the same structure. Gradients beyond the
-    arguments are left out. Nothing else that `fn` reads gets a gradient from it.
+    arguments are left out, also in MindSpore's form of two parts, `(dx, dy), {weight: dw}`. Nothing else that `fn` reads gets a gradient from it.
 
     Raises (when differentiated; in a graph, when it is built):
         RuntimeError: if `bprop` gives fewer gradients than there are arguments.
@@ -101,6 +101,7 @@ def gradients_by_bprop(
         raise ArgumentTypeError(
             f"bprop of {_owner(fn)} must return a tuple of gradients, but returned {type(given).__name__}"
         )
+    given = _of_inputs(fn, args, given)
     if len(given) < len(args):
         raise NoGradientError(
             f"bprop of {_owner(fn)} must return one gradient for each of {len(args)} inputs, but returned {len(given)}"
@@ -110,6 +111,18 @@ def gradients_by_bprop(
         for k, (x, part) in enumerate(zip(args, given, strict=False))
         for g in _fit(f"bprop of {_owner(fn)}: gradient {k}", x, part)
     ]
+
+
+def _of_inputs(fn: Function, args: Sequence[Any], given: Sequence[Any]) -> Sequence[Any]:
+    """Of gradients in two parts the first one, for the inputs; the second one is for weights: a dict, tuple or list."""
+    first = given[0] if given else None
+    if not args or not isinstance(first, (tuple, list)):
+        return given
+    if isinstance(args[0], (tuple, list, dict)) and not (first and isinstance(first[0], (tuple, list, dict)) and isinstance(given[-1], dict)):
+        return given  # the gradient of the first argument
+    if len(given) > 1 and not isinstance(given[1], (tuple, list, dict)):
+        raise ArgumentTypeError(f"bprop of {_owner(fn)}: gradients of weights must be a dict, tuple or list, but are {type(given[1]).__name__}")
+    return first
 
 
 def _fit(what: str, x: Any, gradient: Any) -> list[Tensor]:

@@ -87,7 +87,7 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ),
     (
         "More of Python compiles",
-        "`try`, `for … else`, sets, `:=`, lambdas where they stand. What does not compile is named with its line (GC101).",
+        "`try`, `match`, `for … else`, sets, `:=`, lambdas where they stand. What does not compile is named with its line (GC101).",
     ),
     (
         "A compiled call that asks for values",
@@ -100,7 +100,19 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "serves the next gradient while inputs and weights are what they were, else the forward pass runs again; MindSpore goes on from weights that have"
         " changed meanwhile.",
     ),
-    ("Uninitialised Tensors", "are initialised when their values are first asked for. MindSpore raises RuntimeError."),
+    (
+        "Uninitialised Tensors",
+        "are initialised when their values are first asked for. MindSpore raises RuntimeError. `Tensor(..., init=\"ones\")` knows the names of"
+        " initializers, and numbers; MindSpore takes any `init`, and raises TypeError in `init_data`.",
+    ),
+    (
+        "Tensors of the device `meta`",
+        "have no values: what asks for them raises RuntimeError. Many operations of MindSpore read whatever the memory holds.",
+    ),
+    (
+        "Gradients of weights that `bprop` returns",
+        "(`return (dx,), {self.w: dw}`) are left out in both modes, as in MindSpore's PYNATIVE_MODE; in its GRAPH_MODE a `bprop` may not read a Parameter.",
+    ),
     (
         "Random numbers",
         "are a function of the seed and the number of the call: the same in both modes, for any number of threads and on any machine. They are not"
@@ -203,8 +215,9 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ),
     (
         "Level `auto` of mixed precision",
-        "casts by functions: by MindSpore's lists of primitives under the names that these have in `ops`. Primitives that are written as classes are"
-        " cast as their functions are: `ops.ReduceSum()` gives float32, in MindSpore float16. `nn.RNNCell` and its like compute in the dtype of their weights.",
+        "casts by functions: by MindSpore's lists of primitives under the names that these have in `ops`; primitives that are written as classes as"
+        " MindSpore casts these. `nn.SoftmaxCrossEntropyWithLogits` and `nn.Norm` of float16 give float32, in MindSpore float16. `nn.RNNCell` and its"
+        " like compute in the dtype of their weights.",
     ),
     (
         "One process",
@@ -212,6 +225,10 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         " Environment variables of launchers that speak of several processes, and groups of other ranks, raise NotImplementedError. All keys of"
         " `set_auto_parallel_context` are checked before one is set, and kept, and `reset_auto_parallel_context` puts all of them back; only a"
         " training step for several devices is refused.",
+    ),
+    (
+        "`Tensor.std` and `Tensor.var` of integers",
+        "are those of their values. MindSpore rounds the mean to an integer first.",
     ),
     (
         "Losses of unsigned targets",

@@ -164,6 +164,10 @@ class ArgumentValueError(GraphcellError, ValueError):
     code = "GC204"
 
 
+class GradientCountError(ArgumentValueError, RuntimeError):
+    """GC204 as well: an optimizer has another number of Parameters than it is given gradients; RuntimeError is what MindSpore raises then."""
+
+
 class IndexRangeError(GraphcellError, IndexError):
     """GC205: an index is outside of its dimension."""
 

@@ -32,6 +32,8 @@ def tensor_repr(tensor: Tensor) -> str:
     head = f"Tensor(shape={list(tensor.shape)}, dtype={tensor.dtype}, value="
     if tensor.is_symbolic:
         return f"{head}<symbolic>)"
+    if tensor.is_meta:
+        return f"{head}\n<meta>)" if len(tensor.shape) > 1 else f"{head} <meta>)"
     if tensor._data is None:
         if tensor.init is None:  # it describes an input
             return f"{head}\n)" if len(tensor.shape) > 1 else f"{head} )"
@@ -46,7 +48,7 @@ def tensor_repr(tensor: Tensor) -> str:
 def tensor_str(tensor: Tensor) -> str:
     """The values as numpy prints them."""
     if tensor._data is None:
-        return tensor_repr(tensor)
+        return tensor_repr(tensor).replace("value= <", "value=<")
     data = tensor.array()
     if data.ndim == 0 and data.dtype.kind == "f":
         return _number(data[()])

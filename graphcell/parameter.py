@@ -132,6 +132,7 @@ class Parameter(Tensor):
     parallel_optimizer = _Kept(_bool)
     parallel_optimizer_comm_recompute = _Kept(_bool)
     cache_enable = _Kept(_bool)
+    sliced = _Kept(lambda _, value: value)
     comm_fusion = _Kept(lambda _, value: not_negative_int(value))
     cache_shape = _Kept(_list)
     key = _Kept(_int)

@@ -19,7 +19,7 @@ from graphcell import buffer
 from graphcell import dtype as dt
 from graphcell.buffer import RetiredBuffers
 from graphcell.dtype import DType
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, ConcretizationError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ConcretizationError, ExecutionError
 from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
 
@@ -92,13 +92,14 @@ class Tensor:
     Args:
         input_data: number, nested list or tuple of numbers, numpy array, or Tensor. Its values are copied.
         dtype: element type; default: that of the data (Python int gives Int64, float gives Float32, numpy arrays keep theirs).
-        shape, init: a Tensor without data yet, filled by `init` (an Initializer or its name) when `init_data()` is called. Without `init`
-            it describes an input (see `Cell.set_inputs`): None in its shape becomes -1, any size; without a shape that is (-2,), any rank.
+        shape, init: a Tensor without data yet, filled by `init` (an Initializer, its name, or a number) when `init_data()` is called. Without
+            `init` it describes an input (see `Cell.set_inputs`): None in its shape becomes -1, any size; without a shape that is (-2,), any rank.
         const_arg: accepted for MindSpore's sake; every Tensor argument is a variable.
+        device: "CPU", or "meta" for a Tensor that has a shape and a dtype, but no values; asking for them raises RuntimeError.
 
     Raises:
-        TypeError: for data that are no numbers, a ragged list, or an unknown dtype.
-        ValueError: for numbers out of range, or `init` without `shape` and `dtype`.
+        TypeError: for data that are no numbers, a ragged list, what is no dtype (its name is none), or no initializer.
+        ValueError: for numbers out of range, `init` without `shape` and `dtype` or with an open shape, an unknown initializer or device.
     """
 
     __module__ = "graphcell.common.tensor"  # where programs import it from, and what its class prints
@@ -109,7 +110,8 @@ class Tensor:
     is_updated = False  # True once an executable updates it in place
     gradient_hooks: Mapping[int, Callable[[Any], Any]] = _NO_HOOKS  # what `register_hook` was given
     _exposed = False  # True once its address was given away
-    given_array: Array | None = None  # what `from_numpy` was given; as long as it is the buffer, `repr` shows it as numpy does
+    _meta = False  # True if it was made without values
+    given_array: Array | None = None  # of `from_numpy` and `init_data`; as long as it is the buffer, `repr` shows it as numpy does
 
     if TYPE_CHECKING:  # what graphcell/ops/methods.py and methods_movement.py attach
 
@@ -159,46 +161,55 @@ class Tensor:
         self._constant = state.trace is not None
         self.init = init
         self._data: Array | None = None
-        if init is not None:
+        self._fill(input_data, None if dtype is None else _checked_dtype(dtype), shape)
+        if device == "meta":
+            self.__dict__["_declared"], self._meta = self.ir_type, True
+            self._data = self._value = None
+
+    def _fill(self, input_data: Any, dtype: DType | None, shape: Any) -> None:
+        if self.init is not None:
             if shape is None or dtype is None:
                 raise ArgumentValueError("init, dtype and shape must have values at the same time.")
             if input_data is not None:
                 raise ArgumentValueError(f"When initializing a tensor with 'input_data', 'shape' should be set to None.But got shape: {shape}.")
-            if not callable(init):
-                raise ArgumentTypeError(f"Tensor: init must be an Initializer, but is {type(init).__name__}", hint="see common.initializer.initializer")
+            _initializer(self.init)
             self._declare(shape, dtype)
-            return
-        if input_data is None:
-            if dtype is not None:
-                self._declare((-2,) if shape is None else shape, dtype)
-                return
-            raise ArgumentTypeError("Tensor needs input_data, or init together with shape and dtype")
-        if isinstance(input_data, Tensor):
+            if any(d < 0 for d in self.shape):
+                raise ArgumentValueError("If setting dynamic shape, dtype must not be None, init must be None")
+        elif isinstance(input_data, Tensor):
             self._init_from_tensor(input_data, dtype)
-            return
-        self._data = to_array(input_data, None if dtype is None else dt.as_dtype(dtype))
-        if shape is not None and tuple(shape) != self._data.shape:
-            raise ArgumentValueError(f"Tensor: shape {tuple(shape)} is not that of the data, {self._data.shape}")
+        elif input_data is not None:
+            self._data = to_array(input_data, dtype)
+            if shape is not None and tuple(shape) != self._data.shape:
+                raise ArgumentValueError(f"Tensor: shape {tuple(shape)} is not that of the data, {self._data.shape}")
+        elif dtype is not None:
+            self._declare((-2,) if shape is None else shape, dtype)
+        else:
+            raise ArgumentTypeError("Tensor needs input_data, or init together with shape and dtype")
 
-    def _declare(self, shape: Any, dtype: Any) -> None:
+    def _declare(self, shape: Any, dtype: DType) -> None:
         if not isinstance(shape, (int, tuple, list)):
             raise ArgumentTypeError(f"For 'Tensor', the 'shape' should be one of [list, tuple], but got '{type(shape)}'.")
         dims = (shape,) if isinstance(shape, int) else tuple(shape)
-        self.__dict__["_declared"] = TensorType(dt.as_dtype(dtype), tuple(-1 if d is None else d for d in dims))
+        self.__dict__["_declared"] = TensorType(dtype, tuple(-1 if d is None else d for d in dims))
 
-    def _init_from_tensor(self, source: Tensor, dtype: Any) -> None:
+    def _init_from_tensor(self, source: Tensor, dtype: DType | None) -> None:
+        if source.is_meta:
+            self._declare(source.shape, dtype or source.dtype)
+            self._meta = True
+            return
         if source._data is None:
             self._value, self._constant = source._value, False
             if source._value is None:
                 raise ArgumentValueError("Tensor: the source is not initialised; call init_data() on it first")
             if state.trace is not None:
                 self._value = state.trace.read(source)
-            if dtype is not None and dt.as_dtype(dtype) is not self.dtype:
+            if dtype is not None and dtype is not self.dtype:
                 from graphcell.ops import cast
 
-                self._value = cast(self, dt.as_dtype(dtype))._value
+                self._value = cast(self, dtype)._value
             return
-        self._data = to_array(source.array(), None if dtype is None else dt.as_dtype(dtype))
+        self._data = to_array(source.array(), dtype)
 
     # -- payload -----------------------------------------------------------------------------------------------------
     @staticmethod
@@ -242,6 +253,10 @@ class Tensor:
                 "the value of a Tensor is not known while its graph is being built",
                 hint="compute with Tensor ops instead, or do this part outside of the compiled function",
             )
+        if self.init is None and self._meta:
+            raise ExecutionError(
+                "Not support copy between src:meta and dst:CPU: a Tensor made with device='meta' has no values", hint="make it without device='meta'"
+            )
         if self.init is None:
             raise ConcretizationError("this Tensor has a shape and a dtype but no data", hint="give it data, or an initializer")
         self.init_data()
@@ -261,6 +276,7 @@ class Tensor:
         """Makes `data` (same dtype and shape) the buffer of this Tensor; arrays and views taken before keep the old values."""
         before = self._data
         self._data, self._address, self.init = data, None, None
+        self._forget_given()
         self.mark = object()
         StorageEpoch.value += 1
         RetiredBuffers.retire(before)
@@ -274,9 +290,15 @@ class Tensor:
         if not (alone and data.flags.c_contiguous and data.flags.writeable):
             self._data = buffer.copy(data) if keep else buffer.empty(data.shape, data.dtype)
             self._address = None
+            self._forget_given()
             StorageEpoch.value += 1
             RetiredBuffers.retire(data)
         return self.address()
+
+    def _forget_given(self) -> None:
+        """Lets an array go that only tells how this Tensor was made."""
+        if self.given_array is not None:
+            self.given_array = None
 
     def _is_alone(self) -> bool:
         """True if nothing but this Tensor can see its buffer."""
@@ -345,6 +367,16 @@ class Tensor:
     def strides(self) -> tuple[int, ...]:
         """Bytes from one element to the next in each dimension."""
         return self.array().strides
+
+    @property
+    def is_meta(self) -> bool:
+        """True for a Tensor of the device 'meta', which has no values."""
+        return self._meta and self._data is None
+
+    @property
+    def device(self) -> str:
+        """Where the values are: 'CPU', or 'meta' for those that are nowhere."""
+        return "meta" if self.is_meta else "CPU"
 
     @property
     def has_init(self) -> bool:
@@ -422,8 +454,9 @@ class Tensor:
             raise ArgumentTypeError("init_data must be set Tensor.init, init can't be None")
         declared: TensorType = self.__dict__["_declared"]
         data = buffer.empty(declared.shape, declared.dtype.np_type)
-        self.init(data)
+        _initializer(self.init)(data)
         self.rebind(data)
+        self.given_array = data
         return self
 
     # -- Python protocol ---------------------------------------------------------------------------------------------
@@ -482,12 +515,33 @@ class Tensor:
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self._data is None and self._value is None:
-            return (Tensor, (None, self.dtype, self.shape, self.init))
+            return (Tensor, (None, self.dtype, self.shape, self.init, False, self.device))
         return (_unpickle, (np.array(self.array()),))
 
 
 def _unpickle(data: Array) -> Tensor:
     return Tensor(data)
+
+
+def _checked_dtype(dtype: Any) -> DType:
+    if not isinstance(dtype, DType):
+        known = ", ".join(map(repr, dt.ALL))
+        given = dtype.__name__ if isinstance(dtype, type) else repr(dtype)
+        raise ArgumentTypeError(f"For 'Tensor', the 'dtype' should be one of [{known}], but got '{given}'.")
+    return dtype
+
+
+def _initializer(init: Any) -> Callable[[Array], None]:
+    """What fills an array: `init` itself, or the Initializer that it names.
+
+    Raises:
+        TypeError: it is none. ValueError: an unknown name.
+    """
+    if callable(init):
+        return init  # type: ignore[no-any-return]
+    from graphcell.common.initializer import as_initializer
+
+    return as_initializer(init)
 
 
 def to_array(data: Any, dtype: DType | None) -> Array:

@@ -152,6 +152,12 @@ def test_in_a_graph_it_is_one_op_until_differentiated() -> None:
         (lambda x, y, out, dout: x, TypeError, "must return a tuple of gradients, but returned Tensor"),
         (lambda x, y, out, dout: ("s", y), TypeError, "gradient 0 must be a Tensor, but is str"),
         (
+            lambda x, y, out, dout: ((x, y), None),
+            TypeError,
+            "gradients of weights must be a dict, tuple or list, but are NoneType",
+        ),
+        (lambda x, y, out, dout: ((x,), {W: y}), RuntimeError, "one gradient for each of 2 inputs, but returned 1"),
+        (
             lambda x, y, out, dout: (x, ops.zeros((3, 2))),
             ValueError,
             r"gradient 1 has shape \(3, 2\), but the input has \(4, 2\)",
@@ -169,6 +175,32 @@ def test_errors(
 def test_gradients_beyond_the_arguments_are_left_out(run: Callable[..., Any]) -> None:
     fn = custom(lambda x: x * x, lambda x, out, dout: (dout * 7.0, dout, "no gradient of anything"))
     assert plain(run(grad(fn), X)) == 7.0
+
+
+@pytest.mark.parametrize(
+    "weights",
+    [lambda dout: ({W: dout * 100.0},), lambda dout: ({},), lambda dout: ((dout * 100.0,),), lambda dout: ([dout],), lambda dout: (), lambda dout: ({W: 1}, dout)],
+)
+@pytest.mark.parametrize("kind", [tuple, list])
+def test_gradients_in_two_parts(run: Callable[..., Any], weights: Callable[[Any], Any], kind: type) -> None:
+    """Those of the inputs, then those of weights, which stay without."""
+    one = custom(lambda x: x * W, lambda x, out, dout: (kind((dout * 10.0,)), *weights(dout)))
+    both = custom(lambda x, y: x * W * y, lambda x, y, out, dout: (kind((dout * 10.0, None)), *weights(dout)))
+    assert plain(run(grad(one, 0, [W]), X)) == (10.0, (0.0,))
+    assert plain(run(grad(lambda x: one(x * W), 0, [W]), X)) == (20.0, (30.0,))
+    assert plain(run(grad(both, (0, 1), [W]), X, Y)) == ((10.0, 0.0), (0.0,))
+
+
+def test_gradients_in_two_parts_of_nested_inputs(run: Callable[..., Any]) -> None:
+    def pair(bprop: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x, y: call_with_bprop(lambda p: p[0] * p[1], bprop, (x, y))
+
+    for gradients in (
+        lambda p, out, dout: ((dout * 7.0, dout * 8.0),),
+        lambda p, out, dout: ((dout * 7.0, dout * 8.0), {W: dout}),
+        lambda p, out, dout: (((dout * 7.0, dout * 8.0),), {W: dout}),
+    ):
+        assert plain(run(grad(pair(gradients), (0, 1)), X, Y)) == (7.0, 8.0)
 
 
 def test_arguments_by_keyword_come_last(run: Callable[..., Any]) -> None:

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import copy
 import pickle
+import weakref
 from typing import Any
 
 import numpy as np
 import pytest
 
 from graphcell import dtype as ms
-from graphcell import ops
+from graphcell import jit, ops
 from graphcell.common import dtype as mstype
 from graphcell.common.initializer import One
 from graphcell.errors import ConcretizationError
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Tape, Trace, recording
+from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor, state
 from tests.helpers import run
 
@@ -197,6 +199,19 @@ ERRORS: tuple[tuple[str, type[Exception]], ...] = (
     ("Tensor(np.array([None]))", TypeError),
     ("Tensor([1, 2], 'xx')", TypeError),
     ("Tensor([1, 2], 3)", TypeError),
+    ("Tensor([1, 2], 'float32')", TypeError),
+    ("Tensor([1, 2], np.float32)", TypeError),
+    ("Tensor([1, 2], dtype=float)", TypeError),
+    ("Tensor(shape=(2, ), dtype='float32', init=One())", TypeError),
+    ("Tensor(shape=(2, None), dtype=ms.float32, init=One())", ValueError),
+    ("Tensor(shape=(2, -1), dtype=ms.float32, init=One())", ValueError),
+    ("Tensor([1, 2], device='meta').asnumpy()", RuntimeError),
+    ("Tensor([1, 2], device='meta') + 1", RuntimeError),
+    ("Tensor([1, 2], device='meta').reshape(2, 1)", RuntimeError),
+    ("Tensor([1, 2], device='meta').astype(ms.float32)", RuntimeError),
+    ("Tensor(shape=(2, ), dtype=ms.float32, device='meta').item(0)", RuntimeError),
+    ("T(1, 2).to('meta').to('CPU')", RuntimeError),
+    ("T(1, 2).to('GPU')", ValueError),
     ("Tensor([1, 2], device='cpu')", ValueError),
     ("Tensor([1, 2], device='Ascend')", ValueError),
     ("Tensor(init=One())", ValueError),
@@ -369,6 +384,50 @@ def test_lazy_initialisation() -> None:
         Tensor(shape=(2,), dtype=ms.float32).asnumpy()
 
 
+@pytest.mark.parametrize(
+    ("init", "values"),
+    [("ones", [1.0, 1.0]), ("ZEROS", [0.0, 0.0]), (2.5, [2.5, 2.5]), (3, [3.0, 3.0]), (np.float32(4), [4.0, 4.0]), (True, [1.0, 1.0])],
+)
+def test_init_by_name_and_by_number(init: Any, values: list[float]) -> None:
+    for ask in (Tensor.init_data, Tensor.copy, lambda x: x + 0, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))):
+        x = Tensor(shape=(2,), dtype=ms.float32, init=init)
+        assert x.has_init and x.init == init and repr(x) == "Tensor(shape=[2], dtype=Float32, value=<uninitialized>)"
+        assert ask(x).tolist() == values
+    assert x.init_data() is x and not x.has_init and x.init is None
+    assert ops.add(Parameter(Tensor(shape=(2,), dtype=ms.float32, init=init)), 1).tolist() == [v + 1 for v in values]
+
+
+def test_data_of_an_initializer_print_as_numpy_prints_them() -> None:
+    x = Tensor(shape=(2, 2), dtype=ms.float32, init="ones").init_data()
+    assert repr(x) == "Tensor(shape=[2, 2], dtype=Float32, value=\n[[1., 1.],\n [1., 1.]])"
+    assert repr(x + 0).count("1.00000000e+00") == 4
+    before = weakref.ref(x.asnumpy())
+    x.own_buffer(keep=True)
+    assert before() is None and repr(x).count("1.00000000e+00") == 4
+
+
+def test_meta_tensors() -> None:
+    x = Tensor([[1.0, 2.0]], device="meta")
+    assert (x.device, x.is_meta, x.shape, x.dtype, x.size, x.nbytes, x.has_init) == ("meta", True, (1, 2), ms.float32, 2, 8, False)
+    assert repr(x) == str(x) == "Tensor(shape=[1, 2], dtype=Float32, value=\n<meta>)"
+    assert repr(Tensor(1, device="meta")) == "Tensor(shape=[], dtype=Int64, value= <meta>)"
+    assert str(Tensor(1, device="meta")) == "Tensor(shape=[], dtype=Int64, value=<meta>)"
+    for other in (
+        Tensor(x), Tensor(x, device="CPU"), copy.deepcopy(x), pickle.loads(pickle.dumps(x)), T(1, 2).reshape(1, 2).to("meta"),
+        Tensor(T(1, 2).reshape(1, 2), device="meta"), Tensor(shape=(1, 2), dtype=ms.float32, device="meta"), Tensor(I(1, 2).reshape(1, 2)).to("meta", ms.float32),
+        I(1, 2).reshape(1, 2).to(dtype=ms.float32, device="meta"),
+    ):  # fmt: skip
+        assert other.is_meta and (other.shape, other.dtype) == ((1, 2), ms.float32)
+    assert Tensor(x, ms.int32).dtype is Tensor([1.5], ms.int32, device="meta").dtype is ms.int32
+    with pytest.raises(RuntimeError, match="Not support copy between src:meta and dst:CPU"):
+        x.asnumpy()
+    with pytest.raises(RuntimeError, match="Not support copy between src:meta and dst:CPU"):
+        jit(lambda x: x * 2)(x)
+    y = Tensor(shape=(2,), dtype=ms.float32, init=One(), device="meta")
+    assert y.is_meta and y.has_init and y.init_data().tolist() == [1.0, 1.0] and y.device == "CPU" and not y.is_meta
+    assert (T(1).device, T(1).is_meta) == ("CPU", False)
+
+
 def test_allclose() -> None:
     assert T(1).allclose(T(1 + 1e-7)) is True and T(1).allclose(T(1.1)) is False
 
@@ -391,8 +450,12 @@ def test_bad_arguments() -> None:
     for wrong in (None, "float33", object(), 3):
         with pytest.raises(TypeError, match="expected a dtype"):
             ops.cast(T(1), wrong)
-    with pytest.raises(TypeError, match="init must be an Initializer, but is str"):
-        Tensor(shape=(2,), dtype=ms.float32, init="ones")
+    with pytest.raises(TypeError, match=r"init must be .* an Initializer, but is list"):
+        Tensor(shape=(2,), dtype=ms.float32, init=[1, 2])
+    with pytest.raises(ValueError, match="there is no initializer named 'onse'"):
+        Tensor(shape=(2,), dtype=ms.float32, init="onse")
+    with pytest.raises(TypeError, match=r"For 'Tensor', the 'dtype' should be one of \[mindspore\.bool, .*\], but got ''float32''\."):
+        Tensor([1.0], "float32")
     for given in ({"shape": (2,)}, {"dtype": ms.float32}, {"input_data": [1.0]}):
         with pytest.raises(ValueError, match="init, dtype and shape must have values at the same time"):
             Tensor(init=One(), **given)

@@ -388,9 +388,11 @@ def initializer(init: Any, shape: Any = None, dtype: Any = dt.float32) -> Tensor
     Args:
         init: an Initializer, its name in any case ("xavier_uniform"), a number for all elements, or a Tensor, which is given back.
         shape: an int, or a tuple or list of positive ints.
+        dtype: the element type itself, not its name.
 
     Raises:
-        TypeError: init is something else. ValueError: an unknown name, a shape with other than positive ints, or not that of the Tensor.
+        TypeError: init or dtype is something else.
+        ValueError: an unknown name, a shape with other than positive ints, or not that of the Tensor; dtype is None.
     """
     if isinstance(init, Tensor):
         if shape is not None and _checked_shape(shape) != init.shape:
@@ -399,7 +401,7 @@ def initializer(init: Any, shape: Any = None, dtype: Any = dt.float32) -> Tensor
     filled = as_initializer(init)
     if shape is None:
         raise ArgumentValueError("initializer: shape is missing")
-    return Tensor(shape=_checked_shape(shape), dtype=dt.as_dtype(dtype), init=filled)
+    return Tensor(shape=_checked_shape(shape), dtype=dtype, init=filled)
 
 
 def _checked_shape(shape: Any) -> Shape:

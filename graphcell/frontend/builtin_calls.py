@@ -146,10 +146,10 @@ def string_method(function: Any, args: Sequence[Any], kwargs: dict[str, Any]) ->
 
 
 def isinstance_(calls: Calls, args: Sequence[Any], kwargs: dict[str, Any]) -> bool:
-    """isinstance: the index of a loop is an int."""
-    if len(args) == 2 and isinstance(args[0], WeakNumber):
-        kinds = args[1] if isinstance(args[1], tuple) else (args[1],)
-        return any(issubclass(int if args[0].tensor.dtype.is_integer else float, k) for k in kinds)
+    """isinstance: a number that only the graph knows is a bool, int or float."""
+    if len(args) == 2 and (isinstance(args[0], WeakNumber) or _stands_for_number(args[0])):
+        dtype = args[0].tensor.dtype if isinstance(args[0], WeakNumber) else args[0].dtype
+        return issubclass(bool if dtype.is_bool else int if dtype.is_integer else float, args[1])
     return isinstance(*args, **kwargs)
 
 

@@ -15,13 +15,14 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell.errors import BranchTypeError, GraphcellError, UnsupportedSyntaxError
 from graphcell.frontend.carries import Carry, unset_by_loop
-from graphcell.frontend.control import Control, region
+from graphcell.frontend.control import region
 from graphcell.frontend.counted import CountedLoop, Items, SymbolicRange, items_of
 from graphcell.frontend.exits import Exits, exit_of
 from graphcell.frontend.frame import Frame
-from graphcell.frontend.places import LeftEarly, Log, Never, Speculation, Unstable
+from graphcell.frontend.patterns import Patterns
+from graphcell.frontend.places import LeftEarly, Log, Never, Speculation, Unbound, Unstable
 from graphcell.frontend.signals import Chain, Done, Signal
-from graphcell.frontend.supported import assigned_names, returns_or_breaks, updated_names
+from graphcell.frontend.supported import assigned_names, read_outside, returns_or_breaks, updated_names
 from graphcell.frontend.trials import Trial
 from graphcell.ir.graph import Value
 from graphcell.ops.control import While
@@ -35,7 +36,7 @@ WORTH = 8
 _ATTEMPTS = 24
 
 
-class Loops(Control):
+class Loops(Patterns):
     """Adds `while` and `for`."""
 
     # -- while ---------------------------------------------------------------------------------------------
@@ -57,6 +58,8 @@ class Loops(Control):
             signal, known = self._iteration(node, frame, escapes)
             if not known:
                 frame.node = node.test
+                if not assigns and self._has_late_names(node, frame):
+                    return self.after(self._first_apart(node, frame), rest, frame)
                 return self.after(
                     _WhileLoop(self, node, frame, full((), True, dt.bool_) if assigns else None).build(),
                     rest,
@@ -77,6 +80,24 @@ class Loops(Control):
             if known:
                 trial.keep()
         return signal, known
+
+    @staticmethod
+    def _has_late_names(node: ast.While, frame: Frame) -> bool:
+        """True if the body assigns names that have no value yet and are read elsewhere."""
+        late = {name for name in assigned_names(tuple(node.body)) if isinstance(frame.place(name).get(), Unbound)}
+        return bool(late) and bool(late & read_outside(frame.source.node, node))
+
+    def _first_apart(self, node: ast.While, frame: Frame) -> Signal | None:
+        """A loop that runs at least once, with its first iteration before the op: names that it assigns have values from then on."""
+        signal = self.run(Chain(node.body), frame)
+        frame.node = node.test
+
+        def more() -> Signal | None:
+            return _WhileLoop(self, node, frame).build()
+
+        if signal is None or (signal.broken is False and signal.returned is False):
+            return more()
+        return self.ended(signal, more)
 
     # -- for -----------------------------------------------------------------------------------------------
     def run_block_For(self, node: ast.For, frame: Frame, rest: Chain) -> Chain | Done:
@@ -168,7 +189,7 @@ class Loops(Control):
 
         if signal is None or (signal.is_known and not any(signal.flags)):
             return otherwise()
-        if not node.orelse:
+        if not node.orelse or signal.is_known:
             return None if signal.returned is False else Signal(returned=signal.returned, value=signal.value)
         return self.ended(signal, otherwise)
 
@@ -182,8 +203,11 @@ class _WhileLoop:
     """One `while` on its way to a `While`.
 
     `first`: given where the condition assigns something (`:=`): its first value. The loop then carries the
-    condition's value, and computes the next one at the end of the body.
+    condition's value, and computes the next one at the end of the body. `endless`: the condition always holds, so that only a break or return
+    ends the loop.
     """
+
+    endless = False
 
     def __init__(self, interpreter: Loops, node: ast.While, frame: Frame, first: Tensor | None = None):
         self.interpreter, self.node, self.frame, self.first = interpreter, node, frame, first
@@ -244,6 +268,7 @@ class _WhileLoop:
 
     def _test(self) -> Tensor:
         truth = self.interpreter.condition(self.node.test, self.frame)
+        self.endless = truth is True and self.first is None
         return full((), truth, dt.bool_) if isinstance(truth, bool) else truth
 
     def _condition(self) -> Tensor:
@@ -284,4 +309,7 @@ class _WhileLoop:
         self.carry.take(outer, results, 0)
         for place, _ in self.carry.temporary.values():
             self.interpreter.assign(place, unset_by_loop(place.name))
-        return self.interpreter.finished(self.exits.signal(), self.node, self.frame)
+        signal = self.exits.signal()
+        if self.endless and signal is not None and signal.broken is False:
+            signal = Signal(returned=True, value=signal.value)
+        return self.interpreter.finished(signal, self.node, self.frame)

@@ -19,6 +19,7 @@ from typing import Any
 
 from graphcell.errors import SourceNotFoundError, Span, UnsupportedSyntaxError
 from graphcell.frontend.libraries import is_library_file
+from graphcell.frontend.supported import captured_name
 from graphcell.locks import Lock
 from graphcell.records import dataclass
 
@@ -389,6 +390,7 @@ def _collect(node: ast.AST, names: set[str], elsewhere: set[str], inside: bool) 
         return
     if isinstance(node, ast.ExceptHandler) and node.name:
         names.add(node.name)
+    names.update(captured_name(node))
     inside = inside or isinstance(node, _COMPREHENSIONS)
     for child in ast.iter_child_nodes(node):
         _collect(child, names, elsewhere, inside)

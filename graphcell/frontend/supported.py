@@ -14,7 +14,6 @@ UNSUPPORTED: dict[type[ast.AST], tuple[str, str]] = {
     ast.AsyncFor: ("async for", "collect the items outside of @jit and pass them as a list"),
     ast.AsyncWith: ("async with", "enter the context outside of @jit"),
     ast.ClassDef: ("a class definition", "move the class to the top of the module"),
-    ast.Match: ("match", "use if and elif"),
     ast.TryStar: ("try with except*", "use try and except, or handle the error outside of @jit"),
 }
 """Node type: its name for the user, and what to do instead. `ast.TypeAlias` (3.12) joins below."""
@@ -99,7 +98,14 @@ def assigned_names(body: tuple[ast.stmt, ...]) -> set[str]:
     for node in _walk_scope(body):
         if isinstance(node, ast.Name) and isinstance(node.ctx, (ast.Store, ast.Del)):
             names.add(node.id)
+        names.update(captured_name(node))
     return names
+
+
+def captured_name(node: ast.AST) -> tuple[str, ...]:
+    """The name that a pattern of `match` binds by itself, if it does."""
+    name = node.rest if isinstance(node, ast.MatchMapping) else node.name if isinstance(node, (ast.MatchAs, ast.MatchStar)) else None
+    return (name,) if name else ()
 
 
 def updated_names(body: tuple[ast.stmt, ...]) -> set[str]:

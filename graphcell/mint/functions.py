@@ -238,23 +238,27 @@ def empty(*size: Any, dtype: Any = None, device: str | None = None, pin_memory: 
     """A Tensor of that shape (ints, or one tuple or list) for values to come; here they are zeros. dtype: by default float32.
 
     Raises:
-        ValueError: a device other than the CPU.
+        ValueError: a device other than the CPU, and "meta" (see `Tensor`).
     """
-    _on_cpu("empty", device)
-    shape = size[0] if len(size) == 1 and not isinstance(size[0], int) else size
-    return ops.zeros(tuple(shape), dtype)
+    shape = tuple(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
+    if _is_meta("empty", device):
+        return Tensor(shape=shape, dtype=dt.as_dtype(dt.float32 if dtype is None else dtype), device="meta")
+    return ops.zeros(shape, dtype)
 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: str | None = None, pin_memory: bool = False) -> Tensor:
     """A Tensor of the shape and (unless given) dtype of input for values to come; here they are zeros.
 
     Raises:
-        ValueError: a device other than the CPU.
+        ValueError: a device other than the CPU, and "meta" (see `Tensor`).
     """
-    _on_cpu("empty_like", device)
+    if _is_meta("empty_like", device):
+        return Tensor(input, None if dtype is None else dt.as_dtype(dtype), device="meta")
     return ops.zeros_like(input, dtype=dtype)
 
 
-def _on_cpu(function: str, device: str | None) -> None:
-    if device is not None and str(device).lower() != "cpu":
-        raise ArgumentValueError(f"{function}: device must be 'CPU', but is {device!r}")
+def _is_meta(function: str, device: str | None) -> bool:
+    """Whether a Tensor without values is asked for."""
+    if device is not None and str(device).lower() not in ("cpu", "meta"):
+        raise ArgumentValueError(f"{function}: device must be 'CPU' or 'meta', but is {device!r}")
+    return device == "meta"

@@ -108,7 +108,9 @@ class DeviceSettings:
         self.__dict__["_devices"]["offload"] = backward_prefetch
 
     def set_boost(self, boost_type: str) -> Self:
-        """Names an algorithm of MindSpore's boost library, of which there is none here; returns this Cell.
+        """Names an algorithm of MindSpore's boost library, of which there is none here: it becomes a flag of this Cell and all in it.
+
+        Returns this Cell.
 
         Raises:
             ValueError: boost_type is not 'less_bn'.
@@ -117,6 +119,7 @@ class DeviceSettings:
             raise ArgumentValueError(
                 f"For 'set_boost', the argument 'boost_type' must be 'less_bn', but got {boost_type}."
             )
+        self.add_flags_recursive(**{boost_type: True})  # type: ignore[attr-defined]
         return self
 
     def remove_redundant_parameters(self) -> None:

@@ -42,6 +42,7 @@ from graphcell.ops.functional.vectors import *  # noqa: F403
 
 from graphcell.ops import methods as methods  # isort: skip
 from graphcell.ops import methods_movement as methods_movement  # isort: skip
+from graphcell.ops import methods_named as methods_named  # isort: skip
 from graphcell.ops import gradient_hooks as gradient_hooks  # isort: skip
 from graphcell.ops import methods_random as methods_random  # isort: skip
 from graphcell.ops.primitive import *  # noqa: F403  # isort: skip

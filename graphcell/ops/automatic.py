@@ -29,10 +29,12 @@ WIDE = frozenset({
     "acos", "asin", "batch_norm", "binary_cross_entropy_with_logits", "cdist", "cosh", "cross_entropy", "cumprod", "cumsum", "erfinv", "exp", "expm1",
     "group_norm", "kl_div", "l1_loss", "layer_norm", "log", "log10", "log1p", "log2", "log_softmax", "logsigmoid", "logsumexp", "margin_ranking_loss",
     "mse_loss", "multi_margin_loss", "nll_loss", "normalize_batch", "pdist", "pow", "prod", "reciprocal", "renorm", "rsqrt",
-    "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "std", "std_mean", "sum", "tan", "triplet_margin_loss", "var",
-    "var_mean",
+    "sinh", "smooth_l1_loss", "soft_margin_loss", "softmax", "softmin", "softplus", "sum", "tan", "triplet_margin_loss", "var",
 })  # fmt: skip
 """Computed in float32."""
+
+WIDE_BUT_MEAN = frozenset({"var_mean"})
+"""Computed in float32, but for the mean (the second result), which comes in the dtype of the input."""
 
 ALIKE = frozenset({"bias_add", "concat"})
 """Computed in the widest dtype among their floats."""
@@ -49,6 +51,10 @@ def called(function: Callable[..., Any], plain: Callable[..., Any], args: tuple[
         return plain(*args, **kwargs)
     if name in NARROW_BUT_BIAS:
         return _biased(function, args, kwargs, dtype)
+    if name in WIDE_BUT_MEAN:
+        value, mean = widened(function)(*args, **kwargs)
+        x = args[0] if args else kwargs["input"]
+        return value, mean.astype(x.dtype)
     wanted = dtype if name in NARROW else dt.float32 if name in WIDE else _widest((*args, *kwargs.values())) if name in ALIKE else None
     if wanted is not None:
         args, kwargs = _cast(args, wanted), _cast(kwargs, wanted)
@@ -93,6 +99,32 @@ def listed(function: F) -> F:
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
         return function(*args, **kwargs) if state.automatic is None else called(function, function, args, kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def uncast(function: F) -> F:
+    """Decorates a function that the lists leave out, but not those of which it is composed: inside, nothing is cast."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if state.automatic is None:
+            return function(*args, **kwargs)
+        with automatic(None):
+            return function(*args, **kwargs)
+
+    return call  # type: ignore[return-value]
+
+
+def widened(function: F) -> F:
+    """Decorates a function whose name is not in the lists, but that is computed in float32."""
+
+    @functools.wraps(function)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if state.automatic is None:
+            return function(*args, **kwargs)
+        with automatic(None):
+            return function(*_cast(args, dt.float32), **_cast(kwargs, dt.float32))
 
     return call  # type: ignore[return-value]
 

@@ -19,7 +19,6 @@ from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, IndexRangeError, ShapeError
 from graphcell.ops.dispatch import write, written_in
 from graphcell.ops.functional import activation, arithmetic, common, comparison, creation, mathematics
-from graphcell.ops.functional.axes import arguments
 from graphcell.ops.functional.common import NUMBER_TYPES
 from graphcell.tensor import Tensor, state
 
@@ -151,15 +150,22 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
 
 
 def to(self: Tensor, *target: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: builtins.bool = False) -> Tensor:
-    """The values converted to a dtype; a device ("CPU") changes nothing.
+    """The values converted to a dtype; the device "CPU" changes nothing, of "meta" they are left out (see `Tensor`).
 
     Raises:
-        ValueError: for another device. TypeError: for what is neither a dtype nor a device.
+        ValueError: for another device. TypeError: for what is neither a dtype nor a device. RuntimeError: this Tensor has no values.
     """
-    for given in (*target, *(x for x in (dtype, device) if x is not None)):
+    everything = [*target, *(x for x in (dtype, device) if x is not None)]
+    if "meta" in [x for x in everything if isinstance(x, str)]:
+        described = Tensor(self, device="meta")
+        others = [x for x in everything if not (isinstance(x, (str, builtins.bool)) or x is None)]
+        return Tensor(described, others[0].dtype if isinstance(others[0], Tensor) else dt.as_dtype(others[0])) if others else described
+    for given in everything:
         if isinstance(given, str) and given.upper() in ("ASCEND", "GPU"):
-            raise ArgumentValueError(f"to: there is no device {given!r} here, only 'CPU'")
+            raise ArgumentValueError(f"to: there is no device {given!r} here, only 'CPU' and 'meta'")
         if isinstance(given, str) and given.split(":")[0].upper() == "CPU":
+            if self.is_meta:
+                self.array()  # raises
             continue
         if isinstance(given, builtins.bool):
             continue  # non_blocking, copy
@@ -183,16 +189,6 @@ def get_bytes(self: Tensor) -> bytes:
 
 
 # -- new Tensors of the same dtype -------------------------------------------------------------------------------------------
-def new_zeros(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
-    """Zeros of shape `size`; dtype: by default this Tensor's."""
-    return creation.zeros(arguments(size), self.dtype if dtype is None else dtype)
-
-
-def new_ones(self: Tensor, *size: Any, dtype: Any = None) -> Tensor:
-    """Ones of shape `size`; dtype: by default this Tensor's."""
-    return creation.ones(arguments(size), self.dtype if dtype is None else dtype)
-
-
 def new_full(self: Tensor, size: Any, fill_value: Any, *, dtype: Any = None) -> Tensor:
     """`fill_value` in every element of a Tensor of shape `size`; dtype: by default this Tensor's."""
     return creation.full(size, fill_value, dtype=self.dtype if dtype is None else dtype)
@@ -204,9 +200,9 @@ def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
     return arithmetic.add(self, _scaled(other, alpha))
 
 
-def sub(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
-    """self - alpha * other."""
-    return arithmetic.sub(self, _scaled(other, alpha))
+def sub(self: Tensor, other: Any = None, *, y: Any = None, alpha: Any = 1) -> Tensor:
+    """self - alpha * other; `other` may also be called `y`."""
+    return arithmetic.sub(self, _scaled(y if other is None else other, alpha))
 
 
 def _scaled(other: Any, alpha: Any) -> Any:
@@ -357,11 +353,6 @@ def _false(self: Tensor) -> builtins.bool:
     return False
 
 
-def _device(self: Tensor) -> str:
-    """Where the values are: 'CPU'."""
-    return "CPU"
-
-
 def _transposed(self: Tensor) -> Tensor:
     """All dimensions reversed."""
     result: Tensor = self.transpose()
@@ -383,13 +374,12 @@ def _matrix_transposed(self: Tensor) -> Tensor:
 METHODS: tuple[tuple[str, Any], ...] = (
     *functions(activation, "hardshrink"), ("soft_shrink", activation.softshrink),
     *functions(arithmetic, """
-        abs absolute addcdiv addcmul angle clamp clip copysign div divide float_power floor_divide fmax fmod gcd heaviside inv invert lcm ldexp
-        lerp maximum minimum mul multiply nan_to_num neg negative nextafter positive pow reciprocal sgn sign square subtract
-        true_divide"""),
+        abs absolute addcdiv addcmul angle clamp clip copysign div divide floor_divide fmax fmod gcd heaviside inv invert lcm ldexp
+        lerp maximum minimum mul nan_to_num neg negative nextafter positive pow reciprocal sgn sign square subtract"""),
     *functions(comparison, """
         bitwise_and bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor eq equal ge greater greater_equal gt isfinite
         isinf isnan isneginf isposinf le less less_equal logical_and logical_not logical_or logical_xor lt ne not_equal signbit"""),
-    *functions(creation, "conj imag is_complex is_floating_point isclose isreal real"),
+    *functions(creation, "conj imag is_complex is_floating_point isreal real"),
     *functions(mathematics, """
         acos acosh arccos arccosh arcsin arcsinh arctan arctan2 arctanh asin asinh atan atan2 atanh ceil cos cosh deg2rad digamma erf erfc
         erfinv exp expm1 floor frac hypot lgamma log log10 log1p log2 logaddexp logaddexp2 logit mvlgamma rad2deg round rsqrt sigmoid sin
@@ -398,7 +388,7 @@ METHODS: tuple[tuple[str, Any], ...] = (
     ("get_bytes", get_bytes), ("float", converter(dt.float32)), ("double", converter(dt.float64)), ("half", converter(dt.float16)),
     ("bfloat16", converter(dt.bfloat16)), ("bool", converter(dt.bool_)), ("byte", converter(dt.uint8)), ("char", converter(dt.int8)),
     ("short", converter(dt.int16)), ("int", converter(dt.int32)), ("long", converter(dt.int64)),
-    ("new_zeros", new_zeros), ("new_ones", new_ones), ("new_full", new_full), ("new_empty", new_zeros), ("add", add), ("sub", sub),
+    ("new_full", new_full), ("add", add), ("sub", sub),
     ("remainder", remainder), ("where", where), ("allclose", allclose), ("add_", add_), ("sub_", sub_), ("mul_", mul_), ("div_", div_), ("copy_", copy_),
     ("fill_", fill_), ("zero_", zero_), ("clamp_", clamp_), ("assign_value", assign_value), ("exp_", in_place(mathematics.exp, "exp_")),
     ("floor_", in_place(mathematics.floor, "floor_")), ("erfinv_", in_place(mathematics.erfinv, "erfinv_")),
@@ -408,7 +398,7 @@ METHODS: tuple[tuple[str, Any], ...] = (
 
 PROPERTIES: tuple[tuple[str, Any], ...] = (
     ("T", property(_transposed)), ("mT", property(_matrix_transposed)), ("H", property(_matrix_transposed)),
-    ("mH", property(_matrix_transposed)), ("data", property(creation.identity)), ("device", property(_device)), ("is_meta", property(_false)),
+    ("mH", property(_matrix_transposed)), ("data", property(creation.identity)),
 )  # fmt: skip
 
 attach(OPERATORS)

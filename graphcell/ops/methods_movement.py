@@ -16,6 +16,7 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentValueError, ArityError, ShapeError
+from graphcell.ops.automatic import widened
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional import (
     contraction,
@@ -57,18 +58,12 @@ def _keep(function: str, first: Any, second: Any, names: str) -> bool:
 
 
 # -- shape -----------------------------------------------------------------------------------------------------------------
-def reshape(self: Tensor, *shape: Any) -> Tensor:
-    """See `ops.reshape`; the extents may be given one by one."""
-    if not shape:
-        raise ArityError("reshape: a shape is missing")
-    return movement.reshape(self, arguments(shape))
-
-
-def view(self: Tensor, *shape: Any) -> Tensor:
+def view(self: Tensor, *extents: Any, shape: Any = None, dtype: DType | None = None) -> Tensor:
     """The same elements under another shape; with a dtype instead: the same bits as another type."""
-    if len(shape) == 1 and isinstance(shape[0], DType):
-        return movement.bitcast(self, shape[0])
-    return movement.reshape(self, arguments(shape))
+    given = _either("view", _either("view", arguments(extents) if extents else None, shape, "the extents and shape"), dtype, "shape and dtype")
+    if isinstance(given, (tuple, list)) and len(given) == 1 and isinstance(given[0], DType):
+        given = given[0]
+    return movement.bitcast(self, given) if isinstance(given, DType) else movement.reshape(self, given)
 
 
 def view_as(self: Tensor, other: Tensor) -> Tensor:
@@ -76,8 +71,9 @@ def view_as(self: Tensor, other: Tensor) -> Tensor:
     return movement.reshape(self, other.shape)
 
 
-def transpose(self: Tensor, *axes: Any) -> Tensor:
+def transpose(self: Tensor, *axes: Any, dim0: int | None = None, dim1: int | None = None) -> Tensor:
     """All dimensions reversed, two of them exchanged (two ints), or in the order given."""
+    axes = (*axes, *(k for k in (dim0, dim1) if k is not None))
     if not axes:
         return movement.permuted(self, tuple(reversed(range(self.ndim))))
     given = arguments(axes)
@@ -86,24 +82,9 @@ def transpose(self: Tensor, *axes: Any) -> Tensor:
     return movement.transpose(self, given)
 
 
-def permute(self: Tensor, *dims: Any) -> Tensor:
-    """See `ops.permute`; the dimensions may be given one by one."""
-    return movement.permute(self, arguments(dims))
-
-
-def broadcast_to(self: Tensor, *shape: Any) -> Tensor:
-    """See `ops.broadcast_to`; the extents may be given one by one."""
-    return movement.broadcast_to(self, arguments(shape))
-
-
 def expand_as(self: Tensor, other: Any = None, *, x: Any = None) -> Tensor:
     """`self` repeated to the shape of `other` (or `x`)."""
     return movement.broadcast_to(self, tensor_of(_either("expand_as", other, x, "other and x"), "expand_as", "other").shape)
-
-
-def squeeze(self: Tensor, *axis: Any) -> Tensor:
-    """See `ops.squeeze`."""
-    return movement.squeeze(self, arguments(axis) if axis and axis != (None,) else None)
 
 
 def flatten(self: Tensor, order: Any = "C", end_dim: int = -1, *, start_dim: int = 0) -> Tensor:
@@ -209,17 +190,18 @@ def argmin(self: Tensor, axis: Any = None, keepdims: Any = None, *, dim: Any = N
 
 def _spread(self: Tensor, axis: Any, ddof: Any, keepdims: Any, dim: Any, correction: Any, keepdim: Any, function: Function, name: str) -> Tensor:
     k = _either(name, axis, dim, "axis and dim")
-    return function(self, k, ddof if correction is None else correction, _keep(name, keepdims, keepdim, "keepdims and keepdim"))  # type: ignore[no-any-return]
+    x = cast(self, dt.float32) if self.dtype.is_integer else self
+    return function(x, k, ddof if correction is None else correction, _keep(name, keepdims, keepdim, "keepdims and keepdim"))  # type: ignore[no-any-return]
 
 
 def var(self: Tensor, axis: Any = None, ddof: Any = 0, keepdims: Any = None, *, dim: Any = None, correction: Any = None, keepdim: Any = None) -> Tensor:
-    """See `ops.var`; `correction` is another name of `ddof`."""
+    """See `ops.var`; `correction` is another name of `ddof`. Of integers it is computed in float32."""
     return _spread(self, axis, ddof, keepdims, dim, correction, keepdim, reductions.var, "var")
 
 
 def std(self: Tensor, axis: Any = None, ddof: Any = 0, keepdims: Any = None, *, dim: Any = None, correction: Any = None, keepdim: Any = None) -> Tensor:
-    """See `ops.std`; `correction` is another name of `ddof`."""
-    return _spread(self, axis, ddof, keepdims, dim, correction, keepdim, reductions.std, "std")
+    """See `ops.std`; `correction` is another name of `ddof`. Of integers it is computed in float32, and at level `auto` of mixed precision."""
+    return _spread(self, axis, ddof, keepdims, dim, correction, keepdim, widened(reductions.std), "std")
 
 
 def count_nonzero(self: Tensor, dim: Any = None, keep_dims: bool = False, dtype: Any = dt.int32, *, axis: Any = None) -> Tensor:
@@ -275,21 +257,16 @@ def cumsum(self: Tensor, dim: Any = None, dtype: Any = None, *, axis: Any = None
 
 
 # -- moving elements --------------------------------------------------------------------------------------------------------
-def tile(self: Tensor, *dims: Any, reps: Any = None) -> Tensor:
-    """See `ops.tile`; the counts may be given one by one."""
-    return rearranging.tile(self, arguments(dims) if reps is None else reps)
-
-
-def repeat(self: Tensor, *repeats: Any) -> Tensor:
+def repeat(self: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     """The Tensor repeated `repeats[k]` times along dimension k; at least as many counts as dimensions.
 
     Raises:
         ValueError: fewer counts than dimensions, or a negative one.
     """
-    counts = ints_of(arguments(repeats), "repeat", "repeats")
-    if len(counts) < self.ndim:
-        raise ArgumentValueError(f"repeat: {len(counts)} counts are too few for a Tensor of shape {self.shape}")
-    return rearranging.tile(self, counts)
+    given = ints_of(arguments(counts) if repeats is None else repeats, "repeat", "repeats")
+    if len(given) < self.ndim:
+        raise ArgumentValueError(f"repeat: {len(given)} counts are too few for a Tensor of shape {self.shape}")
+    return rearranging.tile(self, given)
 
 
 def repeat_interleave(self: Tensor, repeats: Any, dim: Any = None, *, output_size: Any = None) -> Tensor:
@@ -363,8 +340,8 @@ def select_(self: Tensor, dim: Any = None, index: Any = None, *, condition: Any 
     return indexing.getitem(self, (*[slice(None)] * k, int_of(index, "select", "index") if not isinstance(index, Tensor) else index))
 
 
-def take(self: Tensor, indices: Tensor, axis: Any = None, mode: str = "clip") -> Tensor:
-    """The elements at `indices` along `axis` (of the flattened Tensor by default).
+def take(self: Tensor, indices: Any = None, axis: Any = None, mode: str = "clip", *, index: Any = None) -> Tensor:
+    """The elements at `indices` (or `index`) along `axis` (of the flattened Tensor by default).
 
     Args:
         mode: what an index out of range means: 'clip' takes the nearest end, 'wrap' counts around, 'raise' raises. Negative ones count from the end.
@@ -372,7 +349,7 @@ def take(self: Tensor, indices: Tensor, axis: Any = None, mode: str = "clip") ->
     Raises:
         TypeError: indices no integers. ValueError: another mode. IndexError: with 'raise', an index known to be out of range.
     """
-    at = gathering.indices_of(indices, "take", "indices")
+    at = gathering.indices_of(_either("take", indices, index, "indices and index"), "take", "indices")
     x, k = (movement.ravel(self), 0) if axis is None else (self, normalize_axis(axis, self.ndim, "take"))
     last = x.shape[k] - 1
     if mode == "clip":
@@ -483,13 +460,13 @@ def index_put_(self: Tensor, indices: Any, values: Any, accumulate: bool = False
 
 METHODS: tuple[tuple[str, Function], ...] = (
     ("__getitem__", indexing.getitem), ("__setitem__", indexing.setitem),
-    ("reshape", reshape), ("view", view), ("view_as", view_as), ("reshape_as", view_as), ("transpose", transpose), ("permute", permute),
-    ("broadcast_to", broadcast_to), ("expand", broadcast_to), ("expand_as", expand_as), ("squeeze", squeeze), ("flatten", flatten),
+    ("view", view), ("view_as", view_as), ("reshape_as", view_as), ("transpose", transpose),
+    ("expand_as", expand_as), ("flatten", flatten),
     ("split", split), ("chunk", chunk), ("narrow", narrow), ("ndimension", ndimension), ("dim", ndimension),
     ("nelement", movement.numel), ("sum", sum), ("mean", mean), ("prod", prod), ("all", all), ("any", any), ("max", max), ("min", min),
     ("argmax", argmax), ("argmin", argmin), ("var", var), ("std", std), ("count_nonzero", count_nonzero), ("ptp", ptp), ("median", median),
     ("argmax_with_value", argmax_with_value), ("argmin_with_value", argmin_with_value), ("adjoint", movement.adjoint),
-    ("sum_to_size", sum_to_size), ("softmax", softmax_), ("cumsum", cumsum), ("tile", tile), ("repeat", repeat),
+    ("sum_to_size", sum_to_size), ("softmax", softmax_), ("cumsum", cumsum), ("repeat", repeat),
     ("repeat_interleave", repeat_interleave), ("diagonal", diagonal), ("trace", trace), ("resize", resize), ("gather", gather),
     ("scatter", scatter), ("scatter_add", scatter_add), ("scatter_sub", gathering.tensor_scatter_sub),
     ("scatter_mul", gathering.tensor_scatter_mul), ("scatter_div", gathering.tensor_scatter_div),
@@ -498,22 +475,22 @@ METHODS: tuple[tuple[str, Function], ...] = (
     ("searchsorted", searchsorted), ("masked_fill_", masked_fill_), ("masked_scatter_", masked_scatter_), ("scatter_", scatter_),
     ("scatter_add_", scatter_add_), ("index_add_", index_add_), ("index_copy_", index_copy_), ("index_fill_", index_fill_),
     ("index_put_", index_put_), ("reverse", rearranging.reverse), ("addmm_", addmm_),
-    *functions(contraction, "addbmm addmm addmv addr baddbmm bmm dot ger inner matmul mm outer"),
+    *functions(contraction, "addbmm addmm addmv baddbmm bmm dot ger inner mm outer"),
     *functions(gathering, """
-        gather_elements gather_nd index_add index_fill index_select select_scatter slice_scatter
+        gather_elements gather_nd index_fill select_scatter slice_scatter
         unsorted_segment_max unsorted_segment_min unsorted_segment_prod"""),
     *functions(movement, """
         dsplit expand_dims hsplit moveaxis movedim numel ravel swapaxes swapdims t tensor_split unbind unsqueeze vsplit"""),
-    *functions(rearranging, "diff flip fliplr flipud reverse_sequence roll rot90"),
-    *functions(diagonals, "diag diag_embed diagflat diagonal_scatter tril triu"),
-    *functions(masking, "argwhere masked_fill masked_select nonzero"),
+    *functions(rearranging, "diff flip fliplr flipud roll rot90"),
+    *functions(diagonals, "diag_embed diagflat diagonal_scatter tril triu"),
+    *functions(masking, "argwhere masked_select nonzero"),
     *functions(reductions, "amax amin aminmax nanmean nansum"),
     *functions(scanning, "cummax cummin cumprod logcumsumexp"),
     *functions(softmax, "logsumexp norm"),
     *functions(vectors, "cov cross renorm"),
     *functions(linear_algebra, "cholesky cholesky_solve inverse logdet slogdet svd"), ("matrix_determinant", linear_algebra.det),
     ("det", linear_algebra.det), ("log_matrix_determinant", linear_algebra.slogdet),
-    *functions(sorting, "argsort bincount histc msort nanmedian top_k topk unique_consecutive"),
+    *functions(sorting, "bincount histc msort nanmedian top_k topk unique_consecutive"),
 )  # fmt: skip
 
 attach(METHODS)

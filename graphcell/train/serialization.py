@@ -370,13 +370,14 @@ def _prefixed(names: list[str], entries: dict[str, Parameter]) -> dict[str, Para
 
 
 def _fitting(param: Parameter, new: Parameter, strict: bool) -> Tensor:
-    """The values of `new` in the shape of `param` (a scalar takes the one element of shape (1,)).
+    """The values of `new` in the shape of `param`, which `new` may have with further extents of 1 behind it.
 
     Raises:
         CheckpointMismatchError: shape or dtype do not fit.
     """
     name = param.name
-    if param.shape != new.shape and (param.shape, new.shape) != ((), (1,)):
+    rank = len(param.shape)
+    if new.shape[:rank] != param.shape or set(new.shape[rank:]) - {1}:
         raise CheckpointMismatchError(
             f"For 'load_param_into_net', {name} in the argument 'net' should have the same shape as {name} in the argument "
             f"'parameter_dict'. But got its shape {param.shape} in the argument 'net' and shape {new.shape} in the argument "

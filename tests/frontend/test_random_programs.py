@@ -5,6 +5,7 @@ gives.
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -145,17 +146,51 @@ class Writer:
         return "\n".join([*head, *self.lines, f"    {self.result()}", ""])
 
 
+class MatchWriter(Writer):
+    """Its branches are `match` statements. What a pattern captures is used in its own case, where it has a value for certain."""
+
+    def branch(self, depth: int, in_loop: bool) -> None:
+        n, m, x = self.number(), self.number(), self.name()
+        subject = self.pick(n, f"{n}, {m}", f"{x}[0] > 0, {n}", f"{{'k': {n}, 'x': {x}}}", f"[{n}, {m}, {x}]", f"Pair({n}, {x})")
+        self.line(depth, f"match {subject}:")
+        for pattern, captured in self.patterns():
+            guard = f" if {self.condition()}" if self.random.random() < 0.3 else ""
+            self.line(depth + 1, f"case {pattern}{guard}:")
+            if captured:
+                self.line(depth + 2, f"{self.name()} = {self.name()} * 0.5 + {captured} * 0.1")
+            self.block(depth + 2, in_loop)
+        if self.random.random() < 0.5:
+            self.line(depth + 1, "case _:")
+            self.block(depth + 2, in_loop)
+
+    def patterns(self) -> list[tuple[str, str]]:
+        k, j = self.random.randint(-1, 3), self.random.randint(-1, 3)
+        every = [
+            (f"{k}", ""), (f"{k} | {j}", ""), (f"int() as got{k + 1}", f"got{k + 1}"), (f"[{k}, p]", "p"), (f"(True, {k}) | (False, {j})", ""),
+            (f"(p, {k}) | ({j}, p)", ""), (f"{{'k': {k}, **rest}}", "rest['x']"), ("{'k': p, 'x': q}", "(p * q)"), (f"[_, {k}, *others]", "sum(others)"),
+            (f"Pair({k}, q)", "q"), (f"Pair(first={k} | {j}, second=q)", "q"), ("Pair(p, _)", "p"),
+        ]  # fmt: skip
+        return self.random.sample(every, self.random.randint(2, 6))
+
+
 class Box:
     v: Any = None
 
 
+@dataclass
+class Pair:
+    first: Any
+    second: Any
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("seed", range(80))
-def test_random_program(seed: int, tmp_path: Path) -> None:
-    text = Writer(seed).program()
+@pytest.mark.parametrize("writer", [Writer, MatchWriter])
+def test_random_program(writer: type[Writer], seed: int, tmp_path: Path) -> None:
+    text = writer(seed).program()
     path = tmp_path / "program.py"
     path.write_text(text)
-    namespace: dict[str, Any] = {"ops": ops, "Box": Box}
+    namespace: dict[str, Any] = {"ops": ops, "Box": Box, "Pair": Pair}
     exec(compile(text, str(path), "exec"), namespace)
     rng = np.random.default_rng(seed)
     for _ in range(2):

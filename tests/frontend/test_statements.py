@@ -336,7 +336,8 @@ def test_no_return_gives_none() -> None:
     ("source", "what"),
     [
         ("class A:\n        pass", "a class definition"),
-        ("match x.ndim:\n        case 1:\n            pass", "match"),
+        ("class A(Exception):\n        pass", "move the class to the top of the module"),
+        ("try:\n        pass\n    except* ValueError:\n        pass", "except*"),
         ("async def g():\n        pass", "async def"),
         ("y = [(yield k) for k in ()]" if False else "eval('1')", "eval"),
         ("exec('1')", "exec"),

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import BranchTypeError, UnboundNameError
 from graphcell.frontend import trace_function
@@ -23,7 +24,7 @@ def while_tensor(x: Any) -> Any:
 
 
 def while_counter_tensor(x: Any) -> Any:
-    i = Tensor(0, "int32")
+    i = Tensor(0, dt.int32)
     while i < 20:
         x = ops.tanh(x) + 0.1
         i = i + 1
@@ -56,6 +57,85 @@ def while_true_break(x: Any) -> Any:
         if x.sum() > 20:
             break
     return x, n
+
+
+def while_true_return(x: Any) -> Any:
+    while True:
+        y = x * 2
+        x = y + 1
+        if x.sum() > 20:
+            return y, "done"
+
+
+def while_true_returns(x: Any) -> Any:
+    while True:
+        x = x + 1
+        if x.sum() > 15:
+            return x, 1
+        if x[0] > 3:
+            return x * 10, 2
+    else:
+        return "never"
+
+
+def while_true_return_or_break(x: Any) -> Any:
+    n = 0
+    while True:
+        x = x + 1
+        n += 1
+        if x.sum() > 20:
+            return x, n
+        if n > 3:
+            break
+    return x * 100, n
+
+
+def while_true_inside(x: Any) -> Any:
+    while True:
+        while True:
+            x = x + 1
+            if x.sum() > 25:
+                break
+            if x[0] > 5:
+                return x, 1
+        return x * 3, 2
+
+
+def while_true_late(x: Any) -> Any:
+    while True:
+        y = x * 2
+        x = x + 1
+        if x.sum() > 20:
+            break
+    return y, x
+
+
+def while_known_late(x: Any) -> Any:
+    n = 0
+    while n < 10:
+        y, z = x * n, n
+        n += 1
+        if y.sum() > 30:
+            break
+        if z == 7:
+            continue
+    else:
+        z = -1
+    return y, z, n
+
+
+def while_true_late_inside(x: Any) -> Any:
+    s = x * 0
+    while x.sum() < 20:
+        while True:
+            step = x * 0.5 + 1
+            s = s + step
+            if s[0] > 4:
+                break
+            if s[1] > 9:
+                return s, step
+        x = x + ops.abs(step) + 1
+    return s, x
 
 
 def while_continue(x: Any) -> Any:
@@ -180,7 +260,9 @@ def while_flag(x: Any) -> Any:
 
 
 WHILES = [
-    while_tensor, while_counter_tensor, while_numbers, while_constant, while_true_break, while_continue, while_return, while_else, while_tuple,
+    while_tensor, while_counter_tensor, while_numbers, while_constant, while_true_break, while_true_return,
+    while_true_returns, while_true_return_or_break, while_true_inside, while_true_late, while_known_late,
+    while_true_late_inside, while_continue, while_return, while_else, while_tuple,
     while_nested, while_with_if, while_chained, while_walrus, while_writes, while_list, while_constant_inside, while_tensor_number_start, while_flag,
 ]  # fmt: skip
 
@@ -219,6 +301,24 @@ def test_while_type_conflict() -> None:
     with pytest.raises(BranchTypeError) as e:
         trace_function(f, (tensor(1.0),))
     assert "'x' is Tensor" in str(e.value) and "before the loop" in str(e.value)
+
+
+def test_a_first_iteration_stands_apart_only_for_late_names() -> None:
+    assert op_names(check(while_true_return, tensor(1.0, 2.0, 3.0))).count("mul") == 1
+    assert op_names(check(while_true_late, tensor(1.0, 2.0, 3.0))).count("mul") == 2
+
+
+def test_a_name_assigned_only_where_the_loop_ends() -> None:
+    def f(x: Any) -> Any:
+        while True:
+            x = x + 1
+            if x.sum() > 9:
+                y = x * 2
+                break
+        return y
+
+    with pytest.raises(UnboundNameError, match="'y' is not defined in false branch"):
+        trace_function(f, (tensor(1.0),))
 
 
 def test_name_assigned_in_loop_only() -> None:

@@ -119,6 +119,17 @@ def test_without_classes_a_compiled_one_hot_runs_as_python() -> None:
         assert f(Tensor([1, 0])).asnumpy().tolist() == [[0, 2], [2, 0]]
 
 
+def test_empty_on_no_device() -> None:
+    for x, shape, dtype in (
+        (mint.empty(2, 3, dtype=ms.int32, device="meta"), (2, 3), ms.int32), (mint.empty((), device="meta"), (), ms.float32),
+        (mint.empty_like(Tensor([1, 2]), device="meta"), (2,), ms.int64), (mint.empty_like(Tensor([1, 2]), dtype=ms.float16, device="meta"), (2,), ms.float16),
+    ):  # fmt: skip
+        assert (x.device, x.shape, x.dtype) == ("meta", shape, dtype) and "<meta>" in repr(x)
+        with pytest.raises(RuntimeError, match="src:meta"):
+            x.asnumpy()
+    assert mint.empty(2, device="cpu").device == mint.empty_like(Tensor([1]), device="CPU").device == "CPU"
+
+
 def test_refused() -> None:
     x = Tensor([[1.0, 2.0]])
     for wrong, error in (

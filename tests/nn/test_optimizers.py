@@ -242,6 +242,17 @@ def test_the_update_of_a_parameter_is_one_sweep(name: str) -> None:
 
 
 @pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE])
+@pytest.mark.parametrize("count", [0, 1, 3])
+def test_another_number_of_gradients(count: int, mode: int) -> None:
+    """MindSpore raises RuntimeError then."""
+    ms.set_context(mode=mode)
+    optimizer = nn.Momentum([parameter((2,), "w"), parameter((2,), "k")], 0.1, 0.9)
+    for kind in (RuntimeError, ValueError):
+        with pytest.raises(kind, match=f"For 'Momentum', there are 2 Parameters but {count} gradients"):
+            optimizer((Tensor([1.0, 2.0]),) * count)
+
+
+@pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE])
 @pytest.mark.parametrize("name", EVERY)
 def test_parameters_of_all_ranks(name: str, mode: int) -> None:
     """Each element of a Parameter moves as it would in a vector, except where norms are taken; every shape stays."""

@@ -61,7 +61,40 @@ def sums(ms: Any) -> list[Any]:
     return [functions]
 
 
-TOPICS = {"elementwise": elementwise, "arithmetic": arithmetic, "products": products, "sums": sums}
+def reductions(ms: Any) -> list[Any]:
+    ops = ms.ops
+
+    def functions(x: Any, h: Any) -> Any:
+        return (
+            ops.ReduceSum()(x, 1), ops.ReduceSum(True)(h, 0), ops.ReduceMean()(x, 1), ops.ReduceMax()(x, 1), ops.ReduceMin()(x, 1), ops.ReduceProd()(x, 1),
+            ops.ReduceStd((1,))(x), ops.CumSum()(x, 1), ops.CumProd()(x, 1), ops.L2Normalize(1)(x), ops.L2Loss()(x), ops.SquareSumAll()(x, x),
+            ops.LpNorm(1)(x), ops.LogSoftmax()(x), ops.ArgMaxWithValue(1)(x)[1], ops.AddN()([x, x]), ops.Trace()(x), ops.norm(x),
+        )  # fmt: skip
+
+    def further(x: Any, h: Any) -> Any:
+        return (
+            ops.mean(x, 1), ops.amax(x, 1), ops.amin(x, 1), ops.std(x, 1), ops.var(x, 1), ops.var_mean(x, 1), ops.std_mean(x, 1), ops.var_mean(h, 1), x.std(1),
+            x.var(1), x.cumsum(1), x.cumprod(1), x.logsumexp(1), x.norm(), ops.nansum(x, 1), ms.mint.sum(x, 1), ms.mint.mean(x, 1), ms.mint.prod(x, 1),
+        )  # fmt: skip
+
+    return [functions, further]
+
+
+def primitives(ms: Any) -> list[Any]:
+    ops = ms.ops
+
+    def functions(x: Any, h: Any) -> Any:
+        image, ones = x.reshape((1, 3, 3, 1)), [ms.Tensor([1.0, 1.0, 1.0]) for _ in range(4)]
+        return (
+            ops.Inv()(x), ops.inv(x), x.inv(), ops.Reciprocal()(x), ops.LayerNorm()(x, x[0], x[1]), ops.SigmoidCrossEntropyWithLogits()(x, x),
+            ops.SoftmaxCrossEntropyWithLogits()(x, x), ops.SparseSoftmaxCrossEntropyWithLogits()(x, ms.Tensor([0, 1, 2], ms.int32)),
+            ops.BatchNorm()(image, *ones)[0], ops.SmoothL1Loss()(x, x), ops.KLDivLoss()(x, x), ops.BinaryCrossEntropy()(x, x, x), ops.LRN()(image),
+        )  # fmt: skip
+
+    return [functions]
+
+
+TOPICS = {"elementwise": elementwise, "arithmetic": arithmetic, "products": products, "sums": sums, "reductions": reductions, "primitives": primitives}
 
 
 def dtypes(topic: str, ms: Any) -> Any:

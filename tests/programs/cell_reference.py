@@ -319,8 +319,8 @@ def item_174_recompute(ms: Any) -> Any:
 
 
 def item_186_225_set_boost(ms: Any) -> Any:
-    net = ms.nn.ReLU()
-    return [net.set_boost("less_bn") is net, said(lambda: net.set_boost("xx")), said(lambda: net.set_boost(3))]
+    net = ms.nn.SequentialCell(ms.nn.ReLU())
+    return [net.set_boost("less_bn") is net, net.get_flags(), net[0].less_bn, said(lambda: net.set_boost("xx")), said(lambda: net.set_boost(3))]
 
 
 def item_188_set_comm_fusion(ms: Any) -> Any:

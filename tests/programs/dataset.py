@@ -292,6 +292,7 @@ STEPS = [
     'rows(S(2), columns="b")',
     "[S(5).batch(2).output_shapes(), S(5).batch(2).get_batch_size(), S(5).batch(2).get_dataset_size(), S(5).batch(2, True).get_dataset_size()]",
     "[str(t) for t in S(5).batch(2).output_types()]",
+    "[str(t) for t in N({'a': ['text', 'x'], 'b': [b'bytes', b'y']}, shuffle=False).output_types()]",
     "[S(5).batch(2).batch(2).get_batch_size(), S(5).batch(2).repeat(2).get_batch_size(), S(5).repeat(2).batch(2).get_dataset_size()]",
     "[S().get_batch_size(), S().get_repeat_count(), S().num_classes(), len(S()), S().get_class_indexing()]",
     "[[_shown(v) for v in x.values()] for x in S(2).create_dict_iterator(num_epochs=1, output_numpy=True)]",

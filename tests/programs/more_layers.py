@@ -68,6 +68,10 @@ LAYERS: dict[str, tuple[str, Shapes]] = {
     "dense act": ("nn.DenseBnAct(3, 4, activation='tanh', has_bias=False)", [(5, 3)]),
     # -- losses
     "focal loss": ("nn.FocalLoss()", [(4, 3), "Tensor([[0], [2], [1], [1]], ms.int32)"]),
+    "focal loss one hot mean": ("nn.FocalLoss()", [(2, 3), "Tensor([[0, 1, 0], [1, 0, 0]], ms.int32)"]),
+    "focal loss one hot none": (
+        "nn.FocalLoss(weight=Tensor([1.0, 2.0, 0.5]), reduction='none')", [(2, 3, 2), "Tensor([[[0, 1], [1, 0], [0, 0]], [[1, 0], [0, 0], [0, 1]]], ms.float32)"],
+    ),
     "focal loss one hot": ("nn.FocalLoss(gamma=1.0, reduction='sum')", [(2, 3), "Tensor([[0, 1, 0], [1, 0, 0]], ms.int32)"]),
     "focal loss weight": (
         "nn.FocalLoss(weight=Tensor([1.0, 2.0, 0.5]), gamma=2.0, reduction='none')", [(2, 3, 2), "Tensor([[[0, 1]], [[1, 2]]], ms.int32)"],
@@ -143,6 +147,7 @@ ERRORS = [
     "nn.FocalLoss(reduction='x')",
     "nn.FocalLoss(weight=3)",
     "nn.FocalLoss(gamma=2)",
+    "nn.FocalLoss()(Tensor(ramp((2, 1))), Tensor([[0], [0]], ms.int32))",
     "nn.MultilabelMarginLoss('x')(Tensor(ramp((4,))), Tensor([3, 0, -1, 1], ms.int32))",
     "nn.MultilabelMarginLoss()(Tensor(ramp((4,))), Tensor([3, 0, -1], ms.int32))",
     "nn.SampledSoftmaxLoss(0, 5)",

@@ -23,7 +23,7 @@ def test_the_lists_name_functions() -> None:
     from graphcell.ops.functional import convolution, normalization
 
     of_layers = {"conv_transpose": convolution.conv_transpose, "normalize_batch": normalization.normalize_batch}
-    for name in automatic.NARROW | automatic.NARROW_BUT_BIAS | automatic.WIDE | automatic.ALIKE | automatic.OPEN:
+    for name in automatic.NARROW | automatic.NARROW_BUT_BIAS | automatic.WIDE | automatic.WIDE_BUT_MEAN | automatic.ALIKE | automatic.OPEN:
         assert hasattr(of_layers.get(name) or getattr(ops, name), "__wrapped__"), name
 
 

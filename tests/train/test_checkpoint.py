@@ -230,7 +230,7 @@ def test_loading_into_a_net(folder: Path) -> None:
     ms.load_checkpoint("a.ckpt", net=net)
     assert net.weight.asnumpy().tolist() == [[1.5, -2.0]] and net.bias.asnumpy().tolist() == [0.25]
     before = net.weight.asnumpy().copy()
-    wrong = {"weight": Parameter(Tensor([[3.0, 4.0]]), name="weight"), "bias": Parameter(Tensor([[1.0]]), name="bias")}
+    wrong = {"weight": Parameter(Tensor([[3.0, 4.0]]), name="weight"), "bias": Parameter(Tensor([[1.0, 2.0]]), name="bias")}
     with pytest.raises(RuntimeError, match="same shape"):
         ms.load_param_into_net(net, wrong)
     np.testing.assert_array_equal(net.weight.asnumpy(), before)
@@ -260,6 +260,16 @@ def test_dtypes_that_are_converted_are_mindspores(target: Any) -> None:
         if len(pair) > 1:
             with pytest.raises(RuntimeError, match="same type"):
                 ms.load_param_into_net(Net(), given_, strict_load=True)
+
+
+@pytest.mark.parametrize("shape", [(1, 2, 1), (1, 2, 1, 1)])
+def test_extents_of_1_at_the_end_are_dropped(shape: tuple[int, ...]) -> None:
+    net = dense()
+    ms.load_param_into_net(net, {"weight": Parameter(Tensor(np.array([3.0, 4.0], np.float32).reshape(shape)), name="weight")})
+    assert net.weight.asnumpy().tolist() == [[3.0, 4.0]]
+    for other in ((1, 1, 2), (2, 1), (2,)):
+        with pytest.raises(RuntimeError, match="same shape"):
+            ms.load_param_into_net(net, {"weight": Parameter(Tensor(np.ones(other, np.float32)), name="weight")})
 
 
 def test_a_scalar_and_one_element_are_the_same() -> None:

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import islice
 from typing import Any
 
+import numpy as np
+
 from graphcell.dataset.core.columns import Row, stacked_if_alike
 from graphcell.dataset.core.run import Run
 from graphcell.dataset.engine.checks import check_names, check_type
@@ -138,8 +140,8 @@ class Pipeline:
         return shapes
 
     def output_types(self) -> list[Any]:
-        """The numpy dtype of each column, as the first row has it."""
-        return [x.dtype for x in self._first_row()]
+        """The numpy dtype of each column, as the first row has it; that of text and of bytes says nothing of their length."""
+        return [np.dtype(x.dtype.kind) if x.dtype.kind in "US" else x.dtype for x in self._first_row()]
 
     def get_batch_size(self) -> int:
         """The number of rows in a batch; 1 where there are no batches, -1 where they differ."""

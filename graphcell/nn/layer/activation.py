@@ -48,7 +48,7 @@ class LeakyReLU(Cell):
 
 
 class RReLU(Cell):
-    """x where x >= 0, else a * x, with a fresh a uniform on [lower, upper) for each element in training, their mean otherwise."""
+    """x where x > 0, else a * x, with a fresh a uniform on [lower, upper) for each element, in training and outside of it."""
 
     def __init__(self, lower: float = 1.0 / 8, upper: float = 1.0 / 3):
         super().__init__()
@@ -64,10 +64,7 @@ class RReLU(Cell):
         self.lower, self.upper = float(lower), float(upper)
 
     def construct(self, x: Any) -> Any:
-        if not self.training or self.lower == self.upper:
-            return ops.leaky_relu(x, (self.lower + self.upper) / 2)
-        slope = ops.rand(*x.shape, dtype=x.dtype) * (self.upper - self.lower) + self.lower
-        return ops.select(x > 0, x, x * slope)
+        return ops.rrelu(x, self.lower, self.upper)
 
 
 class ELU(Cell):

@@ -446,7 +446,7 @@ class FocalLoss(LossBase):
         gamma: how much easy examples count less, default 2.0.
 
     Inputs: logits (N, C), (N, C, H) or (N, C, H, W); labels: class numbers with 1 instead of C, or one-hot as the logits, int32 or int64.
-    Outputs: with reduction 'none' a number for each example, (N,).
+    Outputs: with reduction 'none' a number for each example, (N,), or of one-hot labels one for each class of each example, (N, C).
 
     Raises:
         TypeError, ValueError: settings or shapes that do not fit.
@@ -462,11 +462,13 @@ class FocalLoss(LossBase):
     def construct(self, logits: Any, labels: Any) -> Any:
         _check_tensors("FocalLoss", logits=logits, labels=labels)
         n, classes = logits.shape[:2]
-        if logits.ndim not in (2, 3, 4) or labels.shape[0] != n or labels.shape[2:] != logits.shape[2:] or labels.shape[1:2] not in ((1,), (classes,)):
+        fits = labels.shape[0] == n and labels.shape[1:2] in ((1,), (classes,)) and labels.shape[2:] == logits.shape[2:]
+        if logits.ndim not in (2, 3, 4) or classes == 1 or not fits:
             raise ShapeError(f"For 'FocalLoss', labels of shape {labels.shape} do not fit logits of shape {logits.shape}.")
         if self.weight is not None and self.weight.shape != (classes,):
             raise ShapeError(f"For 'FocalLoss', there are {classes} classes, but the weight has shape {self.weight.shape}.")
-        if labels.shape[1] == 1 != classes:
+        numbered = labels.shape[1] == 1
+        if numbered:
             labels = ops.cast(labels, dt.int64).reshape((n, -1))
             check_classes(labels, classes, "FocalLoss")
             labels = ops.one_hot(labels, classes, axis=1)
@@ -475,7 +477,7 @@ class FocalLoss(LossBase):
         losses = (1 - ops.exp(log_chances)) ** self.gamma * log_chances * right
         if self.weight is not None:
             losses = losses * self.weight.reshape((1, classes, 1))
-        return self.get_loss(-losses.sum(1).mean(1))
+        return self.get_loss(-losses.sum(1).mean(1) if numbered else -losses.mean(2))
 
 
 class MultilabelMarginLoss(LossBase):

@@ -19,6 +19,7 @@ from graphcell.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     CheckpointMismatchError,
+    GradientCountError,
     MissingKeyError,
 )
 from graphcell.locks import Lock
@@ -325,13 +326,13 @@ class Optimizer(Cell):
         """The gradients as a tuple that fits the Parameters.
 
         Raises:
-            TypeError: no sequence of Tensors. ValueError: another number of them, or other shapes.
+            TypeError: no sequence of Tensors. ValueError: other shapes, or another number of them (which is a RuntimeError, too).
         """
         owner = f"For '{type(self).__name__}'"
         if not isinstance(gradients, (tuple, list)):
             raise ArgumentTypeError(f"{owner}, the gradients must be a tuple of Tensors, but are {type(gradients).__name__}.")
         if len(gradients) != len(self.parameters):
-            raise ArgumentValueError(f"{owner}, there are {len(self.parameters)} Parameters but {len(gradients)} gradients.")
+            raise GradientCountError(f"{owner}, there are {len(self.parameters)} Parameters but {len(gradients)} gradients.")
         for g, p in zip(gradients, self.parameters):
             if not isinstance(g, Tensor):
                 raise ArgumentTypeError(f"{owner}, the gradient of {p.name} must be a Tensor, but is {type(g).__name__}.")

@@ -12,7 +12,7 @@ from graphcell.ops import arithmetic as p
 from graphcell.ops import comparison as c
 from graphcell.ops import fallback
 from graphcell.ops import mathematics as m
-from graphcell.ops.automatic import listed
+from graphcell.ops.automatic import listed, uncast
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import tensor_of, tensors_of
 from graphcell.ops.functional.common import (
@@ -133,6 +133,21 @@ def truncate_mod(x: Any, y: Any) -> Tensor:
     return binary(p.TruncMod(), x, y)
 
 
+def floor_divide(input: Any, other: Any) -> Tensor:
+    """`floor_div` under another name."""
+    return floor_div(input, other)
+
+
+def remainder(input: Any, other: Any) -> Tensor:
+    """`floor_mod` under another name."""
+    return floor_mod(input, other)
+
+
+def fmod(input: Any, other: Any) -> Tensor:
+    """`truncate_mod` under another name."""
+    return truncate_mod(input, other)
+
+
 @elementary
 def neg(input: Any) -> Tensor:
     """-input.
@@ -175,6 +190,7 @@ def reciprocal(input: Any) -> Tensor:
     return true_divide(1, tensor_of(input, "reciprocal"))
 
 
+@uncast
 def inv(x: Any) -> Tensor:
     """1 / x in the dtype of x; for integers rounded toward zero (1 / 0 is 0)."""
     t = tensor_of(x, "inv")
@@ -436,6 +452,6 @@ def eps(x: Any) -> Tensor:
 
 
 absolute, negative, multiply, clip = abs, neg, mul, clamp
-divide, floor_divide, fmod, remainder, sgn, accumulate_n = div, floor_div, truncate_mod, floor_mod, sign, addn
-tensor_add, tensor_sub, tensor_mul, tensor_div, tensor_floordiv, tensor_mod, tensor_pow = add, sub, mul, div, floor_div, floor_mod, pow
+divide, sgn, accumulate_n = div, sign, addn
+tensor_add, tensor_sub, tensor_mul, tensor_div, tensor_floordiv, tensor_mod, tensor_pow = add, sub, mul, div, floor_divide, floor_mod, pow
 augassign_add, augassign_sub, augassign_mul, augassign_div, augassign_floordiv, augassign_mod = add, sub, mul, div, floor_div, floor_mod

@@ -81,9 +81,9 @@ def bessel_y1(x: Any) -> Tensor:
     return apply1(p.Bessel("y", 1), real(x, "bessel_y1"))
 
 
-def i0(x: Any) -> Tensor:
+def i0(input: Any) -> Tensor:
     """`bessel_i0` under another name."""
-    return apply1(p.Bessel("i", 0), real(x, "i0"))
+    return apply1(p.Bessel("i", 0), real(input, "i0"))
 
 
 def igamma(input: Any, other: Any) -> Tensor:

@@ -6,6 +6,7 @@ from typing import Any
 
 from graphcell import ops as F
 from graphcell.errors import DTypeError, ShapeError
+from graphcell.ops.automatic import uncast
 from graphcell.ops.functional.indexing import check_classes
 from graphcell.ops.functional.loss import reduce_loss
 from graphcell.ops.primitive import Configured, Plain
@@ -81,6 +82,7 @@ class SmoothL1Loss(_Reduced):
 class SigmoidCrossEntropyWithLogits(Plain):
     """Binary cross entropy of sigmoid(logits), element by element."""
 
+    @uncast
     def __call__(self, logits: Any, label: Any) -> Any:
         return F.binary_cross_entropy_with_logits(logits, label, None, None, "none")
 
@@ -88,6 +90,7 @@ class SigmoidCrossEntropyWithLogits(Plain):
 class SoftmaxCrossEntropyWithLogits(Plain):
     """Cross entropy of logits (N, C) and probabilities (N, C). Returns (loss (N,), its gradient with respect to the logits)."""
 
+    @uncast
     def __call__(self, logits: Any, labels: Any) -> tuple[Any, Any]:
         if logits.shape != labels.shape:
             raise ShapeError(f"SoftmaxCrossEntropyWithLogits: shapes differ, {logits.shape} and {labels.shape}")
@@ -104,6 +107,7 @@ class SparseSoftmaxCrossEntropyWithLogits(Configured):
     def __init__(self, is_grad: bool = False):
         super().__init__(is_grad=is_grad)
 
+    @uncast
     def __call__(self, logits: Any, labels: Any) -> Any:
         if labels.shape != logits.shape[:1]:
             raise ShapeError(

@@ -6,6 +6,7 @@ from typing import Any
 
 from graphcell import ops as F
 from graphcell.errors import ShapeError
+from graphcell.ops.automatic import uncast
 from graphcell.ops.primitive import Configured, Plain
 from graphcell.ops.primitives.checks import check_tensors
 
@@ -138,7 +139,7 @@ class Reciprocal(Plain):
 class Inv(Plain):
     """1 / input."""
 
-    function = staticmethod(F.reciprocal)
+    function = staticmethod(uncast(F.reciprocal))
 
 
 class Rsqrt(Plain):

@@ -7,6 +7,7 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
+from graphcell.ops.automatic import are_on, widened
 from graphcell.ops.functional.convolution import choose_padding, conv_transpose, each_dimension, explicit_padding
 from graphcell.ops.functional.normalization import moments, normalize_batch
 from graphcell.ops.functional.pooling import avg_pool, ceil_extra, max_pool
@@ -349,7 +350,8 @@ class BatchNorm(Configured):
     """Batch normalisation: called with (x, scale, bias, mean, variance).
 
     Returns (y, batch mean, batch variance, reserve, reserve): in training the batch's statistics, and `mean` and `variance`
-    (Parameters) are moved by `momentum`; else those given. y has the dtype of x, all else that of scale.
+    (Parameters) are moved by `momentum`; else those given. y has the dtype of x (Float32 where level `auto` of mixed precision casts), all else
+    that of scale.
     """
 
     def __init__(
@@ -360,6 +362,7 @@ class BatchNorm(Configured):
 
     def __call__(self, input_x: Any, scale: Any, bias: Any, mean: Any, variance: Any) -> tuple[Any, ...]:
         last = self.data_format == "NHWC"
+        input_x = wide(input_x) if are_on() else input_x
         x = F.transpose(input_x, (0, 3, 1, 2)) if last else input_x
         shape = (1, -1, *(1,) * (x.ndim - 2))
         if self.is_training:
@@ -375,12 +378,13 @@ class BatchNorm(Configured):
 class LayerNorm(Configured):
     """Layer normalisation: called with (x, gamma, beta). Returns (y, mean, variance); no gradient flows through the latter two.
 
-    y has the dtype of x, the statistics are Float32.
+    y has the dtype of x (Float32 where level `auto` of mixed precision casts), the statistics are Float32.
     """
 
     def __init__(self, begin_norm_axis: int = 1, begin_params_axis: int = 1, epsilon: float = 1e-7):
         super().__init__(begin_norm_axis=begin_norm_axis, begin_params_axis=begin_params_axis, epsilon=epsilon)
 
+    @widened
     def __call__(self, input_x: Any, gamma: Any, beta: Any) -> tuple[Any, Any, Any]:
         x = wide(input_x)
         mean, variance = moments(x, tuple(range(self.begin_norm_axis % x.ndim, x.ndim)))

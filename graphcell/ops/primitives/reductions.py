@@ -7,6 +7,7 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError
+from graphcell.ops.automatic import uncast
 from graphcell.ops.primitive import Configured
 from graphcell.ops.primitives.checks import check_type
 
@@ -34,6 +35,7 @@ class ReduceSum(_Reduce):
         super().__init__(keep_dims)
         self.add_prim_attr("skip_mode", skip_mode)
 
+    @uncast
     def __call__(self, x: Any, axis: Any = ()) -> Any:
         if self.skip_mode and _axes(axis) is None:
             return x
@@ -162,6 +164,7 @@ class LpNorm(Configured):
         check_type("LpNorm", "axis", axis, int, tuple, list)
         super().__init__(axis=axis, p=p, keep_dims=keep_dims, epsilon=epsilon)
 
+    @uncast
     def __call__(self, input: Any) -> Any:
         axis = self.axis if isinstance(self.axis, int) else tuple(self.axis)
         total: Any = F.sum(F.abs(input) ** self.p, axis, self.keep_dims)
@@ -175,6 +178,7 @@ class L2Normalize(Configured):
         check_type("L2Normalize", "axis", axis, int, tuple, list)
         super().__init__(axis=[axis] if isinstance(axis, int) else list(axis), epsilon=epsilon)
 
+    @uncast
     def __call__(self, x: Any) -> Any:
         total = F.sum(x * x, tuple(self.axis), True)
         return x * F.rsqrt(F.maximum(total, self.epsilon))

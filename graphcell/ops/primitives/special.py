@@ -7,6 +7,7 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ExecutionError, ShapeError
+from graphcell.ops.automatic import uncast
 from graphcell.ops.functional.common import full_like
 from graphcell.ops.primitive import Configured, Plain
 from graphcell.ops.primitives.checks import check_choice, check_tensors, check_type
@@ -66,6 +67,7 @@ class Rint(Plain):
 class L2Loss(Plain):
     """Half the sum of the squares."""
 
+    @uncast
     def __call__(self, input_x: Any) -> Any:
         x: Any = _of_floats("L2Loss", input_x)
         return (x * x).sum() * 0.5
@@ -254,6 +256,7 @@ class SquaredDifference(Plain):
 class SquareSumAll(Plain):
     """The sums of the squares of x and of y."""
 
+    @uncast
     def __call__(self, x: Any, y: Any) -> Any:
         return F.square(_of_floats("SquareSumAll", x)).sum(), F.square(_of_floats("SquareSumAll", y)).sum()
 
