@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import os
+import threading
 from types import TracebackType
 
 from graphcell.locks import Lock
@@ -21,13 +23,14 @@ class _Rarely(contextlib.ContextDecorator):
     last word."""
 
     def __init__(self) -> None:
-        self._lock, self._users = Lock(), 0
+        self._lock = Lock()
+        self._users: list[int] = []
         self._usual = self._rare = gc.get_threshold()
 
     def __enter__(self) -> None:
         with self._lock:
-            self._users += 1
-            if self._users == 1:
+            self._users.append(threading.get_ident())
+            if len(self._users) == 1:
                 first, *others = self._usual = gc.get_threshold()
                 if first:  # else it is switched off
                     gc.set_threshold(max(first, _NEW_OBJECTS), *others)
@@ -35,9 +38,21 @@ class _Rarely(contextlib.ContextDecorator):
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None) -> None:
         with self._lock:
-            self._users -= 1
-            if not self._users and gc.get_threshold() == self._rare:
-                gc.set_threshold(*self._usual)
+            self._users.remove(threading.get_ident())
+            self._restore()
+
+    def forget_other_threads(self) -> None:
+        """For a child process, which has only the thread that forked: the others would never leave."""
+        with self._lock:
+            if self._users:
+                self._users = [user for user in self._users if user == threading.get_ident()]
+                self._restore()
+
+    def _restore(self) -> None:
+        if not self._users and gc.get_threshold() == self._rare:
+            gc.set_threshold(*self._usual)
 
 
 rarely_collected = _Rarely()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=rarely_collected.forget_other_threads)

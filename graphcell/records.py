@@ -2,13 +2,12 @@
 
 For a frozen class the standard library writes and compiles six methods, two thirds of a millisecond; graphcell has some three hundred such classes, most of
 which an import or a first call needs. Here `__init__` alone is written; the other methods are the same code for all classes. They know `frozen`, `eq`, `slots`
-and `weakref_slot`, and fields with `default`, `default_factory`, `init`, `repr`, `compare` and `metadata`.
+and `weakref_slot`, and fields with `default`, `default_factory`, `init`, `repr`, `compare`, `hash`, `kw_only` and `metadata`; no `InitVar`.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import inspect
 import operator
 import reprlib
 from collections.abc import Callable, Sequence
@@ -30,18 +29,18 @@ def make(cls: type, *, frozen: bool = False, eq: bool = True, repr: bool = True,
     own = dict(vars(cls))
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, weakref_slot=weakref_slot)(cls)
     fields = dataclasses.fields(made)
-    methods: dict[str, Any] = {}
-    inherits = not inspect.get_annotations(cls) and "__post_init__" not in own and hasattr(cls.__base__, "__dataclass_fields__")
-    if not inherits:
-        methods["__init__"] = _initializer(fields, frozen and slots, frozen and not slots, hasattr(cls, "__post_init__"))
+    has_slots = slots or any(vars(base).get("__slots__") for base in cls.__mro__)
+    methods: dict[str, Any] = {"__init__": _initializer(fields, frozen and has_slots, frozen and not has_slots, hasattr(cls, "__post_init__"))}
+    methods["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
     if repr:
         methods["__repr__"] = _printer([f.name for f in fields if f.repr])
     if eq:
-        methods.update(_comparers([f.name for f in fields if f.compare], frozen))
+        hashed = [f.name for f in fields if (f.compare if f.hash is None else f.hash)]
+        methods.update(__eq__=_comparer([f.name for f in fields if f.compare]), __hash__=_hasher(hashed) if frozen else None)
         if own.get("__hash__") is not None or ("__hash__" in own and "__eq__" not in own):
             del methods["__hash__"]
     if frozen:
-        methods.update(__setattr__=_refuse_to_set, __delattr__=_refuse_to_delete)
+        methods.update(_guards(made, {f.name for f in fields}))
         if slots:
             methods.update(__getstate__=_state, __setstate__=_set_state)
     for name, method in methods.items():
@@ -53,30 +52,30 @@ def make(cls: type, *, frozen: bool = False, eq: bool = True, repr: bool = True,
 # -- the methods -----------------------------------------------------------------------------------------------------
 def _initializer(fields: Sequence[Field], by_object: bool, by_dict: bool, is_followed: bool) -> Callable[..., None]:
     """`__init__` that takes these fields, by position or name. How it sets them: past the guard of a frozen class by `object` or by the instance's
-    `__dict__`.
+    `__dict__`. What is no field has a name that none in a class can have.
     """
-    scope: dict[str, Any] = {"_set": object.__setattr__, "_missing": dataclasses.MISSING}
-    arguments, lines = ["self"], [" state = self.__dict__"] if by_dict else []
+    scope: dict[str, Any] = {"__set": object.__setattr__, "__missing": dataclasses.MISSING}
+    arguments: dict[bool, list[str]] = {False: ["__self"], True: []}
+    lines = [" __state = __self.__dict__"] if by_dict else []
     for f in fields:
-        value = f.name
+        taken, value = f.name, f.name
         if f.default is not dataclasses.MISSING:
-            scope[f"_default_{f.name}"] = f.default
-            arguments += [f"{f.name}=_default_{f.name}"] if f.init else []
-            value = f.name if f.init else f"_default_{f.name}"
+            scope[f"__default_{f.name}"] = f.default
+            taken, value = f"{f.name}=__default_{f.name}", f.name if f.init else f"__default_{f.name}"
         elif f.default_factory is not dataclasses.MISSING:
-            scope[f"_make_{f.name}"] = f.default_factory
-            arguments += [f"{f.name}=_missing"] if f.init else []
-            value = f"_make_{f.name}() if {f.name} is _missing else {f.name}" if f.init else f"_make_{f.name}()"
-        elif f.init:
-            arguments.append(f.name)
-        else:
+            scope[f"__make_{f.name}"] = f.default_factory
+            taken, value = f"{f.name}=__missing", f"__make_{f.name}() if {f.name} is __missing else {f.name}" if f.init else f"__make_{f.name}()"
+        elif not f.init:
             continue  # for `__post_init__` to set
+        if f.init:
+            arguments[bool(f.kw_only)].append(taken)
         if by_object:
-            lines.append(f" _set(self, {f.name!r}, {value})")
+            lines.append(f" __set(__self, {f.name!r}, {value})")
         else:
-            lines.append(f" state[{f.name!r}] = {value}" if by_dict else f" self.{f.name} = {value}")
-    lines += [" self.__post_init__()"] if is_followed else []
-    exec("\n".join([f"def __init__({', '.join(arguments)}):", *(lines or [" pass"])]), scope)
+            lines.append(f" __state[{f.name!r}] = {value}" if by_dict else f" __self.{f.name} = {value}")
+    lines += [" __self.__post_init__()"] if is_followed else []
+    named = ["*", *arguments[True]] if arguments[True] else []
+    exec("\n".join([f"def __init__({', '.join(arguments[False] + named)}):", *(lines or [" pass"])]), scope)
     return scope["__init__"]  # type: ignore[no-any-return]
 
 
@@ -88,16 +87,22 @@ def _printer(names: Sequence[str]) -> Callable[[Any], str]:
     return __repr__
 
 
-def _comparers(names: Sequence[str], frozen: bool) -> dict[str, Any]:
+def _comparer(names: Sequence[str]) -> Callable[[Any, object], bool]:
     values = _values_of(names)
 
     def __eq__(self: Any, other: object) -> bool:
         return values(self) == values(other) if other.__class__ is self.__class__ else NotImplemented
 
+    return __eq__
+
+
+def _hasher(names: Sequence[str]) -> Callable[[Any], int]:
+    values = _values_of(names)
+
     def __hash__(self: Any) -> int:
         return hash(values(self))
 
-    return {"__eq__": __eq__, "__hash__": __hash__ if frozen else None}
+    return __hash__
 
 
 def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
@@ -110,12 +115,20 @@ def _values_of(names: Sequence[str]) -> Callable[[Any], tuple[Any, ...]]:
     return lambda record: (one(record),)
 
 
-def _refuse_to_set(self: Any, name: str, value: object) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+def _guards(cls: Any, names: set[str]) -> dict[str, Any]:
+    """What refuses to change a record of `cls`; classes derived from it may have more than its fields."""
 
+    def __setattr__(self: Any, name: str, value: object) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot assign to field {name!r}")
+        super(cls, self).__setattr__(name, value)
 
-def _refuse_to_delete(self: Any, name: str) -> None:
-    raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+    def __delattr__(self: Any, name: str) -> None:
+        if type(self) is cls or name in names:
+            raise dataclasses.FrozenInstanceError(f"cannot delete field {name!r}")
+        super(cls, self).__delattr__(name)
+
+    return {"__setattr__": __setattr__, "__delattr__": __delattr__}
 
 
 def _state(self: Any) -> list[Any]:

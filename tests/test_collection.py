@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import gc
+import os
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -64,6 +66,41 @@ def test_what_is_rarer_already_stays(usual: tuple[int, int, int]) -> None:
     with rarely_collected:
         assert gc.get_threshold() == usual
     assert gc.get_threshold() == usual
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.parametrize("is_inside", [False, True])
+def test_a_child_process_forgets_the_threads_that_it_has_not(is_inside: bool) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with rarely_collected:
+            inside.set()
+            leave.wait()
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    with rarely_collected if is_inside else contextlib.nullcontext():
+        child = os.fork()
+        rare_in_child = gc.get_threshold() == (100_000, 10, 10)
+    if child == 0:
+        os._exit(0 if rare_in_child == is_inside and gc.get_threshold() == (700, 10, 10) else 1)
+    leave.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    assert gc.get_threshold() == (700, 10, 10)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_process_keeps_what_was_set_outside() -> None:
+    with rarely_collected:
+        pass
+    gc.set_threshold(100_000, 10, 10)
+    child = os.fork()
+    if child == 0:
+        os._exit(0 if gc.get_threshold() == (100_000, 10, 10) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
 def test_several_threads() -> None:

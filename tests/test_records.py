@@ -217,6 +217,117 @@ def test_text_of_a_record_that_holds_itself(make: Callable[..., Any]) -> None:
     assert repr(node).endswith("Node(inside=[...])")
 
 
+@pytest.mark.parametrize("options", [{}, {"frozen": True}, {"frozen": True, "slots": True}], ids=str)
+@pytest.mark.parametrize("make", MAKERS)
+def test_fields_of_any_name(make: Callable[..., Any], options: dict[str, Any]) -> None:
+    """Also of those that `__init__` needs for itself."""
+    names = ("self", "state", "_set", "_missing", "_default_x", "_make_tags", "object", "cls")
+    plain = type("Named", (), {"__annotations__": {name: int for name in names}, "__doc__": "Named."})
+    record = make(plain, **options)(*range(len(names)))
+    assert [getattr(record, name) for name in names] == list(range(len(names)))
+
+    class Defaults:
+        """With values that are there already."""
+
+        _default_x: int
+        _make_tags: int
+        x: int = 3
+        tags: list[int] = dataclasses.field(default_factory=list)
+
+    other = make(Defaults, **options)(1, 2)
+    assert (other._default_x, other._make_tags, other.x, other.tags) == (1, 2, 3, [])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_fields_by_name_only_and_fields_of_the_hash(make: Callable[..., Any]) -> None:
+    class Pair:
+        """Two numbers and a note."""
+
+        first: int = dataclasses.field(default=1, kw_only=True)
+        second: int = 2
+        note: str = dataclasses.field(default="", hash=False)
+
+    made = make(Pair, frozen=True)
+    assert (made(5).first, made(5).second) == (1, 5) and outcome(lambda: made(1, "", 2)) is TypeError
+    assert hash(made(5, "a")) == hash(made(5, "b")) and made(5, "a") != made(5, "b")
+
+
+@pytest.mark.parametrize("make", MAKERS)
+@pytest.mark.parametrize(("base", "own"), [({"slots": True}, {}), ({}, {"slots": True}), ({"slots": True}, {"slots": True})], ids=str)
+def test_slots_of_a_base(make: Callable[..., Any], base: dict[str, Any], own: dict[str, Any]) -> None:
+    class Base:
+        """The base."""
+
+        x: int
+
+    class Derived(make(Base, frozen=True, **base)):  # type: ignore[misc]
+        """Adds a field."""
+
+        y: int
+
+    d = make(Derived, frozen=True, **own)(1, 2)
+    assert (d.x, d.y) == (1, 2) and outcome(lambda: setattr(d, "x", 5)) is dataclasses.FrozenInstanceError
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_classes_without_fields_of_their_own_take_those_of_all_bases(make: Callable[..., Any]) -> None:
+    class One:
+        """A base."""
+
+        x: int = 1
+
+    class Two:
+        """Another."""
+
+        y: int = 2
+
+    class Both(make(One), make(Two)):  # type: ignore[misc]
+        """Adds nothing."""
+
+    class Follows(make(One)):  # type: ignore[misc]
+        """No record itself."""
+
+        def __init__(self) -> None:
+            self.x = 99
+
+        def __post_init__(self) -> None:
+            self.seen = self.x
+
+    class Last(Follows):
+        """Adds nothing."""
+
+    both = make(Both)(5, 6)
+    assert (both.x, both.y) == (6, 5)
+    assert make(Last)(3).seen == 3
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_classes_derived_from_a_frozen_one_may_have_more(make: Callable[..., Any]) -> None:
+    class Base:
+        """The base."""
+
+        x: int = 1
+
+    class Derived(make(Base, frozen=True)):  # type: ignore[misc]
+        """No record itself."""
+
+        def __init__(self) -> None:
+            super().__init__(3)
+            self.more = 4
+            del self.more
+            self.more = 5
+
+    d = Derived()
+    assert (d.x, d.more) == (3, 5)
+    assert outcome(lambda: setattr(d, "x", 5)) is outcome(lambda: delattr(d, "x")) is dataclasses.FrozenInstanceError
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_errors_of_construction_name_the_class(make: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match=r"Point\.__init__\(\) missing 1 required positional argument: 'x'"):
+        point(make, {})()
+
+
 def test_it_is_quick() -> None:
     """Not a measurement: nothing is compiled but `__init__`."""
     calls = []

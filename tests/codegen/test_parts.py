@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import threading
+import time
 from typing import Any
 
 import numpy as np
@@ -13,7 +15,7 @@ import graphcell as gc
 from graphcell.codegen.llvm import parts, target
 from graphcell.codegen.llvm.parts import cut
 from graphcell.codegen.llvm.target import compile_object, compile_objects, host, load_object
-from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 from graphcell.errors import CodegenError
 from graphcell.runtime import compilation
 from graphcell.runtime.cache import open_cache
@@ -79,6 +81,117 @@ def test_variables_that_parts_could_not_share_keep_a_module_whole() -> None:
     module = chain(5)
     module.add_global("state", "internal global i64 0")
     assert cut(str(module), 3) == [str(module)]
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_constants_that_name_functions_keep_a_module_whole() -> None:
+    """A part that has the table would have to know all of them."""
+    module = chain(9)
+    table = module.add_global("functions", f"internal constant [9 x ptr] [{', '.join(f'ptr @f{k}' for k in range(9))}]")
+    b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
+    b.finish(b.call_pointer(b.load(b.gep(table, 5, PTR), PTR), I64, b.args["x"], b.alloca(I64)))
+    text = str(module)
+    assert run(compile_objects(cut(text, 3), host()), 7) == run([compile_object(text, host())], 7)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_variables_keep_what_they_begin_with() -> None:
+    module = chain(9)
+    module.add_global("calls", "global [2 x i64] [i64 20, i64 30], align 64")
+    text = str(module)
+    assert len(cut(text, 3)) == 3
+    assert run(compile_objects(cut(text, 3), host()), 7) == run([compile_object(text, host())], 7)
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_vectors_and_attributes_cross_parts() -> None:
+    module, four = Module(), LType("i64", 4)
+    for k in range(6):
+        b = FunctionBuilder(module, f"f{k}", [("x", four), ("p", PTR), ("n", I64)], four, param_attributes={"p": "noalias align 8"})
+        x = b.call(f"f{k - 1}", four, b.args["x"], b.args["p"], i64(k)) if k else b.args["x"]
+        b.finish(b.add(x, b.add(b.splat(b.args["n"], 4), b.load(b.args["p"], four, 8))))
+    b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
+    place = b.alloca(four)
+    b.store(b.iota(4), place)
+    b.finish(b.reduce("add", b.call("f5", four, b.splat(b.args["x"], 4), place, i64(100))))
+    texts = cut(str(module), 3)
+    assert len(texts) == 3
+    assert run(compile_objects(texts, host()), 7) == 4 * (7 + 1 + 2 + 3 + 4 + 5 + 100) + 6 * 6
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_where_no_thread_can_be_started_the_caller_translates(monkeypatch: pytest.MonkeyPatch) -> None:
+    def start(self: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    texts = cut(str(chain(9)), 3)
+    expected = run(compile_objects(texts, host()), 3)
+    monkeypatch.setattr(threading.Thread, "start", start)
+    assert run(compile_objects(texts, host()), 3) == expected
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_parts_outlive_a_caller_that_is_interrupted_while_it_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+    translate, interrupted, made = target._emit, threading.Event(), list[bytes]()
+
+    def emit(module: Any, machine: Any) -> bytes:
+        interrupted.wait()
+        made.append(translate(module, machine))
+        return made[-1]
+
+    def interrupt(self: threading.Thread, timeout: float | None = None) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(target, "_emit", emit)
+    with monkeypatch.context() as patch:
+        patch.setattr(target._Work, "join", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            compile_objects(cut(str(chain(9)), 3), host())
+    interrupted.set()
+    for thread in threading.enumerate():
+        if thread.name == "graphcell compiler":
+            thread.join()
+    assert len(made) == 3
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+@pytest.mark.usefixtures("small_parts")
+def test_a_child_that_is_forked_off_amid_a_translation_ends_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As a signal's handler may do, in the thread that waits."""
+    children, wait, translate = list[int](), target._Work.wait, target._emit
+
+    def fork(self: Any) -> None:
+        if not children:
+            children.append(os.fork())
+        wait(self)
+
+    def emit(module: Any, machine: Any) -> bytes:
+        while not children:
+            time.sleep(0.01)
+        return translate(module, machine)
+
+    monkeypatch.setattr(target, "_emit", emit)
+    monkeypatch.setattr(target._Work, "wait", fork)
+    objects = compile_objects(cut(str(chain(9)), 3), host())
+    if not children[0]:
+        os._exit(0 if len(objects) == 3 and all(objects) else 1)
+    assert os.waitstatus_to_exitcode(os.waitpid(children[0], 0)[1]) == 0
+
+
+def test_looking_inside_waits_for_the_processor_description() -> None:
+    """A target machine is for one thread at a time."""
+    text, entered = str(chain(2)), threading.Event()
+
+    def look() -> None:
+        target.optimized_text(text, host())
+        entered.set()
+
+    thread = threading.Thread(target=look)
+    with target._translating:
+        thread.start()
+        assert not entered.wait(0.3)
+    thread.join()
+    assert entered.is_set()
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -11,14 +11,16 @@ import re
 _LEAST_LETTERS = 150_000
 """Text of a part that is worth a thread: LLVM takes a tenth of a second for it."""
 _FUNCTION = re.compile(r"^define .*?^}\n", re.MULTILINE | re.DOTALL)
-_HEAD = re.compile(r"define (?:internal )?(\w+) (@[\w.]+)\((.*)\)[^()]*\{$")
-_GLOBAL = re.compile(r"^(@[\w.]+) = (internal constant|global) ([^\n]*?)(?:, align \d+)?$", re.MULTILINE)
+_HEAD = re.compile(r"define (?:internal )?(\w+|<[^>]+>) (@[\w.]+)\((.*)\)[^()]*\{$")
+_PARAMETER = re.compile(r"(\w+|<[^>]+>) (?:[^%,]+ )?%[\w.]+")
+_GLOBAL = re.compile(r"^(@[\w.]+) = (internal constant|global) (\w+|\[[^][]+\]) ([^@\n]*?)(?:, align \d+)?$", re.MULTILINE)
+"""A constant that names another symbol is none of these: it would have to be known where the constant is."""
 _SYMBOL = re.compile(r"@[\w.]+")
 
 
 def cut(text: str, most: int) -> list[str]:
-    """Parts of a module, `most` of them at most; the module itself where it is too small, or has globals that are neither constants nor
-    visible, for which no two parts could both know the place.
+    """Parts of a module, `most` of them at most; the module itself where it is too small, or has globals that are neither constants of
+    numbers nor visible, for which no two parts could both know the place.
     """
     count = min(most, len(text) // _LEAST_LETTERS)
     functions = _FUNCTION.findall(text)
@@ -60,11 +62,10 @@ def _symbol(function: str) -> str:
 
 def _global(match: re.Match[str], part: int) -> str:
     """A constant as it is, a variable only in the first part."""
-    return match[0] if match[2] == "internal constant" or not part else f"{match[1]} = external global {match[3].rpartition(' ')[0]}"
+    return match[0] if match[2] == "internal constant" or not part else f"{match[1]} = external global {match[3]}"
 
 
 def _declaration(head: str) -> str:
     match = _HEAD.match(head)
     assert match is not None, head
-    types = [parameter.split(" ", 1)[0] for parameter in match[3].split(", ")] if match[3] else []
-    return f"declare {match[1]} {match[2]}({', '.join(types)})"
+    return f"declare {match[1]} {match[2]}({', '.join(_PARAMETER.findall(match[3]))})"

@@ -169,7 +169,7 @@ def _initialize() -> None:
 
 @functools.cache
 def _machine(target: Target) -> Any:
-    """The one for a thread at a time."""
+    """The one for who holds `_translating`."""
     return _new_machine(target)
 
 
@@ -196,35 +196,48 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
 
     Raises CodegenError like `compile_object`.
     """
-    with _translating, _selection_options(), contextlib.ExitStack() as stack:
+    with _translating, _selection_options():
         if len(texts) == 1:
-            return [_emit(stack.enter_context(_optimized(texts[0], target)), _machine(target))]
-        works = []
-        for text in texts:
-            module = stack.enter_context(_optimized(text, target))
-            works.append(_Work(module, _new_machine(target)))
-            works[-1].start()
-            stack.callback(works[-1].join)
-        return [work.result() for work in works]
+            with _optimized(texts[0], target, _machine(target)) as module:
+                return [_emit(module, _machine(target))]
+        works = [_Work(text, target) for text in texts]
+        try:
+            for work in works:
+                with contextlib.suppress(RuntimeError):  # no more threads: `result` does it
+                    work.start()
+            return [work.result() for work in works]
+        finally:
+            for work in works:
+                work.wait()
 
 
 class _Work(threading.Thread):
-    """The translation of a module."""
+    """The translation of a module, all of whose memory is the thread's: who waits for it may be interrupted."""
 
-    def __init__(self, module: Any, machine: Any):
+    def __init__(self, text: str, target: Target):
         super().__init__(name="graphcell compiler")
-        self._module, self._machine = module, machine
+        self._text, self._target = text, target
         self._code: bytes | None = None
         self._error: Exception | None = None
 
     def run(self) -> None:
         try:
-            self._code = _emit(self._module, self._machine)
+            machine = _new_machine(self._target)
+            with contextlib.ExitStack() as stack:
+                with llvm.ffi.lib._lock:  # one is ready for `_emit` as early as can be, not all at the same time
+                    module = stack.enter_context(_optimized(self._text, self._target, machine))
+                self._code = _emit(module, machine)
         except Exception as error:
             self._error = error
 
+    def wait(self) -> None:
+        if self.is_alive():
+            self.join()
+
     def result(self) -> bytes:
-        self.join()
+        self.wait()
+        if self._code is None and self._error is None:  # no thread could be started, or a fork left it behind
+            self.run()
         if self._error is not None:
             raise self._error
         assert self._code is not None
@@ -249,13 +262,13 @@ def _emit(module: Any, machine: Any) -> bytes:
 
 def optimized_text(text: str, target: Target) -> str:
     """The module's text after the passes, for people who look inside."""
-    with _optimized(text, target) as module:
+    with _translating, _optimized(text, target, _machine(target)) as module:
         return str(module)
 
 
 def assembly(text: str, target: Target) -> str:
     """The machine code of a module as assembly, for people who look inside."""
-    with _optimized(text, target) as module, _translating, _selection_options():
+    with _translating, _selection_options(), _optimized(text, target, _machine(target)) as module:
         return str(_machine(target).emit_assembly(module))
 
 
@@ -272,9 +285,8 @@ def _selection_options() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def _optimized(text: str, target: Target) -> Iterator[Any]:
+def _optimized(text: str, target: Target, machine: Any) -> Iterator[Any]:
     """The module of a text after the passes. It is freed here and not by whoever finds it dead, who may free its context first."""
-    machine = _machine(target)
     with _parsed(text) as module:
         module.triple = target.triple
         module.data_layout = str(machine.target_data)
