@@ -18,6 +18,7 @@ import os
 import re
 import sys
 import threading
+import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,8 @@ _WIDTHS = (16, 32, 64)
 _CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 _CONTEXT_LINES = 2
 _DYLIB = "graphcell"
+_PATIENCE = 5.0
+"""Seconds that a new thread may take to begin."""
 
 
 _translating = threading.RLock()
@@ -196,79 +199,108 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
 
     Raises CodegenError like `compile_object`.
     """
-    with _translating, _selection_options():
-        if len(texts) == 1:
-            with _optimized(texts[0], target, _machine(target)) as module:
-                return [_emit(module, _machine(target))]
-        works = [_Work(text, target) for text in texts]
-        try:
-            for work in works:
-                with contextlib.suppress(RuntimeError):  # no more threads: `result` does it
-                    work.start()
-            return [work.result() for work in works]
-        finally:
-            for work in works:
-                work.wait()
+    with _translating, _selection_options(), contextlib.ExitStack() as stack:
+        works: list[_Work] = []
+        for text in texts:
+            machine = _new_machine(target) if works else _machine(target)
+            works.append(_Work(_optimized(text, target, machine), machine))
+            stack.callback(works[-1].free)
+            if len(texts) > 1:
+                works[-1].start()
+        return [work.result() for work in works]
 
 
-class _Work(threading.Thread):
-    """The translation of a module, all of whose memory is the thread's: who waits for it may be interrupted."""
+class _Work:
+    """The translation of a module, which is the work's from then on: by a thread of its own, or by who asks for the result."""
 
-    def __init__(self, text: str, target: Target):
-        super().__init__(name="graphcell compiler")
-        self._text, self._target = text, target
+    def __init__(self, module: Any, machine: Any):
+        self._module, self._machine = module, machine
         self._code: bytes | None = None
         self._error: Exception | None = None
+        self._process = 0  # the one in which a thread was started
+        self._has_begun = self._has_ended = False
+        self._end = threading.Lock()
 
-    def run(self) -> None:
+    def start(self) -> None:
+        self._end.acquire()
+        self._process = os.getpid()
         try:
-            machine = _new_machine(self._target)
-            with contextlib.ExitStack() as stack:
-                with llvm.ffi.lib._lock:  # one is ready for `_emit` as early as can be, not all at the same time
-                    module = stack.enter_context(_optimized(self._text, self._target, machine))
-                self._code = _emit(module, machine)
-        except Exception as error:
-            self._error = error
-
-    def wait(self) -> None:
-        if self.is_alive():
-            self.join()
+            threading.Thread(target=self._run, name="graphcell compiler").start()
+        except RuntimeError:  # no more threads
+            self._process = 0
 
     def result(self) -> bytes:
-        self.wait()
-        if self._code is None and self._error is None:  # no thread could be started, or a fork left it behind
-            self.run()
+        self._wait()
+        if not self._has_ended:  # no thread was started, or a fork left it behind
+            self._translate()
         if self._error is not None:
             raise self._error
         assert self._code is not None
         return self._code
 
+    def free(self) -> None:
+        self._wait()
+        if self._has_ended or not self._process:  # else it is freed with the thread, if there is one
+            self._module.close()
+
+    def _translate(self) -> None:
+        try:
+            self._code = _emit(self._module, self._machine)
+        except Exception as error:
+            self._error = error
+
+    def _run(self) -> None:
+        self._has_begun = True
+        self._translate()
+        self._has_ended = True
+        self._end.release()
+
+    def _wait(self) -> None:
+        """Until the thread has ended, also if that is interrupted: LLVM cannot be, and reads the module. (`Thread.join` takes a thread for dead
+        when it is interrupted.) A thread whose start was interrupted may never begin.
+        """
+        interruption: BaseException | None = None
+        patience = time.monotonic() + _PATIENCE
+        while self._process == os.getpid() and not self._has_ended and (self._has_begun or time.monotonic() < patience):
+            try:
+                self._end.acquire(timeout=0.05)
+            except BaseException as error:
+                interruption = error
+        if interruption is not None:
+            raise interruption
+
 
 def _emit(module: Any, machine: Any) -> bytes:
     """What `machine.emit_object(module)` gives, without llvmlite's lock: modules have contexts of their own, and to translate one is what takes
-    LLVM's time. (Where a later llvmlite has other insides it is done with the lock.)
+    LLVM's time. A thread that never waits for the lock always ends, even if an interruption left it closed for ever in another one.
     """
-    library = llvm.ffi.lib
-    emit = library.LLVMPY_TargetMachineEmitToMemory
-    with llvm.ffi.OutputString() as message:
-        buffer = getattr(emit, "_cfn", emit)(machine, module, 1, message)
-        if not buffer:
-            raise CodegenError(f"LLVM cannot make code of the generated module: {message}")
+    message = ctypes.c_char_p()
+    buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, ctypes.byref(message))
+    if not buffer:
+        reason = (message.value or b"").decode(errors="replace")
+        _unlocked("LLVMPY_DisposeString")(message)
+        raise CodegenError(f"LLVM cannot make code of the generated module: {reason}")
     try:
-        return ctypes.string_at(library.LLVMPY_GetBufferStart(buffer), library.LLVMPY_GetBufferSize(buffer))
+        return ctypes.string_at(_unlocked("LLVMPY_GetBufferStart")(buffer), _unlocked("LLVMPY_GetBufferSize")(buffer))
     finally:
-        library.LLVMPY_DisposeMemoryBuffer(buffer)
+        _unlocked("LLVMPY_DisposeMemoryBuffer")(buffer)
+
+
+def _unlocked(name: str) -> Any:
+    """A function of llvmlite's library without the lock around it; as it is where a later llvmlite has other insides."""
+    function = getattr(llvm.ffi.lib, name)
+    return getattr(function, "_cfn", function)
 
 
 def optimized_text(text: str, target: Target) -> str:
     """The module's text after the passes, for people who look inside."""
-    with _translating, _optimized(text, target, _machine(target)) as module:
+    with _translating, contextlib.closing(_optimized(text, target, _machine(target))) as module:
         return str(module)
 
 
 def assembly(text: str, target: Target) -> str:
     """The machine code of a module as assembly, for people who look inside."""
-    with _translating, _selection_options(), _optimized(text, target, _machine(target)) as module:
+    with _translating, _selection_options(), contextlib.closing(_optimized(text, target, _machine(target))) as module:
         return str(_machine(target).emit_assembly(module))
 
 
@@ -284,14 +316,13 @@ def _selection_options() -> Iterator[None]:
             llvm.set_option("graphcell", f"-{name}=false")
 
 
-@contextlib.contextmanager
-def _optimized(text: str, target: Target, machine: Any) -> Iterator[Any]:
-    """The module of a text after the passes. It is freed here and not by whoever finds it dead, who may free its context first."""
-    with _parsed(text) as module:
-        module.triple = target.triple
-        module.data_layout = str(machine.target_data)
-        _run_passes(module, machine)
-        yield module
+def _optimized(text: str, target: Target, machine: Any) -> Any:
+    """The module of a text after the passes. Who asks for it closes it: whoever found it dead could free its context first."""
+    module = _parse(text)
+    module.triple = target.triple
+    module.data_layout = str(machine.target_data)
+    _run_passes(module, machine)
+    return module
 
 
 def _run_passes(module: Any, machine: Any) -> None:
@@ -305,18 +336,17 @@ def _run_passes(module: Any, machine: Any) -> None:
             manager.run(function, builder)
 
 
-@contextlib.contextmanager
-def _parsed(text: str) -> Iterator[Any]:
+def _parse(text: str) -> Any:
     try:
         module = llvm.parse_assembly(text, llvm.create_context())
     except RuntimeError as error:
         raise CodegenError(_explain(str(error), text)) from error
-    with contextlib.closing(module):
-        try:
-            module.verify()
-        except RuntimeError as error:
-            raise CodegenError(f"LLVM refuses the generated module: {error}") from error
-        yield module
+    try:
+        module.verify()
+    except RuntimeError as error:
+        module.close()
+        raise CodegenError(f"LLVM refuses the generated module: {error}") from error
+    return module
 
 
 def _explain(message: str, text: str) -> str:
