@@ -119,12 +119,11 @@ def uncast(function: F) -> F:
 def widened(function: F) -> F:
     """Decorates a function whose name is not in the lists, but that is computed in float32."""
 
+    plain = uncast(function)
+
     @functools.wraps(function)
     def call(*args: Any, **kwargs: Any) -> Any:
-        if state.automatic is None:
-            return function(*args, **kwargs)
-        with automatic(None):
-            return function(*_cast(args, dt.float32), **_cast(kwargs, dt.float32))
+        return function(*args, **kwargs) if state.automatic is None else plain(*_cast(args, dt.float32), **_cast(kwargs, dt.float32))
 
     return call  # type: ignore[return-value]
 

@@ -19,6 +19,7 @@ from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, IndexRangeError, ShapeError
 from graphcell.ops.dispatch import write, written_in
 from graphcell.ops.functional import activation, arithmetic, common, comparison, creation, mathematics
+from graphcell.ops.functional.axes import one_of
 from graphcell.ops.functional.common import NUMBER_TYPES
 from graphcell.tensor import Tensor, state
 
@@ -202,7 +203,7 @@ def add(self: Tensor, other: Any, *, alpha: Any = 1) -> Tensor:
 
 def sub(self: Tensor, other: Any = None, *, y: Any = None, alpha: Any = 1) -> Tensor:
     """self - alpha * other; `other` may also be called `y`."""
-    return arithmetic.sub(self, _scaled(y if other is None else other, alpha))
+    return arithmetic.sub(self, _scaled(one_of("sub", other=other, y=y), alpha))
 
 
 def _scaled(other: Any, alpha: Any) -> Any:

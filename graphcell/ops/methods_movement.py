@@ -45,6 +45,9 @@ from graphcell.tensor import Tensor
 Function = Callable[..., Any]
 
 
+_wide_std = widened(reductions.std)
+
+
 def _either(function: str, first: Any, second: Any, names: str) -> Any:
     """The one of two arguments that mean the same which is given (None: neither)."""
     if first is not None and second is not None:
@@ -201,7 +204,7 @@ def var(self: Tensor, axis: Any = None, ddof: Any = 0, keepdims: Any = None, *, 
 
 def std(self: Tensor, axis: Any = None, ddof: Any = 0, keepdims: Any = None, *, dim: Any = None, correction: Any = None, keepdim: Any = None) -> Tensor:
     """See `ops.std`; `correction` is another name of `ddof`. Of integers it is computed in float32, and at level `auto` of mixed precision."""
-    return _spread(self, axis, ddof, keepdims, dim, correction, keepdim, widened(reductions.std), "std")
+    return _spread(self, axis, ddof, keepdims, dim, correction, keepdim, _wide_std, "std")
 
 
 def count_nonzero(self: Tensor, dim: Any = None, keep_dims: bool = False, dtype: Any = dt.int32, *, axis: Any = None) -> Tensor:
@@ -263,7 +266,7 @@ def repeat(self: Tensor, *counts: Any, repeats: Any = None) -> Tensor:
     Raises:
         ValueError: fewer counts than dimensions, or a negative one.
     """
-    given = ints_of(arguments(counts) if repeats is None else repeats, "repeat", "repeats")
+    given = ints_of(_either("repeat", arguments(counts) if counts else None, repeats, "the counts and repeats"), "repeat", "repeats")
     if len(given) < self.ndim:
         raise ArgumentValueError(f"repeat: {len(given)} counts are too few for a Tensor of shape {self.shape}")
     return rearranging.tile(self, given)

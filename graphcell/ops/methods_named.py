@@ -8,25 +8,12 @@ from __future__ import annotations
 import builtins
 from typing import Any
 
-from graphcell.errors import ArgumentValueError, ArityError
+from graphcell.errors import ArgumentValueError
 from graphcell.ops.functional import arithmetic, contraction, creation, diagonals, gathering, masking, movement, rearranging, sorting
-from graphcell.ops.functional.axes import arguments
+from graphcell.ops.functional.axes import arguments, either, one_of
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, cast
 from graphcell.ops.methods import attach
 from graphcell.tensor import Tensor
-
-
-def one_of(function: str, **given: Any) -> Any:
-    """The one of several arguments with the same meaning that is not None.
-
-    Raises:
-        TypeError: none was given, or more than one.
-    """
-    values = [value for value in given.values() if value is not None]
-    if len(values) != 1:
-        names = " or ".join(given)
-        raise ArityError(f"{function}: {'missing required argument' if not values else 'give one argument only:'} {names}")
-    return values[0]
 
 
 # -- arithmetic --------------------------------------------------------------------------------------------------------------
@@ -80,12 +67,12 @@ def broadcast_to(self: Tensor, *extents: Any, shape: Any = None) -> Tensor:
 
 def tile(self: Tensor, *counts: Any, dims: Any = None, reps: Any = None) -> Tensor:
     """See `ops.tile`; the counts may be given one by one."""
-    return rearranging.tile(self, _several("tile", "dims", counts, reps if dims is None else dims))
+    return rearranging.tile(self, _several("tile", "dims", counts, either("tile", dims=dims, reps=reps)))
 
 
 def squeeze(self: Tensor, *axes: Any, axis: Any = None) -> Tensor:
     """See `ops.squeeze`; the axes may be given one by one."""
-    return movement.squeeze(self, arguments(axes) if axes and axes != (None,) else axis)
+    return movement.squeeze(self, either("squeeze", **{"axes one by one": arguments(axes) if axes and axes != (None,) else None, "axis": axis}))
 
 
 def new_zeros(self: Tensor, *extents: Any, size: Any = None, dtype: Any = None) -> Tensor:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
 import graphcell as ms
@@ -55,3 +56,15 @@ def test_what_mindspore_runs_on_other_devices() -> None:
 def test_arguments_given_twice(call: Any) -> None:
     with pytest.raises(TypeError, match="give one argument only"):
         call(Tensor([1.0, 2.0]))
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.squeeze(0, axis=0), lambda x: x.repeat(2, 2, repeats=(2, 2)), lambda x: x.tile(2, dims=(2,)), lambda x: x.tile(dims=(2,), reps=(2,)),
+        lambda x: x.sub(x, y=x), lambda x: x.sub(), lambda x: x.reshape(2, shape=(2,)), lambda x: x.argsort(axis=0, dim=0),
+    ],
+)  # fmt: skip
+def test_nothing_is_taken_twice_or_left_out_silently(call: Any) -> None:
+    with pytest.raises(TypeError, match=r"mean the same; give one|missing required argument"):
+        call(Tensor(np.ones((1, 2), np.float32)))

@@ -23,7 +23,7 @@ MOST_NUMBERS = 16
 MOST_COLD_NUMBERS = 32
 """The same for functions that hardly ever run (attribute `cold`)."""
 _FEWEST_LINES = 20
-"""From here on a function takes LLVM longer than its callers need for the arguments."""
+"""Shorter functions stay as they are: the arguments would be a good part of them."""
 
 _SYMBOL = re.compile(r"@[\w.]+")
 _CALL = re.compile(r"call (\S+) (@[\w.]+)\(([^()\n]*)\)")

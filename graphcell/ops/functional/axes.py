@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, ArityError
 from graphcell.ir.op import Array
 from graphcell.ir.types import Shape
 from graphcell.tensor import Tensor, state
@@ -84,6 +84,30 @@ def plain_number(value: Any) -> bool | int | float:
 def arguments(xs: tuple[Any, ...]) -> Any:
     """What stands behind `*shape`: f(2, 3), f((2, 3)) and f([2, 3]) are the same."""
     return xs[0] if len(xs) == 1 and isinstance(xs[0], (tuple, list, Tensor)) else xs
+
+
+def either(function: str, **given: Any) -> Any:
+    """The one of several arguments with the same meaning that is not None; None if none is.
+
+    Raises:
+        TypeError: more than one was given.
+    """
+    values = [value for value in given.values() if value is not None]
+    if len(values) > 1:
+        raise ArityError(f"{function}: {' and '.join(given)} mean the same; give one argument only")
+    return values[0] if values else None
+
+
+def one_of(function: str, **given: Any) -> Any:
+    """The same, but one must be given.
+
+    Raises:
+        TypeError: none was given, or more than one.
+    """
+    value = either(function, **given)
+    if value is None:
+        raise ArityError(f"{function}: missing required argument {' or '.join(given)}")
+    return value
 
 
 def normalize_axis(axis: Any, rank: int, function: str, what: str = "axis") -> int:
