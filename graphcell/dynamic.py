@@ -29,6 +29,7 @@ from graphcell.ir.types import TensorType
 from graphcell.jit import JitFunction
 from graphcell.locks import Lock
 from graphcell.passes.row_wise import NotRowWise, row_axes, work_of
+from graphcell.progress import progress
 from graphcell.records import dataclass
 from graphcell.runtime.block_sizes import LIGHT, Pieces, plan, sizes_for
 from graphcell.runtime.vectorcall import NativelyCalled, with_vectorcall
@@ -309,9 +310,7 @@ class Known:
         pieces, reason = self._try(rows, self._tracer(arguments))
         sizes = {size for _, size in pieces}
         read = [self._read[n] for n in {rows, self.reference, *sizes} if n in self._read]
-        if not reason and self._is_alone(rows):
-            found = Plan(read, remark=", and for so many rows alone as a block may have")
-        elif not reason and all(self._compile(size, arguments) for size in sizes):
+        if not reason and self._compile_pieces(pieces, arguments):
             found = self._bound(rows, pieces, read)
         else:
             found = Plan(read, reason or "it runs as Python")
@@ -351,13 +350,16 @@ class Known:
 
     def _compile_sizes(self, arguments: Callable[[int], list[Any]], seconds: float) -> None:
         begin = time.perf_counter()
-        for size in sorted(self._usable.rows):
-            if time.perf_counter() - begin > seconds:
-                return
-            if self._is_usable(size, self._tracer(arguments)):
-                self._compile(size, arguments)
-            else:
-                self._usable = self._usable.without({size})
+        sizes = sorted(self._usable.rows)
+        with progress(len(sizes), " sizes of blocks") as step:
+            for size in sizes:
+                if time.perf_counter() - begin > seconds:
+                    return
+                if self._is_usable(size, self._tracer(arguments)):
+                    self._compile(size, arguments)
+                else:
+                    self._usable = self._usable.without({size})
+                step()
 
     def _tracer(self, arguments: Callable[[int], list[Any]]) -> Trace:
         return lambda n: self._traced(arguments(n))
@@ -384,10 +386,6 @@ class Known:
             total -= self.plans.pop(rows).nbytes
             if rows not in self._usable.rows:
                 self._forget(rows)
-
-    def _is_alone(self, rows: int) -> bool:
-        """Whether so many rows are better done by a graph for them alone."""
-        return False
 
     def _cover(self, rows: int) -> Pieces:
         """Blocks of sizes that may do for so many rows."""
@@ -449,6 +447,10 @@ class Known:
     def _forget(self, rows: int) -> None:
         """Lets go of what is known of the graph for so many rows."""
         self._read.pop(rows, None)
+
+    def _compile_pieces(self, pieces: Pieces, arguments: Callable[[int], list[Any]]) -> bool:
+        """Makes the blocks for these that there are not yet; False if one would run as Python."""
+        return all(self._compile(size, arguments) for size in {size for _, size in pieces})
 
     def _compile(self, size: int, arguments: Callable[[int], list[Any]]) -> bool:
         """Makes the block of so many rows, if there is none yet; False if it would run as Python."""

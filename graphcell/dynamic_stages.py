@@ -1,8 +1,7 @@
 """Calls for any number of rows of functions whose rows meet: losses, batch statistics, whole training steps.
 
 Enters: a compiled function that dynamic.py found not to treat rows apart. Leaves: plans as there, that run the function in stages
-(passes/row_stages.py): parts without rows are compiled once, parts with rows for blocks of a few sizes. So many rows as a block may have are done by
-a graph for them alone, whose sums need no second reading.
+(passes/row_stages.py): parts without rows are compiled once, parts with rows for blocks of a few sizes.
 """
 
 from __future__ import annotations
@@ -19,8 +18,9 @@ from graphcell.ir.graph import Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.creation import Full
 from graphcell.ops.loop_sums import always_stacked
-from graphcell.passes.row_stages import BEFORE, Part, RowPart, Stages, Staging, WholePart, number_type, prepared, rows_graph, whole_graph
+from graphcell.passes.row_stages import SPAN, Part, RowPart, Stages, Staging, WholePart, number_type, prepared, rows_graph, whole_graph
 from graphcell.passes.row_wise import NotRowWise, work_of
+from graphcell.records import dataclass
 from graphcell.runtime.block_sizes import Pieces, exact_plan, sizes_in_stages
 from graphcell.tensor import Tensor
 
@@ -30,10 +30,20 @@ if TYPE_CHECKING:  # as in jit.py
     from graphcell.runtime.stages import Staged
 
 
+@dataclass(frozen=True)
+class _Kind:
+    """Of blocks: so many rows, and whether there is no other block in a call."""
+
+    size: int
+    is_only: bool
+
+
 class KnownInStages(Known):
     """What was found out about a function, done in stages, for arguments of one kind."""
 
     reference = 251  # near to the blocks, as what is kept for a gradient may depend on how much it is
+    _other = 8
+    """So many rows show what the rows of `reference` are."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -41,19 +51,20 @@ class KnownInStages(Known):
         self._stagings: dict[int, Staging] = {}
         self._row_parts: dict[Part, Blocks] = {}
         self._whole_parts: dict[Part, Binding] = {}
-        self._block_numbers: dict[int, dict[Part, int]] = {}
+        self._block_numbers: dict[_Kind, dict[Part, int]] = {}
         self._captured: list[Tensor] = []
         self._places: _Places | None = None
         self._native: Staged | None = None
 
     # -- what Known asks ----------------------------------------------------------------------------------------------------------------
-    def _is_alone(self, rows: int) -> bool:
-        return rows in self._usable.rows or rows == self.reference  # with which no comparison shows what its rows are
-
     def _compare(self, rows: int, trace: Trace) -> None:
+        if rows == self.reference and self._stages is None:
+            super()._compare(self._other, trace)
         if rows != self.reference and rows not in self._stagings:
             self._read.pop(rows, None)  # the comparison was let go of
         super()._compare(rows, trace)
+        if rows == self.reference:
+            self._stagings[rows] = next(iter(self._stagings.values())).of_itself()
 
     def _cover(self, rows: int) -> Pieces:
         return exact_plan(rows, self._usable)
@@ -61,8 +72,6 @@ class KnownInStages(Known):
     def _refer(self, reference: Traced) -> None:
         self._graph = prepared(reference.graph)
         self._captured = reference.captured
-        work, _ = work_of(self._graph, self.reference)
-        self._usable = sizes_in_stages(work, sum(v.type.size for v in self._graph.inputs[len(self.inputs) :]))
 
     def _match(self, rows: int, reference: Traced, traced: Traced) -> None:
         if traced.updates != reference.updates:
@@ -71,6 +80,9 @@ class KnownInStages(Known):
         staging = Staging(self._graph, prepared(traced.graph), axes, (self.reference, rows))
         if self._stages is None:
             self._stages = Stages(staging, len(self.inputs), reference.updates)
+            work, _ = work_of(self._graph, self.reference)
+            weights = sum(v.type.size for v in self._graph.inputs[len(self.inputs) :])
+            self._usable = sizes_in_stages(work, weights, all(added.may_skip for added in staging.sums.values()))
         if staging.numbers.keys() != self._stages.numbers:
             raise NotRowWise("numbers depend on the number of rows in more than one way")
         self._stagings[rows] = staging
@@ -79,17 +91,32 @@ class KnownInStages(Known):
         super()._forget(rows)
         self._stagings.pop(rows, None)
 
+    def _compile_pieces(self, pieces: Pieces, arguments: Callable[[int], list[Any]]) -> bool:
+        for size in {size for _, size in pieces}:
+            self._make(_Kind(size, self._is_only(pieces)))
+        return True
+
     def _compile(self, size: int, arguments: Callable[[int], list[Any]]) -> bool:
-        if size in self._block_numbers:
-            return True
+        for is_only in (True, False) if self._usable.may_exceed else (False,):
+            if is_only or self._usable.is_one_of_several(size):
+                self._make(_Kind(size, is_only))
+        return True
+
+    def _is_only(self, pieces: Pieces) -> bool:
+        """Whether one block does all, and its sums begin with it."""
+        return self._usable.may_exceed and len(pieces) == 1
+
+    def _make(self, kind: _Kind) -> None:
+        """Makes the blocks of a kind, if there are none yet."""
+        if kind in self._block_numbers:
+            return
         blocks: dict[RowPart, Block] = {}
         for k, part in enumerate(self._parts):
             if isinstance(part, RowPart):
-                blocks[part] = self._compile_rows(part, size, f"{self._name}_part_{k}")
+                blocks[part] = self._compile_rows(part, kind, f"{self._name}_part_{k}")
             elif part not in self._whole_parts:
                 self._whole_parts[part] = self._compile_whole(part, f"{self._name}_part_{k}")
-        self._block_numbers[size] = {part: self._row_parts[part].add(block) for part, block in blocks.items()}
-        return True
+        self._block_numbers[kind] = {part: self._row_parts[part].add(block) for part, block in blocks.items()}
 
     def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
         from graphcell.runtime.stages import StagedBinding, Step
@@ -99,16 +126,16 @@ class KnownInStages(Known):
         steps = []
         for k, part in enumerate(self._parts):
             types = self._given_types(part, staging)
-            plan = self._blocks_of(part, rows, pieces, types) if isinstance(part, RowPart) else None
+            plan = self._blocks_of(part, rows, pieces) if isinstance(part, RowPart) else None
             steps.append(Step(k, plan, tuple(places.reads(part)), tuple(zip(places.gives(part), types, strict=True))))
         results = [(places.of(v), staging.twin[v].type) for v in self._known_stages.results]
-        sizes = {size for _, size in pieces}
-        binding = StagedBinding(staged, steps, places.inputs, places.given(staging), results, sizes)
+        kinds = {_Kind(size, self._is_only(pieces)) for _, size in pieces}
+        binding = StagedBinding(staged, steps, places.inputs, places.given(staging), results, kinds)
         if rows not in self._usable.rows:
             del self._stagings[rows]  # which holds two graphs
         read = [held, *(other for other in read if other is not held)]
         remark = f", in {len(steps)} parts: rows meet in sums"
-        return Plan(read, "", binding, held.result.builder(), max(sizes), binding.nbytes, remark=remark)
+        return Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), binding.nbytes, remark=remark)
 
     def _traced(self, arguments: list[Any]) -> Traced:
         drawn = random_state()  # each graph has the numbers that Python's libraries give first
@@ -168,22 +195,25 @@ class KnownInStages(Known):
         updates = tuple((len(part.gives) + k, leaves + part.captured.index(target)) for k, (_, target) in enumerate(part.updates))
         return self._bind(part, leaves, graph, updates)
 
-    def _compile_rows(self, part: RowPart, size: int, name: str) -> Block:
-        """Compiles a part for blocks of one size."""
+    def _compile_rows(self, part: RowPart, kind: _Kind, name: str) -> Block:
+        """Compiles a part for blocks of a kind."""
         from graphcell.runtime.blocks import Block, Blocks, SumPlace
 
+        size = kind.size
         staging = self._stagings[size]
-        graph = rows_graph(part, staging, size, name)
+        graph = rows_graph(part, staging, size, name, self._usable.may_exceed, kind.is_only)
         leaves, told = len(graph.inputs) - len(part.captured), len(part.rows) + len(part.reads)
+        filled = [staging.sums[node].is_filled for node in part.sums for _ in staging.sums[node].begin()]
+        types = [v.type for v in graph.inputs[told + 1 : leaves]]
+        sums = [SumPlace(told + 1 + k, len(part.gives) + k, types[k].nbytes if fill else 0) for k, fill in enumerate(filled)]
         if part not in self._row_parts:
-            types = [v.type for v in graph.inputs[told + 1 : leaves]]
-            sums = [SumPlace(told + 1 + k, len(part.gives) + k, t.size * t.dtype.np_type.itemsize) for k, t in enumerate(types)]
             self._row_parts[part] = Blocks(leaves, len(graph.outputs), sums, told)
-        inputs, outputs = self._lie_in(part, staging, size, [v.type for v in graph.outputs])
-        return Block(size, self._bind(part, leaves, graph), inputs, outputs)
+        updates = tuple((place.output, place.input) for place in sums)
+        inputs, outputs = self._lie_in(part, staging, size)
+        return Block(size, self._bind(part, leaves, graph, updates), inputs, outputs)
 
-    def _lie_in(self, part: RowPart, staging: Staging, rows: int, outputs: Sequence[TensorType]) -> tuple[list[Any], list[Any]]:
-        """How rows lie in the inputs and outputs of a part."""
+    def _lie_in(self, part: RowPart, staging: Staging, rows: int) -> tuple[list[Any], list[Any]]:
+        """How rows lie in the inputs and outputs of a part; sums have none."""
         from graphcell.runtime.blocks import Rows
 
         def lie(v: Value) -> Rows:
@@ -192,20 +222,20 @@ class KnownInStages(Known):
                 return Rows.of(staging.twin[v].type, staging.axis_of_output(v), rows)
             return Rows.of(staging.twin[v].type, found.axis, rows, found.times)
 
-        whole = Rows(1, 0)
-        sums = len(outputs) - len(part.gives)
-        return [*map(lie, part.rows), *[whole] * (len(part.reads) + 1 + sums)], [*map(lie, part.gives), *[whole] * sums]
+        whole = len(part.reads) + 1  # the last of them is the span of the block
+        return [*map(lie, part.rows), *[Rows(1, 0)] * whole], [*map(lie, part.gives)]
 
     def _given_types(self, part: Part, staging: Staging) -> list[TensorType]:
         """The types of what a part makes."""
         types = [staging.twin[v].type for v in part.gives]
         return [*types, *(type for node in part.sums for type, _ in staging.sums[node].begin())] if isinstance(part, RowPart) else types
 
-    def _blocks_of(self, part: RowPart, rows: int, pieces: Pieces, types: Sequence[TensorType]) -> BlockPlan:
+    def _blocks_of(self, part: RowPart, rows: int, pieces: Pieces) -> BlockPlan:
         from graphcell.runtime.blocks import BlockPlan
 
-        inputs, outputs = self._lie_in(part, self._stagings[rows], rows, types)
-        numbered = [(start, self._block_numbers[size][part]) for start, size in pieces]
+        inputs, outputs = self._lie_in(part, self._stagings[rows], rows)
+        is_only = self._is_only(pieces)
+        numbered = [(start, self._block_numbers[_Kind(size, is_only)][part]) for start, size in pieces]
         return BlockPlan(self._row_parts[part], numbered, rows, inputs, outputs)
 
 
@@ -242,13 +272,13 @@ class _Places:
             for v in part.gives:
                 self._add(v)
             for node in getattr(part, "sums", ()):
-                for k, (type, value) in enumerate(stages.staging.sums[node].begin()):
+                added = stages.staging.sums[node]
+                for k, (type, value) in enumerate(added.begin()):
                     self._add((node, k))
-                    first = self._add(("begin", node, k))
-                    if first not in self._constants:
-                        self._constants[first] = Tensor.of_array(np.full(type.shape, value, type.dtype.np_type))
-        self._before = self._add("before")
-        self._constants[self._before] = Tensor.of_array(np.zeros(BEFORE.shape, BEFORE.dtype.np_type))  # native code gives another
+                    if added.is_filled:
+                        self._constants[self._add(("begin", node, k))] = Tensor.of_array(np.full(type.shape, value, type.dtype.np_type))
+        self._span = self._add("span")
+        self._constants[self._span] = Tensor.of_array(np.zeros(SPAN.shape, SPAN.dtype.np_type))  # native code gives another
         for v in stages.numbers:
             self._add(("number", v))
 
@@ -269,11 +299,11 @@ class _Places:
         return [(node, k) for node in part.sums for k in range(len(self._stages.staging.sums[node].begin()))]
 
     def reads(self, part: Part) -> list[int]:
-        """Of what a part is given, but what is captured."""
+        """Of what a part is given, but what is captured. A sum that is not filled reads nothing: any place will do."""
         whole = list(map(self._read, part.reads))
         if isinstance(part, RowPart):
-            begin = [self._places["begin", *key] for key in self._sums(part)]
-            return [*map(self.of, part.rows), *whole, self._before, *begin]
+            begin = [self._places.get(("begin", *key), self._span) for key in self._sums(part)]
+            return [*map(self.of, part.rows), *whole, self._span, *begin]
         assert isinstance(part, WholePart)
         return [*whole, *(self._places[key] for key in self._sums(part))]
 

@@ -12,17 +12,19 @@ A value is known by that of the first graph, so that parts for blocks of any siz
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Iterable, Sequence
 
 from graphcell import dtype as dt
 from graphcell.ir.graph import Graph, Node, Value, structural_key
 from graphcell.ir.op import exact_key
 from graphcell.ir.types import TensorType
-from graphcell.ops.arithmetic import Add, Mul
+from graphcell.ops.arithmetic import Add, Minimum, Mul, Select, Sub
 from graphcell.ops.base import Elementwise, Reduction, View
+from graphcell.ops.comparison import Equal
 from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.host import CheckIndex
-from graphcell.ops.movement import BroadcastTo, Reshape
+from graphcell.ops.movement import BroadcastTo, Reshape, Slice
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.inline import inline
 from graphcell.passes.merge_common import merge_common
@@ -31,8 +33,8 @@ from graphcell.passes.row_wise import Analysis, NotRowWise, RowAxes
 from graphcell.records import dataclass
 
 _LIGHT = (Elementwise, View, Full, Constant, Iota, Reduction)
-BEFORE = TensorType(dt.int64, (1,))
-"""What a part of rows is told of its block: the number of rows before it."""
+SPAN = TensorType(dt.int64, (2,))
+"""What a part of rows is told of its block: the number of rows before it, and how many of its own are there. Those after them are as the last."""
 
 
 def prepared(graph: Graph) -> Graph:
@@ -60,6 +62,12 @@ class Staging(Analysis):
         self.numbers: dict[Value, None] = {}
         self.nodes: dict[Node, Node] = {}
         super().__init__([RowAxes(a) for a in inputs], graph, other, counts)
+
+    def of_itself(self) -> Staging:
+        """The same with the first graph as the other, too."""
+        found = copy.copy(self)
+        found.twin, found.nodes = {v: v for v in self.twin}, {node: node for node in self.nodes}
+        return found
 
     def is_whole(self, v: Value) -> bool:
         """Whether a value has nothing to do with how many rows there are, but for its elements."""
@@ -137,7 +145,7 @@ class Part:
 
 @dataclass(frozen=True, eq=False)
 class RowPart(Part):
-    """For a block of rows. Its graph's inputs are: `rows`, of which it is given those of its block; `reads`; `BEFORE`; what each of `sums`
+    """For a block of rows. Its graph's inputs are: `rows`, of which it is given those of its block; `reads`; `SPAN`; what each of `sums`
     came to so far; `captured`. Its outputs: `gives`, rows all; the new sums.
     """
 
@@ -380,23 +388,36 @@ def whole_graph(part: WholePart, staging: Staging, name: str) -> Graph:
     return b.finish([*(table[v] for v in part.gives), *(table[v] for v, _ in part.updates)])
 
 
-def rows_graph(part: RowPart, staging: Staging, rows: int, name: str) -> Graph:
-    """The graph of a part for a block of so many rows: those of the second graph of `staging`."""
+def rows_graph(part: RowPart, staging: Staging, rows: int, name: str, in_part: bool = False, is_only: bool = False) -> Graph:
+    """The graph of a part for a block of so many rows: those of the second graph of `staging`.
+
+    Args:
+        in_part: not all of these rows may be there.
+        is_only: there is no other block.
+    """
     b = OpsBuilder(name)
     table: dict[Value, Value] = {v: b.input(staging.twin[v].type, v.name) for v in part.rows}
     table |= _inputs(b, part.reads, staging)
-    first = b.input(BEFORE)
+    span = b.input(SPAN)
+    start, count = (b.one(Slice((k,), (1,), (1,)), span) for k in range(2))
     before = {node: [b.input(type) for type, _ in staging.sums[node].begin()] for node in part.sums}
     _captured(b, part, staging, table)
     after: dict[Node, list[Value]] = {}
+
+    def so_far(v: Value, begin: bool | int | float) -> Value:
+        return b.full(v.type, begin) if is_only else _so_far(b, start, v, begin)
+
     for node in part.nodes:
         other = staging.nodes[node]
         if node in before:
             added = staging.sums[node]
             operands = [table.get(v, v) for v in node.operands]  # those that are not used are not there
-            after[node] = added.step(b, other.op, operands, before[node])
+            if in_part:
+                operands = added.of_first(b, operands, rows, count)
+            sums = zip(before[node], added.begin(), strict=True)
+            after[node] = added.step(b, other.op, operands, [v if added.is_filled else so_far(v, begin) for v, (_, begin) in sums])
         elif isinstance(other.op, Iota) and not staging.is_whole(node.results[0]) and staging.rows[node.results[0]].axis == other.op.axis:
-            table[node.results[0]] = _index(b, other.op, first, rows)
+            table[node.results[0]] = _index(b, other.op, start, rows, count if in_part else None)
         else:
             _append(b, node, other, table, staging)
     return b.finish([*(table[v] for v in part.gives), *(v for node in part.sums for v in after[node])])
@@ -430,8 +451,28 @@ def _append(b: OpsBuilder, node: Node, other: Node, table: dict[Value, Value], s
         table[w] = result
 
 
-def _index(b: OpsBuilder, op: Iota, before: Value, rows: int) -> Value:
-    """Numbers of rows that go on where the block before ended."""
-    inner = op.shape[op.axis] // rows
-    first = b.one(Mul(), before, b.full(TensorType(dt.int64, (1,)), inner))
-    return b.one(Add(), b.one(op), b.one(BroadcastTo(op.shape), b.one(Reshape((1,) * len(op.shape)), b.cast(first, op.dtype))))
+def _so_far(b: OpsBuilder, start: Value, sum: Value, begin: bool | int | float) -> Value:
+    """A sum before a block; that of the first block is `begin`, whatever its memory holds."""
+    type = sum.type
+    is_first = b.one(Equal(), start, b.full(start.type, 0))
+    return b.one(Select(), b.one(BroadcastTo(type.shape), b.one(Reshape((1,) * type.rank), is_first)), b.full(type, begin), sum)
+
+
+def _index(b: OpsBuilder, op: Iota, start: Value, rows: int, count: Value | None) -> Value:
+    """Numbers of rows that go on where the block before ended; with `count` those of rows after so many are as that of the last."""
+    shape, axis = op.shape, op.axis
+    inner = shape[axis] // rows
+
+    def row_by_row(v: Value) -> Value:
+        """A number for each row, as that of each element."""
+        one_each = b.one(Reshape(tuple(rows if k == axis else 1 for k in range(len(shape) + 1))), v)
+        return b.one(Reshape(shape), b.one(BroadcastTo((*shape[:axis], rows, inner, *shape[axis + 1 :])), one_each))
+
+    row = b.one(Iota((rows,), 0, start.type.dtype))
+    if count is not None:
+        last = b.one(Sub(), count, b.full(count.type, 1))
+        row = b.one(Minimum(), row, b.one(BroadcastTo((rows,)), last))
+    row = b.one(Add(), row, b.one(BroadcastTo((rows,)), start))
+    first = b.one(Mul(), row, b.full(row.type, inner))
+    within = b.one(Iota((*shape[:axis], rows, inner, *shape[axis + 1 :]), axis + 1, op.dtype))
+    return b.one(Add(), b.one(Reshape(shape), within), row_by_row(b.cast(first, op.dtype)))

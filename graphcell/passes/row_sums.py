@@ -16,14 +16,15 @@ from graphcell.dtype import DType
 from graphcell.ir.graph import Builder, Node, Value
 from graphcell.ir.op import Op
 from graphcell.ir.types import TensorType
-from graphcell.ops.arithmetic import Add, Cast, Div, Maximum, Minimum, Mul, Sub
+from graphcell.ops.arithmetic import Add, Cast, Div, Maximum, Minimum, Mul, Select, Sub
 from graphcell.ops.base import Reduction, neutral
-from graphcell.ops.comparison import BitwiseAnd, BitwiseOr
+from graphcell.ops.comparison import BitwiseAnd, BitwiseOr, Less
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import ConvWeightGrad
-from graphcell.ops.creation import Full, number_of
+from graphcell.ops.creation import Full, Iota, number_of
 from graphcell.ops.indexing import ScatterElements, ScatterFamily
 from graphcell.ops.moments import Moments
+from graphcell.ops.movement import BroadcastTo, Reshape
 from graphcell.passes.row_wise import NotRowWise, RowAxes
 from graphcell.records import dataclass
 
@@ -62,14 +63,21 @@ class Sum:
 
     Attributes:
         node: of the first graph.
+        axes: the dimension of each operand that has to do with the number of rows; `times`: how often all rows pass along it.
     """
 
     node: Node
+    axes: tuple[int | None, ...]
+    times: tuple[int, ...]
 
     used: ClassVar[slice] = slice(None)
     """The operands that a block needs."""
     kept: ClassVar[slice] = slice(0)
     """Those that are needed in the end."""
+    is_filled: ClassVar[bool] = False
+    """Whether memory must hold what the sum is before the first block; otherwise that block does not look."""
+    may_skip: ClassVar[bool] = True
+    """Whether some rows of a block may be left out of the sum."""
 
     def begin(self) -> list[tuple[TensorType, bool | int | float]]:
         """Of each number summed, its type and what it is before the first block."""
@@ -80,6 +88,24 @@ class Sum:
         """What the sums are after a block with these operands; `op`: the block's own."""
         return [b.one(Add(), before[0], b.cast(b.one(op, *operands), before[0].type.dtype))]
 
+    def nothing(self, k: int) -> bool | int | float:
+        """What operand k is where it shall not change the sum."""
+        return 0
+
+    def of_first(self, b: OpsBuilder, operands: Sequence[Value], rows: int, count: Value) -> list[Value]:
+        """The operands of a block of so many rows, of which only the first `count` (int64[1]) shall change the sum."""
+        is_there = b.one(Less(), b.one(Iota((rows,), 0, count.type.dtype)), b.one(BroadcastTo((rows,)), count))
+        kept = list(operands)
+        for k in range(len(operands))[self.used]:
+            v, axis, times = operands[k], self.axes[k], self.times[k]
+            if axis is None:
+                continue
+            shape = v.type.shape
+            apart = (*shape[:axis], times, rows, shape[axis] // (times * rows), *shape[axis + 1 :])
+            one_each = b.one(Reshape(tuple(rows if d == axis + 1 else 1 for d in range(len(apart)))), is_there)
+            kept[k] = b.one(Select(), b.one(Reshape(shape), b.one(BroadcastTo(apart), one_each)), v, b.full(v.type, self.nothing(k)))
+        return kept
+
     def finish(self, b: OpsBuilder, sums: Sequence[Value], operands: Sequence[Value]) -> list[Value]:
         """The node's results, of what the sums are in the end and the operands that were `kept`."""
         return [b.cast(s, v.type.dtype) for s, v in zip(sums, self.node.results, strict=True)]
@@ -87,6 +113,10 @@ class Sum:
 
 class _Reduced(Sum):
     """A reduction."""
+
+    def nothing(self, k: int) -> bool | int | float:
+        op: Any = self.node.op
+        return neutral(op.kind, self.node.operands[k].type.dtype)
 
     def begin(self) -> list[tuple[TensorType, bool | int | float]]:
         type, _ = super().begin()[0]
@@ -99,6 +129,8 @@ class _Reduced(Sum):
 
 class _Moments(Sum):
     """Mean and variance: how many there are, their mean and the sum of squares of what differs from it (Chan, Golub and LeVeque, 1979)."""
+
+    may_skip = False
 
     def begin(self) -> list[tuple[TensorType, bool | int | float]]:
         type, _ = super().begin()[0]
@@ -136,6 +168,11 @@ class _Scattered(Sum):
         op: Any = self.node.op
         return str(op.kind)
 
+    is_filled = True
+
+    def nothing(self, k: int) -> bool | int | float:
+        return neutral(self.kind, self.node.operands[k].type.dtype) if k == len(self.node.operands) - 1 else 0
+
     def begin(self) -> list[tuple[TensorType, bool | int | float]]:
         type = self.node.results[0].type
         return [(type, neutral(self.kind, type.dtype))]
@@ -165,7 +202,7 @@ def sum_of(node: Node, operands: Sequence[RowAxes], scaled: Sequence[Sequence[in
     known = next((known for kind, known in _KINDS.items() if isinstance(op, kind)), None)
     if known is None or not _fits(op, node, axes, times):
         raise NotRowWise(f"{op.name} works across rows")
-    return known(node)
+    return known(node, axes, times)
 
 
 _KINDS: dict[type[Op], type[Sum]] = {Reduction: _Reduced, MatMul: Sum, ConvWeightGrad: Sum, Moments: _Moments, ScatterFamily: _Scattered}

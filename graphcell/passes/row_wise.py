@@ -124,6 +124,7 @@ class Analysis:
         self.counts = counts
         self.rows: dict[Value, RowAxes] = {}
         self.twin: dict[Value, Value] = {}
+        self._scaled: dict[Value, list[int]] = {}
         for v, w, rows in zip(graph.inputs, other.inputs, inputs, strict=True):
             self._set(v, w, rows, "an input")
         for node, twin in zip(graph.nodes, other.nodes, strict=True):
@@ -142,12 +143,13 @@ class Analysis:
 
     def scaled(self, v: Value) -> list[int]:
         """The dimensions whose extents depend on the number of rows."""
-        return [k for k, (a, b) in enumerate(zip(v.type.shape, self.twin[v].type.shape, strict=True)) if a != b]
+        return self._scaled[v]
 
     def _set(self, v: Value, w: Value, rows: RowAxes, what: str) -> None:
         if v.type.rank != w.type.rank or v.type.dtype is not w.type.dtype:
             raise NotRowWise(f"{what} is of another type for another number of rows")
         self.twin[v], self.rows[v] = w, rows
+        self._scaled[v] = [k for k, (a, b) in enumerate(zip(v.type.shape, w.type.shape, strict=True)) if a != b]
         for k in self.scaled(v):
             is_multiple = v.type.shape[k] * self.counts[1] == w.type.shape[k] * self.counts[0]
             if not is_multiple or (k != rows.axis and k not in rows.uniform):

@@ -50,11 +50,12 @@ class Binding:
     """An executable with the Tensors that its graph reads from outside, which follow those in the arguments (`leaves` of them).
 
     `captured` may hold others of the same types later; `StorageEpoch` must be raised then. `is_part`: others that run before it may read what it updates.
+    Of arguments, only those of blocks of rows are updated, whose buffers native code gives.
     """
 
     def __init__(self, executable: Executable, leaves: int, captured: Sequence[Tensor], is_part: bool = False):
         self.executable, self.leaves, self.captured = executable, leaves, captured
-        self._updated = [(position - leaves, keep or is_part) for position, keep in executable.updated_inputs]
+        self._updated = [(position - leaves, keep or is_part) for position, keep in executable.updated_inputs if position >= leaves]
         self.spaces = Workspaces(executable)
 
     def __call__(self, leaves: Sequence[Tensor]) -> tuple[Tensor, ...]:

@@ -20,11 +20,14 @@ Pieces = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the blocks to choose from; what starting a block costs, in rows; and so many rows as cost no more than one."""
+    """Rows of the blocks to choose from; what starting a block costs, in rows; so many rows as cost no more than one; and whether a block
+    may have more rows than are left, where each row counts.
+    """
 
     rows: frozenset[int]
     start: float
     least: int = 1
+    may_exceed: bool = False
 
     def without(self, rows: set[int]) -> Sizes:
         """These but for some."""
@@ -33,6 +36,10 @@ class Sizes:
     def cost(self, size: int) -> float:
         """Of a block, in rows."""
         return max(size, self.least) + self.start
+
+    def is_one_of_several(self, size: int) -> bool:
+        """Whether a block with so many rows may be used beside others."""
+        return not self.may_exceed or size % _IN_SEVERAL == 0
 
 
 LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32, 48, 64, 96, 128, 192, 256}), 3)
@@ -43,9 +50,13 @@ HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 32}), 0.3, 4)
 """The same where as many weights are read for that."""
 IN_STAGES = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64})
 """Where a row is much work and blocks add to sums that are small beside it."""
-_LONG_START = 8
-"""Where starting a block costs more rows than that, few rows are better done by a graph of their own, and many in as few blocks as can be."""
-_SUM_COST = 20
+AT_ONCE = frozenset({*range(1, 9), *range(10, 33, 2), *range(36, 65, 4), *range(72, 129, 8), *range(144, 257, 16)})
+"""Where starting a block costs as much as many rows: any number of rows is little less than one of these."""
+_IN_SEVERAL = 16
+"""Where several of them are needed, those are chosen whose rows are a multiple of this."""
+_LONG_START = 5
+"""So many rows are many."""
+_SUM_COST = 12
 """To read and write a number of a sum takes as long as to compute or multiply so many."""
 _HEAVY = 100_000
 """So many numbers that are computed or multiplied make a row much work."""
@@ -65,13 +76,15 @@ def sizes_for(work: float, weights: float) -> Sizes:
     return HEAVY_WITH_WEIGHTS if weights > _MANY_WEIGHTS * work else HEAVY
 
 
-def sizes_in_stages(work: float, weights: float) -> Sizes:
-    """The same for functions whose blocks add to sums, as large as the weights, which each block reads and writes."""
+def sizes_in_stages(work: float, weights: float, may_exceed: bool) -> Sizes:
+    """The same for functions whose blocks add to sums, as large as the weights, which each block reads and writes. `may_exceed`: a block
+    can leave rows out of the sums.
+    """
     start = HEAVY.start + _SUM_COST * weights / max(work, 1.0)
     if work < _HEAVY:
         return replace(LIGHT, start=LIGHT.start + start)
     if start > _LONG_START:
-        return Sizes(LIGHT.rows | set(range(1, 33)) | set(range(64, 257, 16)), start)
+        return Sizes(AT_ONCE, start, may_exceed=may_exceed)
     return Sizes(LIGHT.rows | set(range(1, 17)) if start > 1 else IN_STAGES, start)
 
 
@@ -91,16 +104,20 @@ def plan(rows: int, sizes: Sizes) -> Pieces:
 
 @functools.lru_cache(maxsize=4096)
 def exact_plan(rows: int, sizes: Sizes) -> Pieces:
-    """The same with blocks that have so many rows together, no more.
+    """The same with blocks none of which overlap. They have so many rows together, or the last has more if it may; then one does if it can.
 
     Raises:
         NotRowWise: none of these sizes do.
     """
     largest = max(sizes.rows)
     whole = max(0, rows // largest - 1)
+    if sizes.may_exceed and rows <= largest:
+        return ((0, min(size for size in sizes.rows if size >= rows)),)
+    several = {size for size in sizes.rows if sizes.is_one_of_several(size)}
     table: list[tuple[float, tuple[int, ...]]] = [(0.0, ())]
     for left in range(1, rows - whole * largest + 1):
-        rests = [(sizes.cost(size) + table[left - size][0], (size, *table[left - size][1])) for size in sizes.rows if size <= left]
+        fitting = (size for size in several if size <= left or sizes.may_exceed)
+        rests = [(sizes.cost(size) + table[max(0, left - size)][0], (size, *table[max(0, left - size)][1])) for size in fitting]
         table.append(min(rests, default=(math.inf, ())))
     cost, blocks = table[-1]
     if math.isinf(cost):

@@ -5,7 +5,7 @@ rows lie in its inputs and outputs. Leaves: `BlockBinding`, called like a `Bindi
 
 Blocks read and write the rows of the inputs and outputs where they are. Only those whose rows do not lie together, and blocks with more
 rows than there are, go through memory of the workspace; what is missing is filled with copies of the last row, which is as good as any.
-Sums over rows go from block to block: each reads what the one before left.
+Sums over rows lie where they end up; each block adds to them in place.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from graphcell.locks import Lock
 from graphcell.records import dataclass
 from graphcell.runtime.binding import Binding
 from graphcell.runtime.calling import ANY, SpaceState
-from graphcell.runtime.structures import WORD, StructureBuilder, array_of, table_of, words
+from graphcell.runtime.structures import WORD, StructureBuilder, array_of, words
 from graphcell.runtime.support import load_support
 from graphcell.runtime.threads import pool
 from graphcell.runtime.workspaces import Runs, Threads, Workspace
@@ -40,11 +40,11 @@ MOST_BLOCKS = 63
 _PlanState = words(
     "_PlanState", "rows", "pieces", "piece_table", "inputs", "input_table", "outputs", "output_table", "sums", "sum_table", "told"
 )
-_PieceState = words("_PieceState", "start", "size", "block")
+_PieceState = words("_PieceState", "start", "there", "size", "block")
 _RowsState = words("_RowsState", "outer", "row_bytes")
-_SumState = words("_SumState", "input", "output")
+_SumState = words("_SumState", "input", "output", "nbytes")
 _SpaceOfBlock = words("_SpaceOfBlock", "run", "space", "inputs", "outputs")
-_Own = words("_Own", "space", "blocks", "sums")
+_Own = words("_Own", "space", "blocks")
 
 
 # -- the generated code ------------------------------------------------------------------------------------------------
@@ -115,23 +115,19 @@ def _emit_place_outputs(module: Module) -> None:
 
 
 def _emit_place_sums(module: Module) -> None:
-    """`place_sums(plan, inputs, outputs, own, number, block)`: a block reads the sums that the one before wrote, the first one those among
-    the inputs, and writes where it does not read; the last one writes to the outputs.
+    """`place_sums(plan, inputs, outputs, first, block)`: a block adds to the sums where they end up, among the outputs; the first one finds
+    there so many bytes of what stands among the inputs.
     """
-    names = (("plan", PTR), ("inputs", PTR), ("outputs", PTR), ("own", PTR), ("number", I64), ("block", PTR))
+    names = (("plan", PTR), ("inputs", PTR), ("outputs", PTR), ("first", LType("i1")), ("block", PTR))
     b = _Emitter(module, "place_sums", names)
-    plan, number = b.args["plan"], b.args["number"]
-    space = b.get(b.args["block"], _SpaceOfBlock, "space", PTR)
-    reads, writes = b.get(space, SpaceState, "inputs", PTR), b.get(space, SpaceState, "outputs", PTR)
-    following = b.sub(b.sub(b.get(plan, _PlanState, "pieces"), i64(1)), number)
-    is_odd, is_first = b.icmp("ne", b.and_(following, i64(1)), i64(0)), b.icmp("eq", number, i64(0))
+    plan = b.args["plan"]
+    reads = b.get(b.get(b.args["block"], _SpaceOfBlock, "space", PTR), SpaceState, "inputs", PTR)
     with b.loop(0, b.get(plan, _PlanState, "sums")) as loop:
         state = b.entry(b.get(plan, _PlanState, "sum_table", PTR), loop.index, _SumState)
-        source, target = b.get(state, _SumState, "input"), b.get(state, _SumState, "output")
-        final, own = b.item(b.args["outputs"], target, PTR), b.item(b.get(b.args["own"], _Own, "sums", PTR), loop.index, PTR)
-        before = b.select(is_first, b.item(b.args["inputs"], source, PTR), b.select(is_odd, final, own))
-        b.store(before, b.gep(reads, source, I64))
-        b.store(b.select(is_odd, own, final), b.gep(writes, target, I64))
+        source, target = b.get(state, _SumState, "input"), b.item(b.args["outputs"], b.get(state, _SumState, "output"), PTR)
+        with b.if_then(b.args["first"]):
+            b.copy(target, b.item(b.args["inputs"], source, PTR), b.get(state, _SumState, "nbytes"))
+        b.store(target, b.gep(reads, source, I64))
     b.finish()
 
 
@@ -150,7 +146,7 @@ def _emit_run_blocks(module: Module) -> None:
         b.store(b.get(space, SpaceState, "generation"), b.gep(inner, SpaceState.generation.offset, I8))
         b.call("place_inputs", VOID, plan, b.args["inputs"], start, size, block)
         b.call("place_outputs", VOID, plan, b.args["outputs"], start, size, block, false)
-        b.call("place_sums", VOID, plan, b.args["inputs"], b.args["outputs"], b.args["own"], loop.index, block)
+        b.call("place_sums", VOID, plan, b.args["inputs"], b.args["outputs"], b.icmp("eq", loop.index, i64(0)), block)
         told = b.get(plan, _PlanState, "told")
         with b.if_then(b.icmp("sge", told, i64(0))):
             b.store(b.gep(piece, _PieceState.start.offset, I8), b.gep(b.get(inner, SpaceState, "inputs", PTR), told, I64))
@@ -193,7 +189,9 @@ class Rows:
 
 @dataclass(frozen=True)
 class SumPlace:
-    """Where a function has a sum over rows: an input, what it is before a block; an output, what it is after it; and how many bytes it takes."""
+    """Where a function has a sum over rows: an input, in whose memory it adds to it; an output, what it is in the end; so many bytes of the
+    input the first block must find in that memory.
+    """
 
     input: int
     output: int
@@ -238,13 +236,11 @@ class BlockSpace:
     if what it keeps of its weights is, too.
     """
 
-    def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace]):
+    def __init__(self, inputs: int, outputs: int):
         self.inner: dict[int, _InnerSpace] = {}
         self.inputs, self.outputs, self.arrays = ((WORD * max(1, n))() for n in (inputs, outputs, outputs))
         self._table = (_SpaceOfBlock * MOST_BLOCKS)()
-        self._memory = [buffer.empty((place.nbytes,), np.dtype(np.uint8)) for place in sums]
-        self._sums = table_of([buffer.address(data) for data in self._memory])
-        self._own = _Own(blocks=ctypes.addressof(self._table), sums=ctypes.addressof(self._sums))
+        self._own = _Own(blocks=ctypes.addressof(self._table))
         self.fail = raiser(self.workspaces)
         self.state = SpaceState(
             epoch=ANY, inputs=ctypes.addressof(self.inputs), outputs=ctypes.addressof(self.outputs), arena=ctypes.addressof(self._own),
@@ -288,8 +284,8 @@ class Blocks:
 
     Args:
         inputs, outputs: how many the function has.
-        sums: those that are sums over rows; blocks may not overlap then, nor go beyond the last row.
-        told: the input that says how many rows there are before a block (int64[1]); -1: there is none.
+        sums: those that are sums over rows; blocks may not overlap then.
+        told: the input that says how many rows there are before a block and how many of its own are there (int64[2]); -1: there is none.
     """
 
     writes = unbounded = False
@@ -317,7 +313,7 @@ class Blocks:
 
     def make(self) -> BlockSpace:
         """A workspace."""
-        self._made.append(BlockSpace(*self._shape, self.sums))
+        self._made.append(BlockSpace(*self._shape))
         return self._made[-1]
 
     def add(self, block: Block) -> int:
@@ -377,7 +373,7 @@ class BlockPlan:
     Args:
         pieces: (first row, number of the block) of each. Those that overlap compute the same twice.
         rows: how many there are.
-        inputs, outputs: how they lie in the inputs and outputs.
+        inputs, outputs: how they lie in the inputs and outputs but sums.
 
     Attributes:
         numbers: of its blocks.
@@ -390,10 +386,10 @@ class BlockPlan:
             if start + blocks[number].size > rows:
                 blocks.use_for_fewer(number)
         self._tables = (
-            array_of(_PieceState, [(start, blocks[number].size, number) for start, number in pieces]),
+            array_of(_PieceState, [(start, min(blocks[number].size, rows - start), blocks[number].size, number) for start, number in pieces]),
             array_of(_RowsState, [(lies.outer, lies.row_bytes) for lies in inputs]),
             array_of(_RowsState, [(lies.outer, lies.row_bytes) for lies in outputs]),
-            array_of(_SumState, [(place.input, place.output) for place in blocks.sums]),
+            array_of(_SumState, [(place.input, place.output, place.nbytes) for place in blocks.sums]),
         )
         piece_table, input_table, output_table, sum_table = map(ctypes.addressof, self._tables)
         self._state = _PlanState(

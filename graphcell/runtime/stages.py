@@ -11,7 +11,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import functools
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -218,16 +218,16 @@ class Staged:
     def __init__(self, parts: Sequence[Part], leaves: int, returned: Sequence[Tensor], outputs: int, places: int):
         self.parts, self.leaves, self.returned, self.outputs, self.places = list(parts), leaves, returned, outputs, places
         self.writes = any(part.writes for part in parts)
-        self._bits: dict[int, int] = {}
+        self._bits: dict[Hashable, int] = {}
         self._nbytes = 0
         self._lock = Lock()
         self.make = functools.partial(_StagedSpace, self)
         self.home = Runs(_entry(), (), self.make)
 
-    def needs(self, sizes: set[int]) -> int:
-        """The bits of `SpaceState.ready` for memory and blocks of these sizes."""
+    def needs(self, kinds: Collection[Hashable]) -> int:
+        """The bits of `SpaceState.ready` for memory and blocks of these kinds."""
         with self._lock:
-            return sum(1 << self._bits.setdefault(size, len(self._bits)) for size in sizes) | _MEMORY_BIT
+            return sum(1 << self._bits.setdefault(kind, len(self._bits)) for kind in kinds) | _MEMORY_BIT
 
     def bind(self, space: _StagedSpace, needs: int, nbytes: int, numbers: dict[int, list[int]]) -> None:
         """Gets a workspace ready for a plan, whose parts keep `nbytes` for each other; `numbers`: of the blocks of each part of rows."""
@@ -291,12 +291,12 @@ class StagedBinding:
         inputs: the places of the arguments and of what is returned as it is, each with its number among the inputs.
         given: the places of constants.
         results: the places of what a call returns, with types. What no step gives is returned as a copy of what it was at first.
-        sizes: of the blocks.
+        kinds: of the blocks.
     """
 
     def __init__(
         self, staged: Staged, steps: Sequence[Step], inputs: dict[int, int], given: dict[int, Tensor],
-        results: Sequence[tuple[int, TensorType]], sizes: set[int],
+        results: Sequence[tuple[int, TensorType]], kinds: Collection[Hashable],
     ):  # fmt: skip
         self._staged, self._steps, self._given = staged, list(steps), given
         self._numbers = {step.part: step.plan.numbers for step in steps if step.plan is not None}
@@ -335,7 +335,7 @@ class StagedBinding:
         self.spaces = Runs(_entry(), [type for _, type in results], staged.make, staged.home, staged.writes, unbounded)
         self.spaces.state.plan = ctypes.addressof(self._plan)
         self.spaces.state.contents = NEVER
-        self.spaces.state.needs = staged.needs(sizes)
+        self.spaces.state.needs = staged.needs(kinds)
         self.nbytes = sum(pool.nbytes for pool in self.spaces.pools)
 
     def _lay_out(self, places: list[tuple[int, int]], returned: set[int]) -> int:

@@ -19,13 +19,13 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionErr
 from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_int, non_negative_int, positive_int
 from graphcell.nn.wrap import WithEvalCell, WithLossCell
+from graphcell.progress import progress
 from graphcell.tensor import Tensor
 from graphcell.train import callback as _callback
 from graphcell.train.amp import build_train_network
 from graphcell.train.callback import ModelCheckpoint, RunContext, TimeMonitor
 from graphcell.train.callback._callback import Callback, CallbackManager, InternalCallbackParam, list_of_callbacks
 from graphcell.train.metrics import Loss, get_metrics
-from graphcell.train.progress import progress
 
 __all__ = ["Model"]
 

@@ -517,7 +517,7 @@ class Terminal:
 
 def test_a_progress_bar_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
     out, err = Terminal(), Terminal()
-    monkeypatch.setattr("graphcell.train.progress._SECONDS_BEFORE", 0.0)
+    monkeypatch.setattr("graphcell.progress._SECONDS_BEFORE", 0.0)
     monkeypatch.setattr(sys, "stdout", out)
     monkeypatch.setattr(sys, "stderr", err)
     model(ms).train(2, rows(ms), LossMonitor(3))

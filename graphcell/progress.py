@@ -15,14 +15,14 @@ _SECONDS_BEFORE = 3.0  # shorter runs show no bar
 
 
 @contextmanager
-def progress(steps: int) -> Iterator[Callable[[], object]]:
+def progress(steps: int, unit: str = "step") -> Iterator[Callable[[], object]]:
     """Shows a bar on the standard error while the context lasts; gives the function to call after each of the `steps`."""
     if not sys.stderr.isatty():
         yield _nothing
         return
     from tqdm import tqdm  # late: most programs show no bar
 
-    bar = tqdm(total=steps, unit="step", file=sys.stderr, delay=_SECONDS_BEFORE, leave=False, dynamic_ncols=True)
+    bar = tqdm(total=steps, unit=unit, file=sys.stderr, delay=_SECONDS_BEFORE, leave=False, dynamic_ncols=True)
     with bar, redirect_stdout(_AboveBar(sys.stdout, bar)):  # type: ignore[type-var]
         yield bar.update
 
