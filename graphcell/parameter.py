@@ -225,6 +225,10 @@ class Parameter(Tensor):
         new.__dict__.update(_attributes(self))
         return new
 
+    def register_hook(self, hook_fn: Callable[[Any], Any]) -> Any:
+        """See `Tensor.register_hook`."""
+        return Tensor.register_hook(self, hook_fn)  # type: ignore[attr-defined]
+
     # -- Python protocol ---------------------------------------------------------------------------------------------
     def __repr__(self) -> str:
         return f"Parameter (name={self.name}, shape={self.shape}, dtype={self.dtype}, requires_grad={self.requires_grad})"

@@ -150,13 +150,15 @@ def type_as(self: Tensor, other: Tensor) -> Tensor:
     return creation.cast(self, other.dtype)
 
 
-def to(self: Tensor, *target: Any, dtype: Any = None, device: Any = None, non_blocking: Any = False, copy: builtins.bool = False) -> Tensor:
-    """The values converted to a dtype; the device "CPU" changes nothing, of "meta" they are left out (see `Tensor`).
+def to(
+    self: Tensor, *target: Any, dtype: Any = None, device: Any = None, other: Any = None, non_blocking: Any = False, copy: builtins.bool = False
+) -> Tensor:
+    """The values converted to a dtype, or that of the Tensor `other`; the device "CPU" changes nothing, of "meta" they are left out (see `Tensor`).
 
     Raises:
         ValueError: for another device. TypeError: for what is neither a dtype nor a device. RuntimeError: this Tensor has no values.
     """
-    everything = [*target, *(x for x in (dtype, device) if x is not None)]
+    everything = [*target, *(x for x in (dtype, device, other) if x is not None)]
     if "meta" in [x for x in everything if isinstance(x, str)]:
         described = Tensor(self, device="meta")
         others = [x for x in everything if not (isinstance(x, (str, builtins.bool)) or x is None)]

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import graphcell as ms
-from graphcell import Tensor
+from graphcell import Tensor, ops
 from tests.recording import check, load
 
 
@@ -36,6 +36,13 @@ def test_types_in_a_graph() -> None:
     filled, deviation, variance = f(Tensor([1, 2, 4], ms.int32), Tensor([True, False, True]))
     assert filled.dtype is ms.int32 and filled.tolist() == [1, 2, 1]
     assert deviation.item() == pytest.approx((14 / 9) ** 0.5) and variance.item() == pytest.approx(14 / 9)
+
+
+@pytest.mark.parametrize("run", [lambda f: f, ms.jit], ids=["eager", "graph"])
+def test_names_of_single_functions(run: Any) -> None:
+    x = Tensor([0.5, 0.25])
+    angles, same, halves, cast = run(lambda x: (ops.arcsin(x=x), ops.asin(input=x), ops.tensor_div(x=x, y=2), x.to(other=Tensor(1, ms.float16))))(x)
+    assert angles.tolist() == same.tolist() and halves.tolist() == [0.25, 0.125] and cast.dtype is ms.float16
 
 
 def test_what_mindspore_runs_on_other_devices() -> None:

@@ -37,7 +37,7 @@ def test_hooks_of_parameters_and_inputs(mode: int) -> None:
     compiled = ms.jit(gradient)
     x = Tensor([5.0])
     assert values(gradient(x)[0]) == values(compiled(x)[0]) == [5.0]
-    handle = weight.register_hook(lambda g: g * 100)
+    handle = weight.register_hook(hook_fn=lambda g: g * 100)
     assert values(gradient(x)[0]) == values(compiled(x)[0]) == [500.0]
     handle.remove()
     assert values(gradient(x)[0]) == values(compiled(x)[0]) == [5.0]

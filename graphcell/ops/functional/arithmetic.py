@@ -78,6 +78,11 @@ def div(input: Any, other: Any, *, rounding_mode: str | None = None) -> Tensor:
     return true_divide(input, other)
 
 
+def tensor_div(x: Any, y: Any) -> Tensor:
+    """x / y; integers and Bool become float32."""
+    return true_divide(x, y)
+
+
 def true_divide(dividend: Any, divisor: Any) -> Tensor:
     """dividend / divisor; integers and Bool become float32."""
     return binary(p.Div(), dividend, divisor, _real(dividend, divisor, "div"))
@@ -453,5 +458,5 @@ def eps(x: Any) -> Tensor:
 
 absolute, negative, multiply, clip = abs, neg, mul, clamp
 divide, sgn, accumulate_n = div, sign, addn
-tensor_add, tensor_sub, tensor_mul, tensor_div, tensor_floordiv, tensor_mod, tensor_pow = add, sub, mul, div, floor_divide, floor_mod, pow
+tensor_add, tensor_sub, tensor_mul, tensor_floordiv, tensor_mod, tensor_pow = add, sub, mul, floor_divide, floor_mod, pow
 augassign_add, augassign_sub, augassign_mul, augassign_div, augassign_floordiv, augassign_mod = add, sub, mul, div, floor_div, floor_mod

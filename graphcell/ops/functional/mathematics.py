@@ -195,6 +195,11 @@ def asin(input: Any) -> Tensor:
     return apply1(p.Asin(), real(input, "asin"))
 
 
+def arcsin(x: Any) -> Tensor:
+    """The same as `asin`."""
+    return asin(x)
+
+
 @elementary
 def acos(input: Any) -> Tensor:
     """Inverse cosine in radians; NaN outside of -1 to 1. Integers and Bool become float32."""
@@ -432,4 +437,4 @@ def mvlgamma(input: Any, p: int) -> Tensor:
     return total + p * (p - 1) / 4.0 * math.log(math.pi)
 
 
-arccos, arccosh, arcsin, arcsinh, arctan, arctan2, arctanh = acos, acosh, asin, asinh, atan, atan2, atanh
+arccos, arccosh, arcsinh, arctan, arctan2, arctanh = acos, acosh, asinh, atan, atan2, atanh
