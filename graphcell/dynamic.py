@@ -384,7 +384,7 @@ class Known:
         while self.plans and (len(self.plans) >= _KEPT_PLANS or total > _KEPT_BYTES):
             rows = next(iter(self.plans))
             total -= self.plans.pop(rows).nbytes
-            if rows not in self._usable.rows:
+            if rows not in self._usable.rows and rows != self.reference:
                 self._forget(rows)
 
     def _cover(self, rows: int) -> Pieces:

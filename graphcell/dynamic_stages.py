@@ -42,8 +42,8 @@ class KnownInStages(Known):
     """What was found out about a function, done in stages, for arguments of one kind."""
 
     reference = 251  # near to the blocks, as what is kept for a gradient may depend on how much it is
-    _other = 8
-    """So many rows show what the rows of `reference` are."""
+    _others = (8, 64)
+    """So many rows show what the rows of `reference` are; the second, where the function does not do the same for the first."""
 
     def __init__(self, *args: Any):
         super().__init__(*args)
@@ -58,8 +58,8 @@ class KnownInStages(Known):
 
     # -- what Known asks ----------------------------------------------------------------------------------------------------------------
     def _compare(self, rows: int, trace: Trace) -> None:
-        if rows == self.reference and self._stages is None:
-            super()._compare(self._other, trace)
+        if rows == self.reference and self._stages is None and not self._is_usable(self._others[0], trace):
+            super()._compare(self._others[1], trace)
         if rows != self.reference and rows not in self._stagings:
             self._read.pop(rows, None)  # the comparison was let go of
         super()._compare(rows, trace)
@@ -210,7 +210,7 @@ class KnownInStages(Known):
             self._row_parts[part] = Blocks(leaves, len(graph.outputs), sums, told)
         updates = tuple((place.output, place.input) for place in sums)
         inputs, outputs = self._lie_in(part, staging, size)
-        return Block(size, self._bind(part, leaves, graph, updates), inputs, outputs)
+        return Block(size, self._bind(part, leaves, graph, updates), inputs, outputs, self._usable.may_exceed)
 
     def _lie_in(self, part: RowPart, staging: Staging, rows: int) -> tuple[list[Any], list[Any]]:
         """How rows lie in the inputs and outputs of a part; sums have none."""

@@ -11,6 +11,7 @@ import pytest
 
 import graphcell as gc
 from graphcell import Parameter, Tensor, nn, ops
+from graphcell.dynamic import Known
 from graphcell.dynamic_stages import KnownInStages
 from graphcell.frontend import trace_function
 from graphcell.passes.row_stages import RowPart, Stages, Staging, WholePart, prepared
@@ -29,14 +30,14 @@ def graph_mode() -> Iterator[None]:
 
 
 BLOCKS = ("exact", "longer")
+FEW = Sizes(frozenset({4, 10, 48, 64}), 9, 1, may_exceed=True)
 
 
 @pytest.fixture(params=BLOCKS)
 def blocks(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks that have so many rows together, and such that have more than are left."""
     if request.param == "longer":
-        few = Sizes(frozenset({4, 10, 48, 64}), 9, 1, may_exceed=True)
-        monkeypatch.setattr("graphcell.dynamic_stages.sizes_in_stages", lambda *given: few if given[-1] else sizes_in_stages(*given))
+        monkeypatch.setattr("graphcell.dynamic_stages.sizes_in_stages", lambda *given: FEW if given[-1] else sizes_in_stages(*given))
 
 
 def images(rows: int) -> Tensor:
@@ -227,6 +228,23 @@ def test_sums_of_every_kind(name: str, blocks: None) -> None:
             assert remark(net).startswith("compiled for blocks of rows, in "), remark(net)
 
 
+FACTORS = Tensor(rng.standard_normal((12, 12)).astype(np.float32))
+
+
+@pytest.mark.parametrize("function", [lambda h: ((h - h.mean(0)) ** 2).mean(0), lambda h: ops.softmax(FACTORS, 0)[(h.sum(0) > 0).astype(gc.int32)]])
+def test_sums_of_what_waits(blocks: None, function: Callable[[Tensor], Any]) -> None:
+    """The products wait for a part that comes after another sum; so must all that needs their sum, checks of indices too."""
+    net = Computed(lambda x: (ops.softmax(x, 0), function(ops.matmul(x, FACTORS))))
+    declared(net, (vectors(2),))
+    for rows in (77, 33, 200):
+        x = vectors(rows)
+        gc.set_context(mode=gc.PYNATIVE_MODE)
+        wanted = net(x)
+        gc.set_context(mode=gc.GRAPH_MODE)
+        assert_close(net(x), wanted)
+        assert remark(net) == "compiled for blocks of rows, in 6 parts: rows meet in sums"
+
+
 OTHERS: dict[str, Callable[[Tensor], Any]] = {
     "best row": lambda x: x.argmax(0), "sorted rows": lambda x: ops.sort(x, 0)[0], "running sum": lambda x: ops.cumsum(x, 0), "neighbours": lambda x: x[1:] - x[:-1],
     "products of rows": lambda x: ops.matmul(x, x.T).sum(), "last written": lambda x: ops.zeros((4, 12), gc.float32).scatter(0, x.astype(gc.int32) * 0, x),
@@ -389,6 +407,48 @@ def test_as_many_rows_as_the_graph_of_comparison(first: int) -> None:
         np.testing.assert_allclose(total.asnumpy(), x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
         np.testing.assert_allclose(centred.asnumpy(), x.asnumpy() - x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
         assert remark(net).startswith("compiled for blocks of rows, ")
+
+
+def test_as_many_rows_as_the_graph_of_comparison_where_few_rows_are_special() -> None:
+    """It does not matter whether other numbers of rows came before."""
+    found = []
+    x = vectors(KnownInStages.reference)
+    for before in ((), (77,)):
+        net = Computed(lambda x: x.sum(0) if x.shape[0] != 8 else x.sum(0) + 1)
+        declared(net, (vectors(2),))
+        for rows in before:
+            net(vectors(rows))
+        found.append(net(x).asnumpy().tobytes())
+        assert remark(net).startswith("compiled for blocks of rows, in ")
+    assert found[0] == found[1]
+
+
+def test_a_block_used_for_fewer_rows_leaves_workspaces_ready(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another thread might bind one just then."""
+    monkeypatch.setattr("graphcell.dynamic_stages.sizes_in_stages", lambda *given: FEW)
+    net = Computed(lambda x: x - x.sum(0))
+    declared(net, (vectors(2),))
+    net(vectors(48))
+    dynamic: Any = net._dynamic  # type: ignore[attr-defined]
+    (space,) = dynamic._known[0]._staged._native.home.made.values()
+    ready = [state.ready for state in (space.state, *(part.state for part in space.parts))]
+    dynamic._find_out((vectors(40),), 40)
+    assert [state.ready for state in (space.state, *(part.state for part in space.parts))] == ready
+    x = vectors(40)
+    np.testing.assert_allclose(net(x).asnumpy(), x.asnumpy() - x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize(("kind", "function"), [(Known, lambda x: x + 1), (KnownInStages, lambda x: x - x.sum(0))])
+def test_the_graph_of_comparison_is_not_let_go_of(monkeypatch: pytest.MonkeyPatch, kind: type[Known], function: Callable[[Any], Any]) -> None:
+    monkeypatch.setattr("graphcell.dynamic._KEPT_PLANS", 3)
+    net = Computed(function)
+    declared(net, (vectors(2),))
+    remarks = []
+    for rows in (kind.reference, 33, 35, 37, 39, kind.reference):
+        x = vectors(rows)
+        np.testing.assert_allclose(net(x).asnumpy(), function(x.asnumpy()), rtol=1e-4, atol=1e-4)
+        remarks.append(remark(net))
+    assert len(set(remarks)) == 1 and remarks[0].startswith("compiled for blocks of rows"), remarks
 
 
 def test_plans_that_were_let_go_of_are_made_again(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -214,8 +214,9 @@ class Stages:
         for stage in range(last + 1):
             needs = _Needs(self, stage, made)
             needs.collect([n for n in waiting if late[n] == stage])
+            behind = self._behind(waiting)
             for n in waiting:
-                if early[n] <= stage and needs.is_little_more(n):
+                if n not in behind and needs.is_little_more(n):
                     needs.collect([n])
             if stage == last:
                 needs.collect([], [v for v in results if v not in made])
@@ -227,6 +228,17 @@ class Stages:
         for v in results:
             if v in made:
                 made[v].give(v)
+        return found
+
+    def _behind(self, waiting: Iterable[Node]) -> set[Node]:
+        """What cannot be done before the sums among these nodes are known."""
+        sums = {n for n in waiting if n in self.staging.sums}
+        unknown = {v for n in sums for v in n.results}
+        found: set[Node] = set()
+        for node in self.graph.nodes:
+            if not unknown.isdisjoint(node.operands):
+                found.add(node)
+                unknown.update(node.results)
         return found
 
     def _latest(self, last: int) -> dict[Node, int]:
@@ -256,7 +268,8 @@ class Stages:
                 wanted += [v for v in self.results if staging.is_whole(v)]
                 needs.updates = [(v, target) for v, target in self._updates]
             wanted = [v for v in wanted if v not in self._place]
-            due = [n for n in checks if is_last or max((staging.stage[v] for v in n.operands), default=0) == stage]
+            behind = self._behind([n for k, part in rows.items() if k >= stage for n in part.sums]) if checks else set()
+            due = [n for n in checks if n not in behind]
             checks = [n for n in checks if n not in due]
             makers = [staging.maker[v] for v in wanted if v not in made and v not in self.numbers]
             needs.collect([*due, *makers], [*(v for v in wanted if v in self.numbers), *(v for v, _ in needs.updates)])

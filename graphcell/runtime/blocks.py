@@ -199,12 +199,14 @@ class SumPlace:
 
 
 class Block:
-    """A function compiled for `size` rows, whose rows lie in its inputs and outputs as said."""
+    """A function compiled for `size` rows, whose rows lie in its inputs and outputs as said. `is_longer` than all rows, somewhere: parts of
+    functions in stages know that from the beginning, since nothing may be spoiled while another thread binds those around them.
+    """
 
-    def __init__(self, size: int, binding: Binding, inputs: Sequence[Rows], outputs: Sequence[Rows]):
+    def __init__(self, size: int, binding: Binding, inputs: Sequence[Rows], outputs: Sequence[Rows], is_longer: bool = False):
         self.size, self.binding = size, binding
         self.inputs, self.outputs = inputs, outputs
-        self.is_longer = False  # than all rows, somewhere
+        self.is_longer = is_longer
 
 
 class _InnerSpace:
