@@ -623,6 +623,27 @@ def test_what_can_wait_is_not_stored() -> None:
     assert [n.op.name for p in rows for n in p.nodes].count("exp") == 1
 
 
+def test_parts_store_what_is_dear() -> None:
+    """Between parts a convolution's result stands as convolutions have it; what is cheap to compute of it is computed again, and sums that differ
+    in a factor are one.
+    """
+    weight = Tensor(rng.standard_normal((4, 2, 3, 3)).astype(np.float32))
+
+    def normalized(x: Tensor) -> Any:
+        y = ops.conv2d(x, weight, pad_mode="pad", padding=1)
+        centred = y - y.mean((0, 2, 3), keep_dims=True)
+        scaled = ops.relu(centred * ops.rsqrt((centred * centred).mean((0, 2, 3), keep_dims=True) + 1e-5))
+        return scaled - scaled.mean()
+
+    parts = [p for p in staged(normalized, 6, (2, 8, 8)).parts if isinstance(p, RowPart)]
+    assert [[v.type.shape[1:] for v in p.gives] for p in parts] == [[(8, 8, 4)], [], [], [(4, 8, 8)]]
+
+    layer, norm = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4).set_train()
+    gradient = gc.grad(lambda x: (ops.relu(norm(layer(x))) ** 2).mean(), None, [*norm.trainable_params(), *layer.trainable_params()])
+    parts = [p for p in staged(gradient, 6, (2, 8, 8)).parts if isinstance(p, RowPart)]
+    assert [len(p.sums) for p in parts] == [1, 2, 1]  # of the moments, of gamma and beta, of the weight
+
+
 @pytest.mark.parametrize("sizes", [LIGHT, Sizes(IN_STAGES, 0.5), sizes_in_stages(1e6, 1e6, False), Sizes(frozenset({2, 3}), 1)])
 def test_exact_plans(sizes: Sizes) -> None:
     for rows in (2, 3, 5, 31, 100, 255, 256, 257, 1000, 4097):

@@ -3,7 +3,7 @@
 Enters: a differentiated Graph. Leaves: an equal Graph in which what does not vary along the dimensions of a sum is multiplied once, with
 the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one.
 
-Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers of at least 1; inverse square
+Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers above 1; inverse square
 roots, by which normalisations divide what is no larger than the root of the largest number; and any other factor where the sum without
 it is there anyway. Half precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
 """
@@ -87,7 +87,7 @@ def _is_safe(r: Rewriter, v: Value) -> bool:
     made = r.producers.get(v)
     while made is not None and isinstance(made.op, (BroadcastTo, Reshape)):
         made = r.producers.get(made.operands[0])
-    return made is not None and (isinstance(made.op, Rsqrt) or (isinstance(made.op, Full) and abs(made.op.value) >= 1))
+    return made is not None and (isinstance(made.op, Rsqrt) or (isinstance(made.op, Full) and abs(made.op.value) > 1))
 
 
 def minus_before_sum(r: Rewriter, node: Node) -> Result:

@@ -22,24 +22,33 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Add, Minimum, Mul, Select, Sub
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.comparison import Equal
+from graphcell.ops.contraction import MatMul
+from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
 from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.host import CheckIndex
-from graphcell.ops.movement import BroadcastTo, Reshape, Slice
+from graphcell.ops.movement import BroadcastTo, Reshape, Slice, Transpose
+from graphcell.passes.costs import READ, WRITE, cost_again
 from graphcell.passes.eliminate_dead import eliminate_dead
+from graphcell.passes.factor_sums import factor_sums
 from graphcell.passes.inline import inline
+from graphcell.passes.layout import channels_last
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.row_sums import OpsBuilder, Sum, sum_of
 from graphcell.passes.row_wise import Analysis, NotRowWise, RowAxes
 from graphcell.records import dataclass
 
 _LIGHT = (Elementwise, View, Full, Constant, Iota, Reduction)
+_AGAIN = (Elementwise, View, Full, Constant, Iota)
+_FROM_MEMORY = (Conv, ConvInputGrad, ConvWeightGrad, MatMul)
 SPAN = TensorType(dt.int64, (2,))
 """What a part of rows is told of its block: the number of rows before it, and how many of its own are there. Those after them are as the last."""
 
 
 def prepared(graph: Graph) -> Graph:
-    """A traced graph as stages are made of: calls inlined, nothing computed twice or in vain."""
-    return eliminate_dead(merge_common(inline(graph)))
+    """A traced graph as stages are made of: calls inlined, images laid out as all parts have them, no more sums than needed, nothing computed
+    twice or in vain.
+    """
+    return eliminate_dead(merge_common(factor_sums(channels_last(eliminate_dead(inline(graph))))))
 
 
 class Staging(Analysis):
@@ -181,6 +190,7 @@ class Stages:
         self.numbers = frozenset(staging.numbers)
         self._place = {v: k for k, v in enumerate(self.graph.inputs)}
         self._order = {node: k for k, node in enumerate(self.graph.nodes)}
+        self._users = self.graph.users()
         outputs, written = self.graph.outputs, dict(updates)
         self.results = [v for k, v in enumerate(outputs) if k not in written]
         self._updates = [(outputs[k], target) for k, target in updates]
@@ -243,10 +253,9 @@ class Stages:
 
     def _latest(self, last: int) -> dict[Node, int]:
         """The last part of rows in which each node may be done; for those without rows, the last before which they may."""
-        users = self.graph.users()
         late: dict[Node, int] = {}
         for node in reversed(self.graph.nodes):
-            uses = [late[user] for v in node.results for user in users.get(v, ())]
+            uses = [late[user] for v in node.results for user in self._users.get(v, ())]
             is_sum = node in self.staging.sums
             is_whole = all(map(self.staging.is_whole, (*node.operands, *node.results)))
             late[node] = min([last + is_whole, *(use - is_sum for use in uses)])
@@ -281,6 +290,16 @@ class Stages:
             for v in wanted:
                 made[v].give(v)
         return wholes
+
+    def is_stored(self, v: Value) -> bool:
+        """Whether a value lies in memory wherever it is made: products and convolutions read it."""
+        if isinstance(self.staging.maker[v].op, View) and not isinstance(self.staging.maker[v].op, Transpose):
+            return False
+
+        def is_read(v: Value) -> bool:
+            return any(isinstance(n.op, _FROM_MEMORY) or (isinstance(n.op, Reshape) and is_read(n.results[0])) for n in self._users.get(v, ()))
+
+        return is_read(v)
 
     def is_light(self, v: Value) -> bool:
         """Whether a whole value is had anew wherever it is needed: moved inputs, constants."""
@@ -367,11 +386,35 @@ class _Needs:
             elif not stages.is_light(v):
                 self.reads[v] = None
                 return []
-        elif v in self.made and not isinstance(staging.maker[v].op, View):
+        elif v in self.made and (stages.is_stored(v) or not (isinstance(staging.maker[v].op, View) or self._is_cheaper_again(v))):
             self.rows[v] = None
             self.made[v].give(v)
             return []
         return [staging.maker[v]]
+
+    def _is_cheaper_again(self, root: Value) -> bool:
+        """Whether to compute a value with rows, which another part makes, takes less time than to store and read it: by elementwise ops
+        from what is stored anyway.
+        """
+        stages, staging = self.stages, self.stages.staging
+        left = (READ if root in self.made[root].gives else READ + WRITE) * root.type.nbytes
+        seen, waiting = {root}, [root]
+        while waiting:
+            v = waiting.pop()
+            if staging.is_whole(v) or v in stages._place or (v is not root and v in self.rows):
+                continue
+            if v is not root and v in self.made and v in self.made[v].gives:
+                left -= READ * v.type.nbytes
+                continue
+            node = staging.maker[v]
+            if not isinstance(node.op, _AGAIN) or node.op.regions:
+                return False
+            left -= cost_again(node)
+            if left < 0:
+                return False
+            waiting += [w for w in node.operands if w not in seen]
+            seen.update(node.operands)
+        return True
 
     def part(self) -> Part:
         """The part as it is by now."""
