@@ -17,23 +17,26 @@ from typing import Any
 import numpy as np
 
 ROWS = "1,2,3,5,8,9,13,17,25,32,33,50,100,256,1000"
-_WARM, _ROUNDS, _SECONDS = 4, 7, 0.01
+_WARM, _ROUNDS, _SECONDS = 4, 20, 0.01
 
 
-def best(call: Callable[[], object]) -> float:
-    """Seconds of the fastest of some rounds of calls."""
-    for _ in range(_WARM):
-        call()
-    start = time.perf_counter()
-    call()
-    count = max(1, int(_SECONDS / max(time.perf_counter() - start, 1e-7)))
-    rounds = []
-    for _ in range(_ROUNDS):
-        start = time.perf_counter()
-        for _ in range(count):
+def best(*calls: Callable[[], object]) -> list[float]:
+    """Seconds of the fastest of some rounds of each of these, which take turns."""
+    counts = []
+    for call in calls:
+        for _ in range(_WARM):
             call()
-        rounds.append((time.perf_counter() - start) / count)
-    return min(rounds)
+        start = time.perf_counter()
+        call()
+        counts.append(max(1, int(_SECONDS / max(time.perf_counter() - start, 1e-7))))
+    rounds: list[list[float]] = [[] for _ in calls]
+    for _ in range(_ROUNDS):
+        for call, count, seconds in zip(calls, counts, rounds, strict=True):
+            start = time.perf_counter()
+            for _ in range(count):
+                call()
+            seconds.append((time.perf_counter() - start) / count)
+    return [min(seconds) for seconds in rounds]
 
 
 def training_step(net: Any) -> Any:
@@ -83,6 +86,12 @@ def main() -> None:
             ),
             (1, 28, 28),
         ),
+        "batch norm": (
+            lambda: nn.SequentialCell(
+                nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 32, 3, stride=2), nn.BatchNorm2d(32), nn.ReLU(), flat, nn.Dense(8192, 10)
+            ),
+            (3, 32, 32),
+        ),
         "Transformer layer": (lambda: nn.TransformerEncoderLayer(128, 4, 512, 0.0, batch_first=True), (32, 128)),
     }  # fmt: skip
     numbers = np.random.default_rng(0)
@@ -95,8 +104,7 @@ def main() -> None:
             start = time.perf_counter()
             declared(*xs)
             first.append(f"{rows}: {(time.perf_counter() - start) * 1e3:.0f} ms")
-            alone = best(lambda net=plain, xs=xs: net(*xs))
-            together = best(lambda net=declared, xs=xs: net(*xs))
+            alone, together = best(lambda net=plain, xs=xs: net(*xs), lambda net=declared, xs=xs: net(*xs))
             columns.append(f"{rows}: {alone * 1e6:.0f} us x {together / alone:.2f}")
         print(f"{name}\n  {'  '.join(columns)}\n  first calls {'  '.join(first)}", flush=True)
 
