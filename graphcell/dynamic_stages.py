@@ -6,7 +6,6 @@ Enters: a compiled function that dynamic.py found not to treat rows apart. Leave
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -144,10 +143,6 @@ class KnownInStages(Known):
                 return super()._traced(arguments)
         finally:
             set_random_state(drawn)
-
-    def compile_ahead(self, arguments: Callable[[int], list[Any]], seconds: float = math.inf) -> None:
-        """As there; but a graph for one row, which is seldom trained on, is not compiled."""
-        self._compile_sizes(arguments, seconds)
 
     # -- parts --------------------------------------------------------------------------------------------------------------------------
     @property

@@ -397,6 +397,17 @@ def test_compiling_ahead(compilations: list[Any], blocks: None) -> None:
     assert not compilations
 
 
+def test_compiling_ahead_for_one_row(compilations: list[Any]) -> None:
+    """Which blocks cannot do where a variance is taken."""
+    _, step = trained("batch norm", by_adam)
+    declared(step, (vectors(2), labels(2)))
+    step.compile(vectors(33), labels(33))
+    compilations.clear()
+    for rows in (1, 2, 33, 70):
+        step(vectors(rows), labels(rows))
+    assert not compilations
+
+
 @pytest.mark.parametrize("first", [KnownInStages.reference, 77])
 def test_as_many_rows_as_the_graph_of_comparison(first: int) -> None:
     net = Computed(lambda x: (x - x.sum(0), x.sum(0)))
