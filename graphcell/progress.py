@@ -16,7 +16,7 @@ _SECONDS_BEFORE = 3.0  # shorter runs show no bar
 
 @contextmanager
 def progress(steps: int, unit: str = "step") -> Iterator[Callable[[], object]]:
-    """Shows a bar on the standard error while the context lasts; gives the function to call after each of the `steps`."""
+    """Shows a bar on the standard error while the context lasts; gives the function to call after each of the `steps`, counted in `unit`s."""
     if not sys.stderr.isatty():
         yield _nothing
         return

@@ -13,10 +13,7 @@ import graphcell as gc
 from graphcell import Parameter, Tensor, nn, ops
 from graphcell.dynamic import Known
 from graphcell.dynamic_stages import KnownInStages
-from graphcell.frontend import trace_function
-from graphcell.passes.row_stages import RowPart, Stages, Staging, WholePart, prepared
-from graphcell.runtime.block_sizes import IN_STAGES, LIGHT, Sizes, exact_plan, sizes_in_stages
-from graphcell.runtime.blocks import MOST_BLOCKS
+from graphcell.runtime.block_sizes import Sizes, exact_plan, sizes_in_stages
 
 rng = np.random.default_rng(11)
 ROWS = (33, 5, 9, 77, 130, 2, 1, 33)
@@ -601,88 +598,3 @@ def test_a_value_that_two_parts_give(rows: int) -> None:
         _, (dx, dy) = net(x, y)
         np.testing.assert_allclose(dx.asnumpy(), dz * s * (1 - s), rtol=1e-4, atol=1e-7)
         np.testing.assert_allclose(dy.asnumpy(), dz + 4 * (centred**2).mean() * centred / y.size, rtol=1e-4, atol=1e-7)
-
-
-# -- how it is cut -------------------------------------------------------------------------------------------------------------------
-def staged(function: Callable[..., Any], rows: int, shape: tuple[int, ...]) -> Stages:
-    def traced(n: int) -> Any:
-        return trace_function(function, [Tensor(np.zeros((n, *shape), np.float32))])
-
-    one, other = traced(251), traced(rows)
-    staging = Staging(prepared(one.graph), prepared(other.graph), [0, *[None] * len(one.captured)], (251, rows))
-    return Stages(staging, 1, one.updates)
-
-
-def test_a_mean_takes_a_part_of_rows_and_one_without() -> None:
-    def mean(x: Tensor) -> Any:
-        return x.mean(0)
-
-    first, second = staged(mean, 6, (3,)).parts
-    assert isinstance(first, RowPart) and len(first.sums) == 1 and not first.gives
-    assert isinstance(second, WholePart) and len(second.gives) == 1 and len(second.reads) == 1  # 1/n
-
-
-def test_what_can_wait_is_not_stored() -> None:
-    """The first part computes only what the second cannot do without; so the exponentials are not kept in between."""
-
-    def weighted(x: Tensor) -> Any:
-        return (ops.exp(x) * (x > 0).sum().astype(gc.float32)).sum(1)
-
-    parts = staged(weighted, 6, (3,)).parts
-    rows = [p for p in parts if isinstance(p, RowPart)]
-    assert len(rows) == 2 and not rows[0].gives
-    assert [n.op.name for p in rows for n in p.nodes].count("exp") == 1
-
-
-def test_parts_store_what_is_dear() -> None:
-    """Between parts a convolution's result stands as convolutions have it; what is cheap to compute of it is computed again, and sums that differ
-    in a factor are one.
-    """
-    weight = Tensor(rng.standard_normal((4, 2, 3, 3)).astype(np.float32))
-
-    def normalized(x: Tensor) -> Any:
-        y = ops.conv2d(x, weight, pad_mode="pad", padding=1)
-        centred = y - y.mean((0, 2, 3), keep_dims=True)
-        scaled = ops.relu(centred * ops.rsqrt((centred * centred).mean((0, 2, 3), keep_dims=True) + 1e-5))
-        return scaled - scaled.mean()
-
-    parts = [p for p in staged(normalized, 6, (2, 8, 8)).parts if isinstance(p, RowPart)]
-    assert [[v.type.shape[1:] for v in p.gives] for p in parts] == [[(8, 8, 4)], [], [], [(4, 8, 8)]]
-
-    layer, norm = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4).set_train()
-    gradient = gc.grad(lambda x: (ops.relu(norm(layer(x))) ** 2).mean(), None, [*norm.trainable_params(), *layer.trainable_params()])
-    parts = [p for p in staged(gradient, 6, (2, 8, 8)).parts if isinstance(p, RowPart)]
-    assert [len(p.sums) for p in parts] == [1, 2, 1]  # of the moments, of gamma and beta, of the weight
-
-
-@pytest.mark.parametrize("sizes", [LIGHT, Sizes(IN_STAGES, 0.5), sizes_in_stages(1e6, 1e6, False), Sizes(frozenset({2, 3}), 1)])
-def test_exact_plans(sizes: Sizes) -> None:
-    for rows in (2, 3, 5, 31, 100, 255, 256, 257, 1000, 4097):
-        pieces = exact_plan(rows, sizes)
-        assert [start for start, _ in pieces] == [sum(size for _, size in pieces[:k]) for k in range(len(pieces))]
-        assert sum(size for _, size in pieces) == rows and all(size in sizes.rows for _, size in pieces)
-
-
-def test_blocks_with_more_rows_than_are_left() -> None:
-    """Where a block costs as much as many rows: one does for as many as the largest has, and no more than an eighth of its rows are too many."""
-    sizes = sizes_in_stages(1e6, 1e6, True)
-    largest = max(sizes.rows)
-    for rows in range(1, 4 * largest):
-        pieces = exact_plan(rows, sizes)
-        start, size = pieces[-1]
-        assert start < rows <= start + size and 8 * (start + size - rows) <= rows
-        assert [at for at, _ in pieces] == [sum(n for _, n in pieces[:k]) for k in range(len(pieces))]
-        assert len(pieces) == -(-rows // largest)
-
-
-def test_there_are_not_too_many_kinds_of_blocks() -> None:
-    """Each size for a call with one block, and those of calls with several."""
-    kinds = {(size, len(pieces) > 1) for rows in range(1, 3000) for pieces in [exact_plan(rows, sizes_in_stages(1e6, 1e6, True))] for _, size in pieces}
-    assert len(kinds) <= MOST_BLOCKS - 1
-
-
-def test_plans_that_there_are_none_of() -> None:
-    from graphcell.passes.row_wise import NotRowWise
-
-    with pytest.raises(NotRowWise):
-        exact_plan(1, Sizes(frozenset({2, 3}), 1))

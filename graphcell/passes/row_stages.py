@@ -407,7 +407,7 @@ class _Needs:
                 left -= READ * v.type.nbytes
                 continue
             node = staging.maker[v]
-            if not isinstance(node.op, _AGAIN) or node.op.regions:
+            if not isinstance(node.op, _AGAIN):
                 return False
             left -= cost_again(node)
             if left < 0:

@@ -35,7 +35,7 @@ from graphcell.runtime.workspaces import Runs, Threads, Workspace
 from graphcell.tensor import StorageEpoch, Tensor
 
 _MEMORY_BIT = 1 << 62
-"""Of `SpaceState.ready`: there is memory for all plans that were run. The bits before it stand for sizes of blocks."""
+"""Of `SpaceState.ready`: there is memory for all plans that were run. The bits before it stand for kinds of blocks."""
 
 # where a value lies
 _FIXED, _MEMORY, _INPUT, _OUTPUT = range(4)
@@ -167,7 +167,7 @@ class BoundGraph:
 
 
 class _StagedSpace:
-    """A workspace for runs of all parts of a function, with memory of `nbytes`. `state.ready` says for which sizes of blocks, and whether it
+    """A workspace for runs of all parts of a function, with memory of `nbytes`. `state.ready` says for which kinds of blocks, and whether it
     has the memory.
     """
 

@@ -1,0 +1,41 @@
+"""Which blocks cover a number of rows: for every number up to thousands, and how many kinds of blocks that makes."""
+
+from __future__ import annotations
+
+import pytest
+
+from graphcell.runtime.block_sizes import IN_STAGES, LIGHT, Sizes, exact_plan, sizes_in_stages
+from graphcell.runtime.blocks import MOST_BLOCKS
+
+
+@pytest.mark.parametrize("sizes", [LIGHT, Sizes(IN_STAGES, 0.5), sizes_in_stages(1e6, 1e6, False), Sizes(frozenset({2, 3}), 1)])
+def test_exact_plans(sizes: Sizes) -> None:
+    for rows in (2, 3, 5, 31, 100, 255, 256, 257, 1000, 4097):
+        pieces = exact_plan(rows, sizes)
+        assert [start for start, _ in pieces] == [sum(size for _, size in pieces[:k]) for k in range(len(pieces))]
+        assert sum(size for _, size in pieces) == rows and all(size in sizes.rows for _, size in pieces)
+
+
+def test_blocks_with_more_rows_than_are_left() -> None:
+    """Where a block costs as much as many rows: one does for as many as the largest has, and no more than an eighth of its rows are too many."""
+    sizes = sizes_in_stages(1e6, 1e6, True)
+    largest = max(sizes.rows)
+    for rows in range(1, 4 * largest):
+        pieces = exact_plan(rows, sizes)
+        start, size = pieces[-1]
+        assert start < rows <= start + size and 8 * (start + size - rows) <= rows
+        assert [at for at, _ in pieces] == [sum(n for _, n in pieces[:k]) for k in range(len(pieces))]
+        assert len(pieces) == -(-rows // largest)
+
+
+def test_there_are_not_too_many_kinds_of_blocks() -> None:
+    """Each size for a call with one block, and those of calls with several."""
+    kinds = {(size, len(pieces) > 1) for rows in range(1, 3000) for pieces in [exact_plan(rows, sizes_in_stages(1e6, 1e6, True))] for _, size in pieces}
+    assert len(kinds) <= MOST_BLOCKS - 1
+
+
+def test_plans_that_there_are_none_of() -> None:
+    from graphcell.passes.row_wise import NotRowWise
+
+    with pytest.raises(NotRowWise):
+        exact_plan(1, Sizes(frozenset({2, 3}), 1))
