@@ -55,7 +55,7 @@ AT_ONCE = frozenset({*range(1, 9), *range(10, 33, 2), *range(36, 65, 4), *range(
 _IN_SEVERAL = 16
 """Where several of them are needed, those are chosen whose rows are a multiple of this."""
 _LONG_START = 5
-"""So many rows are many."""
+"""Where starting a block costs more rows than that, blocks are as few as can be."""
 _SUM_COST = 12
 """To read and write a number of a sum takes as long as to compute or multiply so many."""
 _HEAVY = 100_000
