@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import ctypes
 import os
+import subprocess
+import sys
 import threading
 import time
 from typing import Any
@@ -161,9 +163,26 @@ def test_interruptions_wait_until_all_parts_are_translated(monkeypatch: pytest.M
 
     monkeypatch.setattr(target, "_emit", emit)
     monkeypatch.setattr(target, "_Work", InterruptedWork)
+    held = len(target._Parsed._contexts)
     with pytest.raises(KeyboardInterrupt):
         compile_objects(cut(str(chain(9)), 3), host())
     assert len(made) == 3 and all(made)
+    assert len(target._Parsed._contexts) == held
+
+
+def test_modules_that_nobody_closed_are_freed_before_their_contexts() -> None:
+    """Python frees what is found dead together in any order; LLVM would crash, so a process of its own tries it."""
+    program = """
+import gc
+from graphcell.codegen.llvm import target
+text = "define i32 @f(i32 %x) {\\n  ret i32 %x\\n}\\n"
+for _ in range(200):
+    cycle = [target._optimized(text, target.host(), target._machine(target.host()))]
+    cycle.append(cycle)
+    del cycle
+    gc.collect()
+"""
+    subprocess.run([sys.executable, "-c", program], check=True, timeout=120)
 
 
 @pytest.mark.usefixtures("small_parts")

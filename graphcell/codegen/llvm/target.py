@@ -21,7 +21,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import llvmlite.binding as llvm
 
@@ -213,8 +213,8 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
 class _Work:
     """The translation of a module, which is the work's from then on: by a thread of its own, or by who asks for the result."""
 
-    def __init__(self, module: Any, machine: Any):
-        self._module, self._machine = module, machine
+    def __init__(self, parsed: _Parsed, machine: Any):
+        self._parsed, self._machine = parsed, machine
         self._code: bytes | None = None
         self._error: Exception | None = None
         self._process = 0  # the one in which a thread was started
@@ -239,13 +239,15 @@ class _Work:
         return self._code
 
     def free(self) -> None:
-        self._wait()
-        if self._has_ended or not self._process:  # else it is freed with the thread, if there is one
-            self._module.close()
+        try:
+            self._wait()
+        finally:
+            if self._has_ended or not self._process:  # else it is freed with the thread, if there is one
+                self._parsed.close()
 
     def _translate(self) -> None:
         try:
-            self._code = _emit(self._module, self._machine)
+            self._code = _emit(self._parsed.module, self._machine)
         except Exception as error:
             self._error = error
 
@@ -294,14 +296,14 @@ def _unlocked(name: str) -> Any:
 
 def optimized_text(text: str, target: Target) -> str:
     """The module's text after the passes, for people who look inside."""
-    with _translating, contextlib.closing(_optimized(text, target, _machine(target))) as module:
-        return str(module)
+    with _translating, contextlib.closing(_optimized(text, target, _machine(target))) as parsed:
+        return str(parsed.module)
 
 
 def assembly(text: str, target: Target) -> str:
     """The machine code of a module as assembly, for people who look inside."""
-    with _translating, _selection_options(), contextlib.closing(_optimized(text, target, _machine(target))) as module:
-        return str(_machine(target).emit_assembly(module))
+    with _translating, _selection_options(), contextlib.closing(_optimized(text, target, _machine(target))) as parsed:
+        return str(_machine(target).emit_assembly(parsed.module))
 
 
 @contextlib.contextmanager
@@ -316,13 +318,43 @@ def _selection_options() -> Iterator[None]:
             llvm.set_option("graphcell", f"-{name}=false")
 
 
-def _optimized(text: str, target: Target, machine: Any) -> Any:
-    """The module of a text after the passes. Who asks for it closes it: whoever found it dead could free its context first."""
-    module = _parse(text)
-    module.triple = target.triple
-    module.data_layout = str(machine.target_data)
-    _run_passes(module, machine)
-    return module
+class _Parsed:
+    """The module of a text in a context of its own. `close` frees the one, then the other.
+
+    Until then the context is held here: of two that are found dead together, as an interruption may leave them, Python could free the
+    context first, and the process would crash.
+    """
+
+    _contexts: ClassVar[list[Any]] = []
+
+    def __init__(self, text: str):
+        self._context = llvm.create_context()
+        self._contexts.append(self._context)
+        try:
+            self.module = llvm.parse_assembly(text, self._context)
+        except RuntimeError as error:
+            self._contexts.remove(self._context)
+            raise CodegenError(_explain(str(error), text)) from error
+
+    def close(self) -> None:
+        self.module.close()
+        self._contexts.remove(self._context)
+
+
+def _optimized(text: str, target: Target, machine: Any) -> _Parsed:
+    """The module of a text after the passes. Who asks for it closes it."""
+    parsed = _Parsed(text)
+    try:
+        parsed.module.verify()
+        parsed.module.triple = target.triple
+        parsed.module.data_layout = str(machine.target_data)
+        _run_passes(parsed.module, machine)
+    except BaseException as error:
+        parsed.close()
+        if isinstance(error, RuntimeError):
+            raise CodegenError(f"LLVM refuses the generated module: {error}") from error
+        raise
+    return parsed
 
 
 def _run_passes(module: Any, machine: Any) -> None:
@@ -334,19 +366,6 @@ def _run_passes(module: Any, machine: Any) -> None:
     for function in module.functions:
         if not function.is_declaration:
             manager.run(function, builder)
-
-
-def _parse(text: str) -> Any:
-    try:
-        module = llvm.parse_assembly(text, llvm.create_context())
-    except RuntimeError as error:
-        raise CodegenError(_explain(str(error), text)) from error
-    try:
-        module.verify()
-    except RuntimeError as error:
-        module.close()
-        raise CodegenError(f"LLVM refuses the generated module: {error}") from error
-    return module
 
 
 def _explain(message: str, text: str) -> str:
