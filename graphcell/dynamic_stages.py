@@ -50,10 +50,10 @@ class KnownInStages(Known):
         self._stagings: dict[int, Staging] = {}
         self._row_parts: dict[Part, Blocks] = {}
         self._whole_parts: dict[Part, Binding] = {}
-        self._block_numbers: dict[_Kind, dict[Part, int]] = {}
+        self._block_numbers: dict[_Kind, dict[RowPart, int]] = {}
         self._captured: list[Tensor] = []
         self._places: _Places | None = None
-        self._native: Staged | None = None
+        self._native: dict[bool, Staged] = {}
 
     # -- what Known asks ----------------------------------------------------------------------------------------------------------------
     def _compare(self, rows: int, trace: Trace) -> None:
@@ -102,7 +102,7 @@ class KnownInStages(Known):
         return True
 
     def _is_only(self, pieces: Pieces) -> bool:
-        """Whether one block does all, and its sums begin with it."""
+        """Whether one block does all."""
         return self._usable.may_exceed and len(pieces) == 1
 
     def _make(self, kind: _Kind) -> None:
@@ -110,9 +110,9 @@ class KnownInStages(Known):
         if kind in self._block_numbers:
             return
         blocks: dict[RowPart, Block] = {}
-        for k, part in enumerate(self._parts):
+        for k, part in enumerate(self._parts(kind.is_only)):
             if isinstance(part, RowPart):
-                blocks[part] = self._compile_rows(part, kind, f"{self._name}_part_{k}")
+                blocks[part] = self._compile_rows(part, kind.size, self._name if kind.is_only else f"{self._name}_part_{k}")
             elif part not in self._whole_parts:
                 self._whole_parts[part] = self._compile_whole(part, f"{self._name}_part_{k}")
         self._block_numbers[kind] = {part: self._row_parts[part].add(block) for part, block in blocks.items()}
@@ -120,20 +120,20 @@ class KnownInStages(Known):
     def _bound(self, rows: int, pieces: Pieces, read: Sequence[Held]) -> Plan:
         from graphcell.runtime.stages import StagedBinding, Step
 
-        held, staging = self._read[rows], self._stagings[rows]
-        places, staged = self._known_places, self._bound_parts
+        held, staging, is_only = self._read[rows], self._stagings[rows], self._is_only(pieces)
+        places, staged = self._known_places, self._bound_parts(is_only)
         steps = []
-        for k, part in enumerate(self._parts):
+        for k, part in enumerate(self._parts(is_only)):
             types = self._given_types(part, staging)
             plan = self._blocks_of(part, rows, pieces) if isinstance(part, RowPart) else None
             steps.append(Step(k, plan, tuple(places.reads(part)), tuple(zip(places.gives(part), types, strict=True))))
         results = [(places.of(v), staging.twin[v].type) for v in self._known_stages.results]
-        kinds = {_Kind(size, self._is_only(pieces)) for _, size in pieces}
+        kinds = {_Kind(size, is_only) for _, size in pieces}
         binding = StagedBinding(staged, steps, places.inputs, places.given(staging), results, kinds)
         if rows not in self._usable.rows:
             del self._stagings[rows]  # which holds two graphs
         read = [held, *(other for other in read if other is not held)]
-        remark = f", in {len(steps)} parts: rows meet in sums"
+        remark = ", in one part: a single block has all rows" if is_only else f", in {len(steps)} parts: rows meet in sums"
         return Plan(read, "", binding, held.result.builder(), max(size for _, size in pieces), binding.nbytes, remark=remark)
 
     def _traced(self, arguments: list[Any]) -> Traced:
@@ -156,20 +156,21 @@ class KnownInStages(Known):
             self._places = _Places(self._known_stages, self._captured)
         return self._places
 
-    @property
-    def _bound_parts(self) -> Staged:
+    def _bound_parts(self, is_only: bool) -> Staged:
         """All parts, bound to native code."""
         from graphcell.runtime import stages as native
 
-        if self._native is None:
-            parts = [self._row_parts[part] if isinstance(part, RowPart) else native.BoundGraph(self._whole_parts[part]) for part in self._parts]
-            places = self._known_places
-            self._native = native.Staged(parts, self._known_stages.leaves, places.returned, len(self._known_stages.results), len(places))
-        return self._native
+        if is_only not in self._native:
+            parts = [
+                self._row_parts[part] if isinstance(part, RowPart) else native.BoundGraph(self._whole_parts[part]) for part in self._parts(is_only)
+            ]
+            places, results = self._known_places, self._known_stages.results
+            self._native[is_only] = native.Staged(parts, self._known_stages.leaves, places.returned, len(results), len(places))
+        return self._native[is_only]
 
-    @property
-    def _parts(self) -> list[Part]:
-        return self._known_stages.parts
+    def _parts(self, is_only: bool) -> list[Part]:
+        """Of calls with a single block, and of others."""
+        return [self._known_stages.together] if is_only else self._known_stages.parts
 
     @property
     def _name(self) -> str:
@@ -187,23 +188,21 @@ class KnownInStages(Known):
         staging = self._known_stages.staging
         graph = whole_graph(part, staging, name)
         leaves = len(graph.inputs) - len(part.captured)
-        updates = tuple((len(part.gives) + k, leaves + part.captured.index(target)) for k, (_, target) in enumerate(part.updates))
-        return self._bind(part, leaves, graph, updates)
+        return self._bind(part, leaves, graph, _updates(part, leaves, len(part.gives)))
 
-    def _compile_rows(self, part: RowPart, kind: _Kind, name: str) -> Block:
-        """Compiles a part for blocks of a kind."""
+    def _compile_rows(self, part: RowPart, size: int, name: str) -> Block:
+        """Compiles a part for blocks of so many rows."""
         from graphcell.runtime.blocks import Block, Blocks, SumPlace
 
-        size = kind.size
         staging = self._stagings[size]
-        graph = rows_graph(part, staging, size, name, self._usable.may_exceed, kind.is_only)
+        graph = rows_graph(part, staging, size, name, self._usable.may_exceed)
         leaves, told = len(graph.inputs) - len(part.captured), len(part.rows) + len(part.reads)
         filled = [staging.sums[node].is_filled for node in part.sums for _ in staging.sums[node].begin()]
         types = [v.type for v in graph.inputs[told + 1 : leaves]]
         sums = [SumPlace(told + 1 + k, len(part.gives) + k, types[k].nbytes if fill else 0) for k, fill in enumerate(filled)]
         if part not in self._row_parts:
-            self._row_parts[part] = Blocks(leaves, len(graph.outputs), sums, told)
-        updates = tuple((place.output, place.input) for place in sums)
+            self._row_parts[part] = Blocks(leaves, len(part.gives) + len(sums), sums, told, bool(part.updates))
+        updates = (*((place.output, place.input) for place in sums), *_updates(part, leaves, len(part.gives) + len(sums)))
         inputs, outputs = self._lie_in(part, staging, size)
         return Block(size, self._bind(part, leaves, graph, updates), inputs, outputs, self._usable.may_exceed)
 
@@ -213,6 +212,8 @@ class KnownInStages(Known):
 
         def lie(v: Value) -> Rows:
             found = staging.rows[v]
+            if staging.is_whole(v):
+                return Rows(1, 0)
             if found.axis is None:  # all elements are equal along it
                 return Rows.of(staging.twin[v].type, staging.axis_of_output(v), rows)
             return Rows.of(staging.twin[v].type, found.axis, rows, found.times)
@@ -232,6 +233,11 @@ class KnownInStages(Known):
         is_only = self._is_only(pieces)
         numbered = [(start, self._block_numbers[_Kind(size, is_only)][part]) for start, size in pieces]
         return BlockPlan(self._row_parts[part], numbered, rows, inputs, outputs)
+
+
+def _updates(part: Part, leaves: int, first: int) -> tuple[tuple[int, int], ...]:
+    """What a part's graph writes into inputs, from output number `first` on: (output, input)."""
+    return tuple((first + k, leaves + part.captured.index(target)) for k, (_, target) in enumerate(part.updates))
 
 
 class _Chosen(Sequence[Tensor]):

@@ -143,33 +143,29 @@ class Part:
 
     Attributes:
         reads: values that it is given, whole ones; `captured`: inputs of the function that are bound to it, by position; `nodes`: what it does.
-        gives: values that it makes for others.
+        gives: values that it makes for others; `updates`: of the last part, the function's, (value, position among the inputs); `sums`: where rows meet.
     """
 
     nodes: tuple[Node, ...]
     reads: tuple[Value, ...]
     captured: tuple[int, ...]
     gives: tuple[Value, ...]
+    sums: tuple[Node, ...] = ()
+    updates: tuple[tuple[Value, int], ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class RowPart(Part):
     """For a block of rows. Its graph's inputs are: `rows`, of which it is given those of its block; `reads`; `SPAN`; what each of `sums`
-    came to so far; `captured`. Its outputs: `gives`, rows all; the new sums.
+    came to so far; `captured`. Its outputs: `gives`; the new sums; `updates`. Where rows meet but in `sums`, there must be no other block.
     """
 
     rows: tuple[Value, ...] = ()
-    sums: tuple[Node, ...] = ()
 
 
 @dataclass(frozen=True, eq=False)
 class WholePart(Part):
-    """Its graph's inputs are: `reads`; what each of `sums` came to; `captured`. Its outputs: `gives`; the last part has the function's
-    `updates` after these, (output, position among the captured).
-    """
-
-    sums: tuple[Node, ...] = ()
-    updates: tuple[tuple[Value, int], ...] = ()
+    """Its graph's inputs are: `reads`; what each of `sums` came to; `captured`. Its outputs: `gives`; `updates`."""
 
 
 class Stages:
@@ -182,6 +178,7 @@ class Stages:
 
     Attributes:
         parts: in order; `results`: the values of the outputs that are not written anywhere.
+        together: all of them as one, for a single block of all rows: nothing is handed on, and what a sum is read for is done while it is in the cache.
     """
 
     def __init__(self, staging: Staging, leaves: int, updates: Sequence[tuple[int, int]]):
@@ -199,6 +196,15 @@ class Stages:
         for v in self.results:
             staging.axis_of_output(v)
         self.parts = self._cut()
+        self.together = self._whole()
+
+    def _whole(self) -> RowPart:
+        inputs = self.graph.inputs
+        reads = (*(v for v in inputs[: self.leaves] if not self.staging.has_rows(v)), *self.staging.numbers)
+        rows = tuple(v for v in inputs[: self.leaves] if self.staging.has_rows(v))
+        gives = tuple(dict.fromkeys(v for v in self.results if v not in self._place))
+        captured = tuple(range(self.leaves, len(inputs)))
+        return RowPart(tuple(self.graph.nodes), reads, captured, gives, updates=tuple(self._updates), rows=rows)
 
     def _cut(self) -> list[Part]:
         rows = self._row_needs()
@@ -424,7 +430,7 @@ class _Needs:
         reads, captured, gives, sums = tuple(self.reads), tuple(sorted(self.captured)), tuple(self.gives), tuple(self.sums)
         if self.stage < 0:
             return WholePart(nodes, reads, captured, gives, sums, tuple(self.updates))
-        return RowPart(nodes, reads, captured, gives, tuple(self.rows), sums)
+        return RowPart(nodes, reads, captured, gives, sums, rows=tuple(self.rows))
 
 
 # -- graphs of parts ---------------------------------------------------------------------------------------------------------------------
@@ -444,13 +450,8 @@ def whole_graph(part: WholePart, staging: Staging, name: str) -> Graph:
     return b.finish([*(table[v] for v in part.gives), *(table[v] for v, _ in part.updates)])
 
 
-def rows_graph(part: RowPart, staging: Staging, rows: int, name: str, in_part: bool = False, is_only: bool = False) -> Graph:
-    """The graph of a part for a block of so many rows: those of the second graph of `staging`.
-
-    Args:
-        in_part: not all of these rows may be there.
-        is_only: there is no other block.
-    """
+def rows_graph(part: RowPart, staging: Staging, rows: int, name: str, in_part: bool = False) -> Graph:
+    """The graph of a part for a block of so many rows: those of the second graph of `staging`. `in_part`: not all of these rows may be there."""
     b = OpsBuilder(name)
     table: dict[Value, Value] = {v: b.input(staging.twin[v].type, v.name) for v in part.rows}
     table |= _inputs(b, part.reads, staging)
@@ -460,23 +461,24 @@ def rows_graph(part: RowPart, staging: Staging, rows: int, name: str, in_part: b
     _captured(b, part, staging, table)
     after: dict[Node, list[Value]] = {}
 
-    def so_far(v: Value, begin: bool | int | float) -> Value:
-        return b.full(v.type, begin) if is_only else _so_far(b, start, v, begin)
-
     for node in part.nodes:
         other = staging.nodes[node]
-        if node in before:
+        if node in staging.sums:
             added = staging.sums[node]
             operands = [table.get(v, v) for v in node.operands]  # those that are not used are not there
             if in_part:
                 operands = added.of_first(b, operands, rows, count)
+            if node not in before:
+                table.update(zip(node.results, b.append(other.op, operands, other.span), strict=True))
+                continue
             sums = zip(before[node], added.begin(), strict=True)
-            after[node] = added.step(b, other.op, operands, [v if added.is_filled else so_far(v, begin) for v, (_, begin) in sums])
+            so_far = [v if added.is_filled else _so_far(b, start, v, begin) for v, (_, begin) in sums]
+            after[node] = added.step(b, other.op, operands, so_far)
         elif isinstance(other.op, Iota) and not staging.is_whole(node.results[0]) and staging.rows[node.results[0]].axis == other.op.axis:
             table[node.results[0]] = _index(b, other.op, start, rows, count if in_part else None)
         else:
             _append(b, node, other, table, staging)
-    return b.finish([*(table[v] for v in part.gives), *(v for node in part.sums for v in after[node])])
+    return b.finish([*(table[v] for v in part.gives), *(v for node in part.sums for v in after[node]), *(table[v] for v, _ in part.updates)])
 
 
 def _inputs(b: OpsBuilder, values: Sequence[Value], staging: Staging) -> dict[Value, Value]:

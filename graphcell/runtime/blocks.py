@@ -288,12 +288,14 @@ class Blocks:
         inputs, outputs: how many the function has.
         sums: those that are sums over rows; blocks may not overlap then.
         told: the input that says how many rows there are before a block and how many of its own are there (int64[2]); -1: there is none.
+        writes: blocks write into Parameters.
     """
 
-    writes = unbounded = False
+    unbounded = False
     """As a part; a plan knows whether its blocks are unbounded."""
 
-    def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace] = (), told: int = -1):
+    def __init__(self, inputs: int, outputs: int, sums: Sequence[SumPlace] = (), told: int = -1, writes: bool = False):
+        self.writes = writes
         self._blocks: list[Block] = []
         self.sums, self.told = tuple(sums), told
         self._shape = (inputs, outputs)

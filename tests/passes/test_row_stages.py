@@ -10,7 +10,8 @@ import numpy as np
 import graphcell as gc
 from graphcell import Tensor, nn, ops
 from graphcell.frontend import trace_function
-from graphcell.passes.row_stages import RowPart, Stages, Staging, WholePart, prepared
+from graphcell.ir.evaluate import evaluate_graph
+from graphcell.passes.row_stages import RowPart, Stages, Staging, WholePart, prepared, rows_graph
 
 rng = np.random.default_rng(11)
 
@@ -43,6 +44,30 @@ def test_what_can_wait_is_not_stored() -> None:
     rows = [p for p in parts if isinstance(p, RowPart)]
     assert len(rows) == 2 and not rows[0].gives
     assert [n.op.name for p in rows for n in p.nodes].count("exp") == 1
+
+
+def test_a_single_block_leaves_excess_rows_out() -> None:
+    """Whatever they hold."""
+
+    def function(x: Tensor) -> Any:
+        y = ops.matmul(x, weight)
+        return y - y.mean(0), ops.matmul(y.T, x), ops.amax(x, 0), (x.sum(1) > 0).astype(gc.float32).mean()
+
+    weight = Tensor(rng.standard_normal((3, 4)).astype(np.float32))
+    stages = staged(function, 10, (3,))
+    part = stages.together
+    assert not part.sums and len(part.rows) == len(part.captured) == 1 and len(part.reads) == 2  # n, in two shapes
+    graph = rows_graph(part, stages.staging, 10, "together", in_part=True)
+    x = rng.standard_normal((10, 3)).astype(np.float32)
+    x[7:] = np.nan
+    numbers = [np.array(7, v.type.dtype.np_type) for v in part.reads]
+    given = [x, *numbers, np.array([0, 7]), weight.asnumpy()]
+    results = dict(zip(part.gives, evaluate_graph(graph, given), strict=True))
+    y = x[:7].astype(np.float64) @ weight.asnumpy()
+    expected = [y - y.mean(0), y.T @ x[:7], x[:7].max(0), (x[:7].sum(1) > 0).mean()]
+    for v, wanted in zip(stages.results, expected, strict=True):
+        found = results[v][:7] if stages.staging.has_rows(v) else results[v]
+        np.testing.assert_allclose(found, wanted, rtol=1e-5, atol=1e-5)
 
 
 def test_parts_store_what_is_dear() -> None:
