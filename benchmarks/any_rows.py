@@ -80,6 +80,12 @@ def main() -> None:
         "784-256-256-10": (
             lambda: nn.SequentialCell(nn.Dense(784, 256), nn.ReLU(), nn.Dense(256, 256), nn.ReLU(), nn.Dense(256, 10)), (784,),
         ),
+        "512-2048-512-10": (
+            lambda: nn.SequentialCell(
+                nn.Dense(512, 2048), nn.GELU(), nn.Dropout(p=0.1), nn.Dense(2048, 512), nn.LayerNorm((512,)), nn.Dense(512, 10)
+            ),
+            (512,),
+        ),
         "convolutions": (
             lambda: nn.SequentialCell(
                 nn.Conv2d(1, 16, 3), nn.ReLU(), nn.MaxPool2d(2, 2), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2, 2), flat, nn.Dense(1568, 10)
