@@ -6,6 +6,9 @@
 from graphcell import version as _version  # noqa: F401  (first of all: it notes the time)
 
 # isort: split
+from graphcell import loading as _loading  # noqa: F401  (all the rest but a few names)
+
+# isort: split
 from importlib import import_module as _import_module
 from sys import modules as _modules
 from typing import Any as _Any

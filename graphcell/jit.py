@@ -29,7 +29,6 @@ from graphcell.frontend.signature import describe_key, differences, key_of
 from graphcell.frontend.tracing import name_of
 from graphcell.frontend.uncompiled import Uncompiled, give_up
 from graphcell.ir.proto import graph_proto
-from graphcell.ir.text import print_graph
 from graphcell.locks import Lock, whole
 from graphcell.ops.control import GraphCall
 from graphcell.ops.dispatch import apply, write
@@ -458,6 +457,7 @@ class JitFunction(NativelyCalled):
             RuntimeError: nothing was compiled yet. ValueError: there is no such pass.
         """
         with whole:
+            from graphcell.ir.text import print_graph
             from graphcell.passes.pipeline import PIPELINE, run_pipeline
 
         graph = self._shown().traced.graph

@@ -26,6 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("mint",),
     ("dataset",),
     ("train", "amp"),
+    ("loading",),
     ("__init__",),
     ("alias", "compatibility", "__main__", "spawned"),
 )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -119,3 +121,18 @@ def test_several_threads() -> None:
     leave.set()
     thread.join()
     assert gc.get_threshold() == (700, 10, 10)
+
+
+def test_the_import_leaves_little_to_visit() -> None:
+    """Its objects are old ones; the thresholds are as they were. What was frozen before stays so."""
+    program = """
+import gc
+{freeze}
+before, frozen = gc.get_threshold(), gc.get_freeze_count()
+import graphcell
+assert gc.get_threshold() == before and bool(gc.get_freeze_count()) == bool(frozen)
+young = sum(len(gc.get_objects(generation)) for generation in range(2))
+assert (young < 2000) == (not frozen), young
+"""
+    for freeze in ("", "gc.freeze()"):
+        subprocess.run([sys.executable, "-c", program.format(freeze=freeze)], check=True, timeout=120)

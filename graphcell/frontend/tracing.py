@@ -8,6 +8,7 @@ writes, and the guards that say how long it holds.
 from __future__ import annotations
 
 import random
+import sys
 from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from types import MethodType
@@ -137,7 +138,7 @@ def trace_function(
         Whatever the function raises at compile time.
     """
     trace = Trace(name_of(fn))
-    drawn = random.getstate(), np.random.get_state()  # what fails leaves no trace in the generators of Python's libraries
+    drawn = random.getstate(), "numpy.random" in sys.modules and np.random.get_state()  # what fails leaves no trace in these generators
     with interpreting(trace, varying) as interpreter:
         arguments = _Arguments(interpreter, trace, aliased)
         symbolic = [arguments.symbolic(x, name) for x, name in zip(args, _names(fn, args), strict=True)]
@@ -148,7 +149,8 @@ def trace_function(
         except BaseException as error:
             interpreter.logs[0].undo()
             random.setstate(drawn[0])
-            np.random.set_state(drawn[1])
+            if drawn[1]:
+                np.random.set_state(drawn[1])
             if isinstance(error, ConcretizationError):
                 interpreter.guards.seal((), trace.noted.values())  # there is no graph that would take Tensors
                 error.guards = interpreter.guards

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import dataclasses
 import functools
-import hashlib
 import struct
 
 import numpy as np
@@ -35,7 +34,13 @@ def fingerprint(graph: Graph) -> bytes | None:
         _add_graph(graph, parts)
     except _Unknown:
         return None
-    return hashlib.blake2b("\n".join(parts).encode("utf-8", "surrogatepass"), digest_size=_DIGEST_BYTES).digest()
+    return _digest("\n".join(parts).encode("utf-8", "surrogatepass"))
+
+
+def _digest(data: bytes) -> bytes:
+    import hashlib  # which loads OpenSSL
+
+    return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 
 
 def _add_graph(graph: Graph, parts: list[str]) -> None:
@@ -86,7 +91,7 @@ def _describe(value: object) -> str:
         return f"numpy {value.dtype} {value.tobytes().hex()}"
     array = getattr(value, "array", None)
     if isinstance(array, np.ndarray) and not array.dtype.hasobject:
-        return f"array {array.dtype} {array.shape} {hashlib.blake2b(array.tobytes(), digest_size=_DIGEST_BYTES).hexdigest()}"
+        return f"array {array.dtype} {array.shape} {_digest(array.tobytes()).hex()}"
     raise _Unknown
 
 

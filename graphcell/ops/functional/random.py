@@ -6,7 +6,6 @@ Every function draws from the process's generator, or with a `seed` of its own f
 
 from __future__ import annotations
 
-import hashlib
 import weakref
 from typing import Any, ClassVar
 
@@ -45,6 +44,8 @@ def forget_op_seeds() -> None:
 
 def _mix(function: str, seed: int) -> int:
     """A seed for a sequence of its own, made of the function, its op-level seed, and the global one."""
+    import hashlib  # which loads OpenSSL
+
     text = f"{function} {seed} {_Sequences.global_seed}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 2
 
