@@ -112,6 +112,9 @@ def test_bincount_and_histogram() -> None:
     close(ops.histc(Tensor(y), 7), np.histogram(y, 7)[0].astype(np.float64))
     close(both(lambda t: ops.histc(t, 5, -1.0, 1.0), Tensor(y)), np.histogram(y, 5, (-1, 1))[0].astype(np.float64))
     close(ops.histc(Tensor([2, 2]), 3), np.histogram([2, 2], 3)[0])
+    half = ops.histc(Tensor(np.ones(5000, np.float16)), 3)  # a float16 could not count so far one by one
+    assert half.dtype is dt.float32
+    close(half, np.array([0, 5000, 0], np.float32))
 
 
 def test_searchsorted() -> None:

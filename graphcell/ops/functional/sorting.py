@@ -199,7 +199,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
 def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
     """How many elements lie in each of `bins` equal intervals from `min` to `max` (both 0: from the smallest to the largest element).
 
-    Elements outside are left out; the last interval contains its upper end. The result has the dtype of the input.
+    Elements outside are left out; the last interval contains its upper end. The result has the dtype of the input; float32 for float16.
 
     Raises:
         TypeError: input is no Tensor of numbers, bins no int. ValueError: bins not positive, min larger than max.
@@ -210,8 +210,9 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) ->
     if count <= 0 or min > max:
         raise ArgumentValueError(f"histc: bins must be positive and min not larger than max, but they are {count}, {min} and {max}")
     y = reshaped(cast(x, dt.float64), (x.size,))
+    counted = dt.float32 if x.dtype is dt.float16 else x.dtype
     if x.size == 0:
-        return full((count,), 0, x.dtype)
+        return full((count,), 0, counted)
     automatic = min == max == 0
     low = smallest(y, (0,)) if automatic else full((), float(min), dt.float64)
     high = largest(y, (0,)) if automatic else full((), float(max), dt.float64)
@@ -221,7 +222,7 @@ def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) ->
     inside = logical_and(greater_equal(y, low_row), less_equal(y, high_row))
     bin_of = floor(div(mul(sub(y, low_row), full_like(y, count)), sub(high_row, low_row)))
     index = cast(minimum(select(inside, bin_of, zeros_like(y)), count - 1), dt.int64)
-    return apply1(Scatter((0,), "add"), full((count,), 0, x.dtype), index, cast(inside, x.dtype))
+    return apply1(Scatter((0,), "add"), full((count,), 0, counted), index, cast(inside, counted))
 
 
 # -- searching -----------------------------------------------------------------------------------------------------------------
