@@ -27,7 +27,7 @@ from graphcell.frontend.trees import Tree
 from graphcell.frontend.uncompiled import Uncompiled
 from graphcell.ir.types import TensorType
 from graphcell.jit import JitFunction
-from graphcell.locks import Lock
+from graphcell.locks import Lock, whole
 from graphcell.passes.row_wise import NotRowWise, row_axes, work_of
 from graphcell.progress import progress
 from graphcell.records import dataclass
@@ -495,7 +495,8 @@ class Known:
 
 def random_state() -> tuple[Any, Any]:
     """Of the generators of Python's libraries."""
-    return random.getstate(), np.random.get_state()
+    with whole:  # numpy imports its generators late
+        return random.getstate(), np.random.get_state()
 
 
 def set_random_state(found: tuple[Any, Any]) -> None:

@@ -1,7 +1,8 @@
 """Calls for any number of rows of functions whose rows meet: losses, batch statistics, whole training steps.
 
 Enters: a compiled function that dynamic.py found not to treat rows apart. Leaves: plans as there, that run the function in stages
-(passes/row_stages.py): parts without rows are compiled once, parts with rows for blocks of a few sizes.
+(passes/row_stages.py): parts without rows are compiled once, parts with rows for blocks of a few sizes. Where a single block has all rows, the whole
+function is compiled for it.
 """
 
 from __future__ import annotations

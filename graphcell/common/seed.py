@@ -7,6 +7,7 @@ import random
 import numpy as np
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.locks import whole
 from graphcell.ops.functional.random import forget_op_seeds
 from graphcell.ops.random import generator
 
@@ -30,7 +31,8 @@ def set_seed(seed: int) -> None:
     if not 0 <= seed < 2**32:
         raise ArgumentValueError(f"set_seed: seed must be between 0 and 2**32 - 1, but is {seed}")
     random.seed(int(seed))  # the global generators are what scripts draw from
-    np.random.seed(seed)
+    with whole:  # numpy imports its generators late
+        np.random.seed(seed)
     generator.reset(int(seed))
     forget_op_seeds()
     _State.seed, _State.data_seed, _State.rng = int(seed), int(seed), np.random.default_rng(seed)
@@ -54,5 +56,6 @@ def get_data_seed() -> int | None:
 def initializer_rng() -> np.random.Generator:
     """The numpy generator that initializers draw from. It is made late: `numpy.random` takes a tenth of the time of `import graphcell`."""
     if _State.rng is None:
-        _State.rng = np.random.default_rng()
+        with whole:
+            _State.rng = np.random.default_rng()
     return _State.rng

@@ -17,6 +17,7 @@ from graphcell.dtype import DType
 from graphcell.ir.graph import Graph, Value
 from graphcell.ir.op import Op
 from graphcell.ir.types import Dim, TensorType
+from graphcell.locks import whole
 
 _PLAIN = frozenset({int, bool, type(None)})
 _DIGEST_BYTES = 32
@@ -38,7 +39,8 @@ def fingerprint(graph: Graph) -> bytes | None:
 
 
 def _digest(data: bytes) -> bytes:
-    import hashlib  # which loads OpenSSL
+    with whole:
+        import hashlib  # which loads OpenSSL
 
     return hashlib.blake2b(data, digest_size=_DIGEST_BYTES).digest()
 

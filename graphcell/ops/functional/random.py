@@ -15,6 +15,7 @@ from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError
 from graphcell.ir.types import Shape
+from graphcell.locks import whole
 from graphcell.ops.functional.common import as_tensor, broadcast, broadcast_shapes, cast, select, zeros_like
 from graphcell.ops.kernels import composite
 from graphcell.ops.random import Generator, RandomNormal, RandomUniform, generator, random
@@ -44,7 +45,8 @@ def forget_op_seeds() -> None:
 
 def _mix(function: str, seed: int) -> int:
     """A seed for a sequence of its own, made of the function, its op-level seed, and the global one."""
-    import hashlib  # which loads OpenSSL
+    with whole:
+        import hashlib  # which loads OpenSSL
 
     text = f"{function} {seed} {_Sequences.global_seed}"
     return int.from_bytes(hashlib.blake2b(text.encode(), digest_size=8).digest(), "little") >> 2
