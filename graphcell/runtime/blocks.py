@@ -21,6 +21,7 @@ import numpy as np
 from graphcell import buffer
 from graphcell.codegen.llvm.arithmetic import minimum
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, LType, Module, Val, const, i64
+from graphcell.codegen.memory import aligned_size
 from graphcell.context import config
 from graphcell.ir.types import TensorType
 from graphcell.locks import Lock
@@ -30,7 +31,7 @@ from graphcell.runtime.calling import ANY, SpaceState
 from graphcell.runtime.structures import WORD, StructureBuilder, array_of, words
 from graphcell.runtime.support import load_support
 from graphcell.runtime.threads import pool
-from graphcell.runtime.workspaces import Runs, Threads, Workspace
+from graphcell.runtime.workspaces import Runs, Threads, Workspace, memory_for
 from graphcell.tensor import StorageEpoch, Tensor
 
 NEVER = -2
@@ -210,27 +211,31 @@ class Block:
 
 
 class _InnerSpace:
-    """What a block needs of a workspace: a workspace of its graph, and memory for rows that cannot stay where they are."""
+    """What a block needs of a workspace: a workspace of its graph, and memory for its temporaries and for rows that cannot stay where they are.
+
+    Only one block runs at a time, so that all have the same memory: that of the `BlockSpace`.
+    """
 
     def __init__(self, block: Block):
         self.block = block
-        self.space = Workspace(block.binding.executable)
+        self.space = Workspace(block.binding.executable, has_arena=False)
         self._inputs, self._outputs = ((WORD * max(1, len(rows)))() for rows in (block.inputs, block.outputs))
-        self._memory: list[Any] = []
         self.state = _SpaceOfBlock(
             run=block.binding.executable.entry, space=self.space.address, inputs=ctypes.addressof(self._inputs),
             outputs=ctypes.addressof(self._outputs),
         )  # fmt: skip
 
-    def provide(self) -> None:
-        """Allocates what the block needs by now."""
+    def lie_at(self, address: int) -> int:
+        """Puts all that the block needs by now in the memory there; the bytes of it."""
         block = self.block
+        self.space.state.arena = address
+        nbytes = aligned_size(block.binding.executable.compilation.program.arena_bytes)
         for table, lies in ((self._inputs, block.inputs), (self._outputs, block.outputs)):
             for k, rows in enumerate(lies):
-                if not table[k] and rows.row_bytes and (block.is_longer or rows.outer > 1):
-                    data = buffer.empty((rows.outer * block.size * rows.row_bytes,), np.dtype(np.uint8))
-                    self._memory.append(data)
-                    table[k] = buffer.address(data)
+                if rows.row_bytes and (block.is_longer or rows.outer > 1):
+                    table[k] = address + nbytes
+                    nbytes += aligned_size(rows.outer * block.size * rows.row_bytes)
+        return nbytes
 
 
 class BlockSpace:
@@ -240,6 +245,7 @@ class BlockSpace:
 
     def __init__(self, inputs: int, outputs: int):
         self.inner: dict[int, _InnerSpace] = {}
+        self._memory = buffer.empty((0,), np.dtype(np.uint8))
         self.inputs, self.outputs, self.arrays = ((WORD * max(1, n))() for n in (inputs, outputs, outputs))
         self._table = (_SpaceOfBlock * MOST_BLOCKS)()
         self._own = _Own(blocks=ctypes.addressof(self._table))
@@ -260,7 +266,7 @@ class BlockSpace:
         if number not in self.inner:
             self.inner[number] = _InnerSpace(block)
         inner, binding = self.inner[number], block.binding
-        inner.provide()
+        self._provide(inner)
         binding.bind(inner.space)
         if binding.spaces.kept is not None:
             binding.spaces.kept.bind(inner.space.inputs)
@@ -269,6 +275,14 @@ class BlockSpace:
         if epoch != ANY:
             self.state.epoch = epoch if self.state.epoch in (ANY, epoch) else -1
         self.state.ready |= 1 << number
+
+    def _provide(self, inner: _InnerSpace) -> None:
+        """Gets memory that is enough for a block, and for those before it."""
+        nbytes = inner.lie_at(buffer.address(self._memory))
+        if nbytes > self._memory.nbytes:
+            self._memory = memory_for(inner.block.binding.executable, nbytes)
+            for other in self.inner.values():
+                other.lie_at(buffer.address(self._memory))
 
 
 def raiser(spaces: Callable[[], Sequence[Workspace]]) -> Callable[[], Any]:

@@ -93,15 +93,26 @@ class OutputPool:
         return self.make()
 
 
-class Workspace:
-    """What one call needs for itself: the arena and the tables of addresses."""
+def memory_for(executable: Executable, nbytes: int) -> Array:
+    """So much memory for what an executable computes on the way.
 
-    def __init__(self, executable: Executable):
+    Raises:
+        OutOfMemoryError: there is none.
+    """
+    try:
+        return buffer.empty((nbytes,), np.dtype(np.uint8))
+    except OutOfMemoryError as e:
+        raise OutOfMemoryError(f"{executable.name}: its temporaries need {nbytes:,} bytes") from e
+
+
+class Workspace:
+    """What one call needs for itself: the arena and the tables of addresses. Without `has_arena` others use that, too, at other times:
+    who makes it puts its address in `state`.
+    """
+
+    def __init__(self, executable: Executable, has_arena: bool = True):
         program = executable.compilation.program
-        try:
-            self.arena = buffer.empty((program.arena_bytes,), np.dtype(np.uint8))
-        except OutOfMemoryError as e:
-            raise OutOfMemoryError(f"{executable.name}: its temporaries need {program.arena_bytes:,} bytes") from e
+        self.arena = memory_for(executable, program.arena_bytes if has_arena else 0)
         constants = executable.constants
         count = len(executable.compilation.graph.inputs)
         outputs = max(1, len(executable.output_types))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator
 from typing import Any
@@ -10,7 +11,7 @@ import numpy as np
 import pytest
 
 import graphcell as gc
-from graphcell import Parameter, Tensor, nn, ops
+from graphcell import Parameter, Tensor, buffer, nn, ops
 from graphcell.runtime.block_sizes import HEAVY, HEAVY_WITH_WEIGHTS, LIGHT, Sizes, plan, sizes_for
 
 rng = np.random.default_rng(11)
@@ -198,3 +199,33 @@ def test_calls_through_python(monkeypatch: pytest.MonkeyPatch) -> None:
     net.set_inputs(Tensor(shape=[None, 3, 6], dtype=gc.float32))
     for rows in (1, 9, 40, 9):
         assert_timed(net, make(rows, (3, 6)))
+
+
+def test_blocks_of_all_sizes_have_the_same_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As much as the one that needs most: where weights are many, their gradients alone would fill it for each size."""
+    asked: list[int] = []
+    empty = buffer.empty
+
+    def counted(shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        asked.append(math.prod(shape) * dtype.itemsize)
+        return empty(shape, dtype)
+
+    class Products(nn.Cell):
+        def construct(self, x: Tensor) -> Any:
+            return ops.softmax(ops.matmul(x.T, x), 1).amax(0)
+
+    monkeypatch.setattr("graphcell.dynamic_stages.sizes_in_stages", lambda *given: Sizes(frozenset({4, 10, 48, 64}), 9, may_exceed=True))
+    net = Products()
+    net.set_inputs(Tensor(shape=[None, 256], dtype=gc.float32))
+    monkeypatch.setattr(buffer, "empty", counted)
+    most = []
+    for rows in (9, 64, 33, 3, 9, 64):
+        asked.clear()
+        x = make(rows, (256,))
+        y = net(x).asnumpy()
+        most.append(max(asked, default=0))
+        wide = x.asnumpy().astype(np.float64)
+        products = wide.T @ wide
+        powers = np.exp(products - products.max(1, keepdims=True))
+        np.testing.assert_allclose(y, (powers / powers.sum(1, keepdims=True)).max(0), rtol=1e-3, atol=1e-5)
+    assert most[0] >= 256 * 256 * 4 and max(most[2:]) < 256 * 256 * 4
