@@ -41,7 +41,7 @@ if TYPE_CHECKING:  # as in jit.py
     from graphcell.runtime.stages import StagedBinding
 
 
-_AHEAD_SECONDS = 1.0
+_AHEAD_SECONDS = 2.0
 """So long, the first call also compiles blocks that others will need."""
 
 _PATIENCE = 8

@@ -20,14 +20,15 @@ Pieces = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the blocks to choose from; what starting a block costs, in rows; so many rows as cost no more than one; and whether a block
-    may have more rows than are left, where each row counts.
+    """Rows of the blocks to choose from; what starting a block costs, in rows; so many rows as cost no more than one; whether a block
+    may have more rows than are left, where each row counts; and whether all blocks of a call shall have one size.
     """
 
     rows: frozenset[int]
     start: float
     least: int = 1
     may_exceed: bool = False
+    are_alike: bool = False
 
     def without(self, rows: set[int]) -> Sizes:
         """These but for some."""
@@ -46,8 +47,8 @@ LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32,
 """Where a row is little work. A larger block would be no faster."""
 HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
 """Where a row is much work."""
-HEAVY_WITH_WEIGHTS = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 32}), 0.3, 4)
-"""The same where as many weights are read for that."""
+HEAVY_WITH_WEIGHTS = Sizes(frozenset({*range(1, 9), *range(10, 33, 2)}), 0.3, 4, are_alike=True)
+"""The same where as many weights are read for that, which blocks of another size have in a form of their own."""
 IN_STAGES = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64})
 """Where a row is much work and blocks add to sums that are small beside it."""
 AT_ONCE = frozenset({*range(1, 9), *range(10, 33, 2), *range(36, 65, 4), *range(72, 129, 8), *range(144, 257, 16)})
@@ -95,7 +96,7 @@ def plan(rows: int, sizes: Sizes) -> Pieces:
     It depends on nothing else, so that a result has the same bits whatever was called before.
     """
     pieces, start = [], 0
-    for size in _cheapest(rows, sizes)[1]:
+    for size in _alike(rows, sizes) if sizes.are_alike else _cheapest(rows, sizes)[1]:
         start = max(0, min(start, rows - size))
         pieces.append((start, size))
         start += size
@@ -124,6 +125,12 @@ def exact_plan(rows: int, sizes: Sizes) -> Pieces:
         raise NotRowWise("there are too few rows for any block")
     blocks = (largest,) * whole + tuple(sorted(blocks, reverse=True))
     return tuple(zip(itertools.accumulate(blocks, initial=0), blocks))
+
+
+def _alike(rows: int, sizes: Sizes) -> tuple[int, ...]:
+    """Blocks of one size, as few as can be; of all sizes that do, the smallest."""
+    count = -(-rows // max(sizes.rows))
+    return (min(size for size in sizes.rows if size * count >= rows),) * count
 
 
 def _cheapest(rows: int, sizes: Sizes) -> tuple[float, tuple[int, ...]]:

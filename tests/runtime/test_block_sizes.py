@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphcell.runtime.block_sizes import IN_STAGES, LIGHT, Sizes, exact_plan, sizes_in_stages
+from graphcell.runtime.block_sizes import HEAVY_WITH_WEIGHTS, IN_STAGES, LIGHT, Sizes, exact_plan, plan, sizes_in_stages
 from graphcell.runtime.blocks import MOST_BLOCKS
 
 
@@ -14,6 +14,16 @@ def test_exact_plans(sizes: Sizes) -> None:
         pieces = exact_plan(rows, sizes)
         assert [start for start, _ in pieces] == [sum(size for _, size in pieces[:k]) for k in range(len(pieces))]
         assert sum(size for _, size in pieces) == rows and all(size in sizes.rows for _, size in pieces)
+
+
+def test_where_weights_are_many_all_blocks_of_a_call_are_alike() -> None:
+    """As few as can be; hardly any row is computed twice, or none is there for."""
+    for rows in range(1, 500):
+        pieces = plan(rows, HEAVY_WITH_WEIGHTS)
+        (size,) = {size for _, size in pieces}
+        assert len(pieces) == -(-rows // max(HEAVY_WITH_WEIGHTS.rows)) and size * len(pieces) - rows < 2 * len(pieces)
+        assert {row for start, _ in pieces for row in range(start, start + size)} >= set(range(rows))
+        assert all(start >= 0 and (start + size <= rows or len(pieces) == 1) for start, _ in pieces)
 
 
 def test_blocks_with_more_rows_than_are_left() -> None:
