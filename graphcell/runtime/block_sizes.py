@@ -62,7 +62,11 @@ _SUM_COST = 12
 _HEAVY = 100_000
 """So many numbers that are computed or multiplied make a row much work."""
 _MANY_WEIGHTS = 0.6
-"""So many weights for each of these are many."""
+"""So many weights for each of these are many;"""
+_FEWER_WEIGHTS = 0.1
+"""and so many where they do not stay in a second cache:"""
+_NOT_IN_CACHE = 250_000
+"""so many."""
 
 
 def sizes_for(work: float, weights: float) -> Sizes:
@@ -74,7 +78,8 @@ def sizes_for(work: float, weights: float) -> Sizes:
     """
     if work < _HEAVY:
         return LIGHT
-    return HEAVY_WITH_WEIGHTS if weights > _MANY_WEIGHTS * work else HEAVY
+    are_many = weights > (_FEWER_WEIGHTS if weights > _NOT_IN_CACHE else _MANY_WEIGHTS) * work
+    return HEAVY_WITH_WEIGHTS if are_many else HEAVY
 
 
 def sizes_in_stages(work: float, weights: float, may_exceed: bool) -> Sizes:

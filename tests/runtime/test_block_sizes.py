@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from graphcell.runtime.block_sizes import HEAVY_WITH_WEIGHTS, IN_STAGES, LIGHT, Sizes, exact_plan, plan, sizes_in_stages
+from graphcell.runtime.block_sizes import HEAVY, HEAVY_WITH_WEIGHTS, IN_STAGES, LIGHT, Sizes, exact_plan, plan, sizes_for, sizes_in_stages
 from graphcell.runtime.blocks import MOST_BLOCKS
 
 
@@ -24,6 +24,13 @@ def test_where_weights_are_many_all_blocks_of_a_call_are_alike() -> None:
         assert len(pieces) == -(-rows // max(HEAVY_WITH_WEIGHTS.rows)) and size * len(pieces) - rows < 2 * len(pieces)
         assert {row for start, _ in pieces for row in range(start, start + size)} >= set(range(rows))
         assert all(start >= 0 and (start + size <= rows or len(pieces) == 1) for start, _ in pieces)
+
+
+def test_weights_are_many_for_what_is_done_with_them() -> None:
+    """Fewer are so if no second cache has place for them."""
+    assert sizes_for(1e6, 2e5) is sizes_for(1e8, 3e5) is HEAVY
+    assert sizes_for(2e5, 2e5) is sizes_for(1e6, 3e5) is HEAVY_WITH_WEIGHTS
+    assert sizes_for(1e4, 1e4) is LIGHT
 
 
 def test_blocks_with_more_rows_than_are_left() -> None:
