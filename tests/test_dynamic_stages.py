@@ -27,7 +27,7 @@ def graph_mode() -> Iterator[None]:
 
 
 BLOCKS = ("exact", "longer")
-FEW = Sizes(frozenset({4, 10, 48, 64}), 9, 1, may_exceed=True)
+FEW = Sizes(frozenset({4, 10, 48, 64}), 9, may_exceed=True)
 
 
 @pytest.fixture(params=BLOCKS)

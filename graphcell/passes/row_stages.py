@@ -157,7 +157,7 @@ class Part:
 @dataclass(frozen=True, eq=False)
 class RowPart(Part):
     """For a block of rows. Its graph's inputs are: `rows`, of which it is given those of its block; `reads`; `SPAN`; what each of `sums`
-    came to so far; `captured`. Its outputs: `gives`; the new sums; `updates`. Where rows meet but in `sums`, there must be no other block.
+    came to so far; `captured`. Its outputs: `gives`; the new sums; `updates`. Rows that meet elsewhere than in `sums` must all be in this block.
     """
 
     rows: tuple[Value, ...] = ()
@@ -196,9 +196,9 @@ class Stages:
         for v in self.results:
             staging.axis_of_output(v)
         self.parts = self._cut()
-        self.together = self._whole()
+        self.together = self._uncut()
 
-    def _whole(self) -> RowPart:
+    def _uncut(self) -> RowPart:
         inputs = self.graph.inputs
         reads = (*(v for v in inputs[: self.leaves] if not self.staging.has_rows(v)), *self.staging.numbers)
         rows = tuple(v for v in inputs[: self.leaves] if self.staging.has_rows(v))

@@ -20,13 +20,12 @@ Pieces = tuple[tuple[int, int], ...]
 
 @dataclass(frozen=True)
 class Sizes:
-    """Rows of the blocks to choose from; what starting a block costs, in rows; so many rows as cost no more than one; whether a block
-    may have more rows than are left, where each row counts; and whether all blocks of a call shall have one size.
+    """Rows of the blocks to choose from; what starting a block costs, in rows; whether a block may have more rows than are left, where
+    each row counts; and whether all blocks of a call shall have one size, and be as few as can be.
     """
 
     rows: frozenset[int]
-    start: float
-    least: int = 1
+    start: float = 0.0
     may_exceed: bool = False
     are_alike: bool = False
 
@@ -36,7 +35,7 @@ class Sizes:
 
     def cost(self, size: int) -> float:
         """Of a block, in rows."""
-        return max(size, self.least) + self.start
+        return size + self.start
 
     def is_one_of_several(self, size: int) -> bool:
         """Whether a block with so many rows may be used beside others."""
@@ -47,8 +46,8 @@ LIGHT = Sizes(frozenset({1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 16, 20, 24, 28, 32,
 """Where a row is little work. A larger block would be no faster."""
 HEAVY = Sizes(frozenset({1, 2, 4, 8, 32}), 0.3)
 """Where a row is much work."""
-HEAVY_WITH_WEIGHTS = Sizes(frozenset({*range(1, 9), *range(10, 33, 2)}), 0.3, 4, are_alike=True)
-"""The same where as many weights are read for that, which blocks of another size have in a form of their own."""
+HEAVY_WITH_WEIGHTS = Sizes(frozenset({*range(1, 9), *range(10, 33, 2)}), are_alike=True)
+"""The same where many weights are read for that, which blocks of each size have in a form of their own: two sizes would read them twice."""
 IN_STAGES = frozenset({1, 2, 3, 4, 5, 6, 7, 8, 16, 32, 64})
 """Where a row is much work and blocks add to sums that are small beside it."""
 AT_ONCE = frozenset({*range(1, 9), *range(10, 33, 2), *range(36, 65, 4), *range(72, 129, 8), *range(144, 257, 16)})
@@ -62,11 +61,11 @@ _SUM_COST = 12
 _HEAVY = 100_000
 """So many numbers that are computed or multiplied make a row much work."""
 _MANY_WEIGHTS = 0.6
-"""So many weights for each of these are many;"""
-_FEWER_WEIGHTS = 0.1
-"""and so many where they do not stay in a second cache:"""
+"""So many weights for each of these are many."""
 _NOT_IN_CACHE = 250_000
-"""so many."""
+"""More weights than that do not stay in a second-level cache, whichever the processor: results shall not depend on it."""
+_MANY_OUT_OF_CACHE = 0.1
+"""So many of them for each number computed are many, since they come from farther away."""
 
 
 def sizes_for(work: float, weights: float) -> Sizes:
@@ -78,8 +77,8 @@ def sizes_for(work: float, weights: float) -> Sizes:
     """
     if work < _HEAVY:
         return LIGHT
-    are_many = weights > (_FEWER_WEIGHTS if weights > _NOT_IN_CACHE else _MANY_WEIGHTS) * work
-    return HEAVY_WITH_WEIGHTS if are_many else HEAVY
+    many = _MANY_OUT_OF_CACHE if weights > _NOT_IN_CACHE else _MANY_WEIGHTS
+    return HEAVY_WITH_WEIGHTS if weights > many * work else HEAVY
 
 
 def sizes_in_stages(work: float, weights: float, may_exceed: bool) -> Sizes:

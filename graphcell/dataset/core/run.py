@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.random  # which numpy imports late: not in a thread while another one forks
 
 from graphcell.common.seed import get_data_seed
 from graphcell.dataset.core import config
