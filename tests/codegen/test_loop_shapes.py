@@ -16,6 +16,7 @@ from graphcell.codegen.fuse import fuse
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.legalize import legalize
 from graphcell.codegen.llvm.body import BodyBuilder
+from graphcell.codegen.llvm.points import lanes_of, registers_of
 from graphcell.codegen.llvm.text import LType, Module
 from graphcell.codegen.llvm.tiles import transpose_square
 from graphcell.codegen.schedule import schedule
@@ -111,6 +112,48 @@ def test_a_transposed_result_is_written_by_the_kernel_that_computes_it() -> None
 def test_long_transposes_are_tiled() -> None:
     (kernel,) = kernels(graph_of(lambda x: x.transpose(1, 0) + 1.0, [normal(64, 96)]))
     assert kernel.tile >= 0 and " tile" in str(kernel)
+
+
+# -- several registers to a vector ----------------------------------------------------------------------------------------
+@pytest.mark.skipif(32 not in TARGETS, reason="needs AVX2")
+@pytest.mark.parametrize(("columns", "registers"), [(256, 4), (1000, 4), (48, 2), (40, 1)])
+def test_long_functions_are_computed_on_several_registers(columns: int, registers: int) -> None:
+    (kernel,) = kernels(graph_of(lambda x: ops.tanh(x).sum(1), [normal(9, columns)]))
+    assert registers_of(kernel, TARGETS[32]) == registers
+    assert lanes_of(kernel, TARGETS[32]) == 8 * registers
+
+
+@pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
+def test_functions_that_look_tables_up_keep_to_one_register() -> None:
+    for dtype, registers in ((np.float32, 1), (np.float64, 4)):
+        (kernel,) = kernels(graph_of(lambda x: ops.tanh(x).sum(1), [normal(9, 256).astype(dtype)]))
+        assert registers_of(kernel, TARGETS[64]) == registers
+
+
+@pytest.mark.parametrize(
+    "fn",
+    [
+        lambda x: x * 2.0 + x.sum(1, keepdims=True),  # nothing to wait for
+        lambda x: ops.exp(x.transpose(1, 0)),  # squares of registers are transposed
+        lambda x: ops.exp(x[:, ::2]),
+    ],
+    ids=["light", "transposed", "steps"],
+)
+def test_other_kernels_keep_to_one_register(fn: Function) -> None:
+    for kernel in kernels(graph_of(fn, [normal(64, 256)])):
+        assert all(registers_of(kernel, target) == 1 for target in TARGETS.values())
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize("columns", [31, 33, 64, 129, 1000])
+def test_functions_of_rows_of_any_length(columns: int, dtype: Any) -> None:
+    x = normal(5, columns).astype(dtype)
+    wide = x.astype(np.float64)
+    e = np.exp(wide - wide.max(1, keepdims=True))
+    tolerance = 2e-3 if dtype == np.float16 else 1e-6
+    check(lambda x: ops.softmax(x, 1), [x], e / e.sum(1, keepdims=True), tolerance)
+    check(lambda x: ops.tanh(x) / (1 + ops.exp(x)), [x], np.tanh(wide) / (1 + np.exp(wide)), tolerance)
+    check(lambda x: ops.exp(x).mean(0), [x], np.exp(wide).mean(0), 5e-3 if dtype == np.float16 else 1e-5)
 
 
 # -- small strides ---------------------------------------------------------------------------------------------------------

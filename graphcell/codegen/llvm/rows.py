@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Sequence
 from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
-from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of
+from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction, neutral
@@ -39,13 +39,13 @@ def slots_of(kernel: LoopKernel, target: Target) -> int:
     """Vectors side by side: more where the body is light."""
     if kernel.tile >= 0:
         return 1
-    return _slots_of(kernel, lanes_of(kernel, target), kernel.body)
+    return _slots_of(kernel, target, kernel.body)
 
 
-def _slots_of(kernel: LoopKernel, lanes: int, body: Iterable[Statement]) -> int:
-    full = kernel.extents[kernel.vector] // lanes
+def _slots_of(kernel: LoopKernel, target: Target, body: Iterable[Statement]) -> int:
+    full = kernel.extents[kernel.vector] // lanes_of(kernel, target)
     weight = sum(6 if s.is_slow else 1 for s in body)
-    most = ACCUMULATORS if weight <= 12 else 2 if weight <= 40 else 1
+    most = (ACCUMULATORS if weight <= 12 else 2 if weight <= 40 else 1) // registers_of(kernel, target)
     while most > 1 and full < most:
         most //= 2
     return max(1, most)
@@ -63,7 +63,7 @@ class RowEmitter(PointEmitter):
         self.uniform = Scope({})
         self.row_scopes: list[Scope] = []
         self.inner = kernel.inner_mask | (1 << kernel.tile if kernel.tile >= 0 else 0)
-        self.unrolled_points = min(UNROLLED_POINTS, UNROLLED_INSTRUCTIONS // (_weight(kernel) * self.slots))
+        self.unrolled_points = min(UNROLLED_POINTS, UNROLLED_INSTRUCTIONS // (_weight(kernel) * self.slots * registers_of(kernel, target)))
         self.keeps_points = self.vertical and self._row_is_unrolled()
         """True if all points of a row are emitted one by one: what is known at them stays known for later stages."""
         self.point: tuple[int, ...] | None = None
@@ -112,7 +112,7 @@ class RowEmitter(PointEmitter):
     def _slots_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> int:
         """Vectors side by side in one stage of a horizontal kernel, whose stages may differ much in weight."""
         needed = (n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled)
-        return _slots_of(self.kernel, self.lanes, [self.kernel.body[n] for n in needed])
+        return _slots_of(self.kernel, self.target, [self.kernel.body[n] for n in needed])
 
     def _writes_inside(self, store: Store) -> bool:
         """True for a store in the inner loops, be it of a value that is the same for the whole row."""
