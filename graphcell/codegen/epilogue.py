@@ -15,7 +15,7 @@ from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.contraction import Epilogue, split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Val, i64
 from graphcell.codegen.schedule import permute
 from graphcell.records import dataclass

@@ -21,7 +21,7 @@ from graphcell.codegen.kernel import Load
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena

@@ -14,7 +14,7 @@ from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.loops import emit_loops
 from graphcell.codegen.llvm.merge_functions import merge_functions
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Val, const, i64
 from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
 from graphcell.ir.op import Array

@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_grad
 from graphcell.codegen.llvm.convolution_weights import emit_weights_gradient
 from graphcell.codegen.llvm.correlation import ConvSpec
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.ir.graph import Node
 from graphcell.ir.op import Op

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 
 import llvmlite
 
-from graphcell.codegen.llvm import target as machine
+from graphcell.codegen.llvm.processor import NOT_RUN, PASSES, Target
 from graphcell.codegen.program import Program
 from graphcell.collection import rarely_collected
 from graphcell.context import config
@@ -23,6 +23,7 @@ from graphcell.ir.graph import Graph
 from graphcell.locks import whole
 from graphcell.records import dataclass
 from graphcell.runtime.cache import ObjectCache, make_key, open_cache
+from graphcell.runtime.loader import Library, host, load_object
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
 from graphcell.runtime.threads import default_size, processors
 from graphcell.version import __version__
@@ -58,7 +59,7 @@ class Compilation:
     graph: Graph
     updates: Updates
     frozen: tuple[int, ...]
-    target: machine.Target
+    target: Target
     program: Program
     seconds: dict[str, float] = field(default_factory=dict)
     from_cache: bool = False
@@ -83,13 +84,13 @@ class Compilation:
 
 
 @rarely_collected
-def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int, ...] = ()) -> tuple[Compilation, machine.Library]:
+def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int, ...] = ()) -> tuple[Compilation, Library]:
     """Compiles `graph` for this machine, or loads what an earlier compilation kept.
 
     Args:
         frozen: positions of inputs that seldom change, see `lower`.
     """
-    target, cache, seconds = machine.host(), open_cache(), dict[str, float]()
+    target, cache, seconds = host(), open_cache(), dict[str, float]()
     start = time.perf_counter()
     key = program_key(graph, (updates, frozen), target) if cache.directory is not None else None
     found = _load(cache, key) if key is not None else None
@@ -102,22 +103,22 @@ def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int
     start = time.perf_counter()
     object_key = _object_key(program.text, target)
     code, from_cache = _object_code(cache, object_key, program.text, target)
-    library = machine.load_object(*code)
+    library = load_object(*code)
     if key is not None:
         keep_program(cache, key, program, object_key)
     seconds["machine code"] = time.perf_counter() - start
     return Compilation(name, graph, updates, frozen, target, program, seconds, from_cache, listing), library
 
 
-def _load(cache: ObjectCache, key: str) -> tuple[Program, machine.Library] | None:
+def _load(cache: ObjectCache, key: str) -> tuple[Program, Library] | None:
     found = load_program(cache, key)
     code = _kept_objects(cache, found[1]) if found is not None else None
     if found is None or code is None:
         return None
-    return found[0], machine.load_object(*code)
+    return found[0], load_object(*code)
 
 
-def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: machine.Target, seconds: dict[str, float]) -> Listing:
+def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: Target, seconds: dict[str, float]) -> Listing:
     """Runs the passes and lowers the result."""
     with whole:
         from graphcell.codegen.lower import lower  # not needed where the program is in the cache, like all of the code generator
@@ -131,19 +132,20 @@ def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], t
     return Listing(optimized, passes, program)
 
 
-def _object_key(text: str, target: machine.Target) -> str:
-    return make_key(text, repr(target), repr((machine.PASSES, machine.NOT_RUN)), __version__, llvmlite.__version__, sys.version)
+def _object_key(text: str, target: Target) -> str:
+    return make_key(text, repr(target), repr((PASSES, NOT_RUN)), __version__, llvmlite.__version__, sys.version)
 
 
-def _object_code(cache: ObjectCache, key: str, text: str, target: machine.Target) -> tuple[list[bytes], bool]:
+def _object_code(cache: ObjectCache, key: str, text: str, target: Target) -> tuple[list[bytes], bool]:
     """The object code of a program, in one part or several, and whether it was kept."""
     found = _kept_objects(cache, key)
     if found is not None:
         return found, True
     with whole:
         from graphcell.codegen.llvm.parts import cut
+        from graphcell.codegen.llvm.target import compile_objects
 
-    objects = machine.compile_objects(cut(text, _threads()), target)
+    objects = compile_objects(cut(text, _threads()), target)
     cache.put(key, {"sizes": [len(x) for x in objects]}, b"".join(objects))
     return objects, False
 

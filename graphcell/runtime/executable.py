@@ -11,13 +11,13 @@ from collections.abc import Sequence
 
 from graphcell import buffer
 from graphcell.buffer import Writers
-from graphcell.codegen.llvm import target as machine
 from graphcell.codegen.program import PROFILE, Step
 from graphcell.context import config
 from graphcell.errors import ExecutionError
 from graphcell.ir.graph import Graph
 from graphcell.ops.control import If, While
 from graphcell.runtime.compilation import Compilation, compile_program
+from graphcell.runtime.loader import Library
 from graphcell.runtime.workspaces import Threads, Workspaces, run_host_call
 from graphcell.tensor import StorageEpoch, Tensor
 
@@ -32,7 +32,7 @@ class Executable:
         compilation: graphs, passes, kernels and times, for people who look inside.
     """
 
-    def __init__(self, name: str, compilation: Compilation, updates: tuple[tuple[int, int], ...], library: machine.Library):
+    def __init__(self, name: str, compilation: Compilation, updates: tuple[tuple[int, int], ...], library: Library):
         self.name, self.compilation, self.updates = name, compilation, updates
         self.library = library
         self.constants = [buffer.copy(a) for a in compilation.program.constants]
@@ -99,11 +99,15 @@ class Executable:
 
     def llvm(self) -> str:
         """The LLVM assembly as optimised."""
-        return machine.optimized_text(self.compilation.listing.program.text, self.compilation.target)
+        from graphcell.codegen.llvm.target import optimized_text
+
+        return optimized_text(self.compilation.listing.program.text, self.compilation.target)
 
     def asm(self) -> str:
         """The machine code as assembly."""
-        return machine.assembly(self.compilation.listing.program.text, self.compilation.target)
+        from graphcell.codegen.llvm.target import assembly
+
+        return assembly(self.compilation.listing.program.text, self.compilation.target)
 
 
 def _branches(graph: Graph) -> bool:

@@ -26,7 +26,7 @@ import numpy as np
 
 from graphcell import version
 from graphcell.codegen import program as programs
-from graphcell.codegen.llvm.target import NOT_RUN, PASSES, Target
+from graphcell.codegen.llvm.processor import NOT_RUN, PASSES, Target
 from graphcell.codegen.program import Program
 from graphcell.context import config
 from graphcell.ir.fingerprint import fingerprint

@@ -10,24 +10,28 @@ import ctypes
 
 import llvmlite
 
-from graphcell.codegen.llvm import target
+from graphcell.locks import whole
+from graphcell.runtime import loader
 from graphcell.runtime.cache import make_key, open_cache
 
 
-def load_support(name: str, text: str) -> target.Library:
+def load_support(name: str, text: str) -> loader.Library:
     """The loaded code of `text`. `name` says what it is."""
-    library = target.load_object(object_code(name, text))
+    library = loader.load_object(object_code(name, text))
     ctypes.pythonapi.Py_IncRef(ctypes.py_object(library))  # never freed
     return library
 
 
 def object_code(name: str, text: str) -> bytes:
     """The code of `text` for this processor, from the object cache if it is there."""
-    host, objects = target.host(), open_cache()
+    host, objects = loader.host(), open_cache()
     key = make_key(name, text, repr(host), llvmlite.__version__)
     entry = objects.get(key)
     if entry is not None:
         return entry[1]
-    code = target.compile_object(text, host)
+    with whole:
+        from graphcell.codegen.llvm.target import compile_object
+
+    code = compile_object(text, host)
     objects.put(key, {"what": name}, code)
     return code

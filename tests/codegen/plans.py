@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from graphcell.codegen.llvm.contraction import Plan, Stage
-from graphcell.codegen.llvm.target import Library, Target, _describe_host, compile_object, load_object
+from graphcell.codegen.llvm.target import Library, Target, compile_object, host, load_object
 from graphcell.codegen.llvm.text import Module
 from tests.codegen.harness import NUMPY_TYPES
 
 PAGE = mmap.PAGESIZE
 CANARY = 0xA5
 TARGETS = {
-    width: _describe_host(str(width)) for width in (16, 32, 64) if width <= _describe_host("").vector_bytes
+    width: host(str(width)) for width in (16, 32, 64) if width <= host("").vector_bytes
 }
 Array = NDArray[Any]
 

@@ -14,7 +14,7 @@ import mpmath as mp  # type: ignore[import-untyped]
 import numpy as np
 import pytest
 
-from graphcell.codegen.llvm import math, target
+from graphcell.codegen.llvm import math, processor, target
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
 from tests.codegen.harness import NUMPY_TYPES, build
 
@@ -433,9 +433,9 @@ def test_other_vector_registers_give_the_same_bits(
         x = arguments(CASES[name], "float" if kind == "bfloat" else kind)
         x = x.astype(NUMPY_TYPES[kind])
         want = compiled(name, kind, 8)(x)
-        monkeypatch.setenv(target.VECTOR_BYTES_VARIABLE, width)
+        monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, width)
         got = compiled(name, kind, 8)(x)
-        monkeypatch.delenv(target.VECTOR_BYTES_VARIABLE)
+        monkeypatch.delenv(processor.VECTOR_BYTES_VARIABLE)
         if kind == "double" or name not in BY_TABLE or not have_avx512():
             assert same(got.astype(np.float64), want.astype(np.float64))
             continue
@@ -447,7 +447,7 @@ def test_other_vector_registers_give_the_same_bits(
 @pytest.mark.parametrize("name", sorted(BY_TABLE))
 def test_accuracy_without_tables(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """What a processor without AVX-512 computes."""
-    monkeypatch.setenv(target.VECTOR_BYTES_VARIABLE, "32")
+    monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, "32")
     x, want = exact(name, "float")
     got = compiled(name, "float", 8)(x)
     with mp.workprec(PRECISION):

@@ -13,7 +13,7 @@ import llvmlite.binding as llvm
 import numpy as np
 import pytest
 
-from graphcell.codegen.llvm import target
+from graphcell.codegen.llvm import processor, target
 from graphcell.codegen.llvm.target import Target, compile_object, host, load_object
 from graphcell.codegen.llvm.text import F32, I64, PTR, FunctionBuilder, LType, Module
 from graphcell.errors import CodegenError
@@ -42,7 +42,7 @@ def resident_kilobytes() -> int:
 
 # -- the host ------------------------------------------------------------------------------------------------
 def test_host_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.delenv(target.VECTOR_BYTES_VARIABLE, raising=False)
+    monkeypatch.delenv(processor.VECTOR_BYTES_VARIABLE, raising=False)
     first = host()
     assert host() is first
     assert first.cpu == llvm.get_host_cpu_name() and first.triple == llvm.get_process_triple()
@@ -61,7 +61,7 @@ def test_lanes() -> None:
 @pytest.mark.parametrize("width", [16, 32, 64])
 def test_width_override_limits_the_registers(width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     native = host()
-    monkeypatch.setenv(target.VECTOR_BYTES_VARIABLE, str(width))
+    monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, str(width))
     limited = host()
     assert limited.vector_bytes == width and limited.lanes("float") == width // 4
     assert (limited.cpu, limited.triple) == (native.cpu, native.triple)
@@ -85,7 +85,7 @@ def test_width_override_limits_the_registers(width: int, monkeypatch: pytest.Mon
 
 @pytest.mark.parametrize("text", ["8", "128", "wide", "-16", "16.0"])
 def test_width_override_refuses_other_values(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv(target.VECTOR_BYTES_VARIABLE, text)
+    monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, text)
     with pytest.raises(ValueError, match="GRAPHCELL_VECTOR_BYTES"):
         host()
 
@@ -104,8 +104,8 @@ def test_cache_sizes_from_sysfs(tmp_path: Path) -> None:
         for file, text in zip(("level", "type", "size"), values, strict=True):
             (folder / file).write_text(text + "\n")
     (tmp_path / "index5").mkdir()  # without files
-    assert [target._sysfs_cache(level, tmp_path) for level in (1, 2, 3, 4)] == [48 << 10, 2 << 20, 1 << 30, 0]
-    assert target._sysfs_cache(1, tmp_path / "nowhere") == 0
+    assert [processor._sysfs_cache(level, tmp_path) for level in (1, 2, 3, 4)] == [48 << 10, 2 << 20, 1 << 30, 0]
+    assert processor._sysfs_cache(1, tmp_path / "nowhere") == 0
 
 
 # -- compilation ---------------------------------------------------------------------------------------------

@@ -23,8 +23,8 @@ from graphcell.codegen.kernel import Load, LoopKernel
 from graphcell.codegen.llvm.body import compute_type
 from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import Scope, lanes_of
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.rows import RowEmitter, reduces, slots_of
-from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 
 RUN = 4096

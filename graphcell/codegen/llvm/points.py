@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, MulAdd, Splat, Statement, Store, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import LType, Val, const, i64
 from graphcell.codegen.llvm.tiles import first_lanes, load_strided, transpose_square
 from graphcell.dtype import DType

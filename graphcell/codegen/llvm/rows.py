@@ -12,7 +12,7 @@ from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, 
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction, neutral
 

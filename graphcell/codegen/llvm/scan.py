@@ -10,7 +10,7 @@ import math
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.combine import combine
-from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.ir.types import Shape

@@ -1,0 +1,144 @@
+"""The processor that code is made for, and what LLVM is told about making it.
+
+Enters: what LLVM calls the processor and its features. Leaves: a `Target`. Nothing here needs LLVM itself, which a process that finds its programs
+compiled never loads.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+import sys
+from pathlib import Path
+
+from graphcell.codegen.llvm.text import LType, Module
+from graphcell.errors import ArgumentValueError
+from graphcell.records import dataclass
+
+VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
+PASSES = ("sroa", "instruction_combine", "simplify_cfg")
+"""What runs before instruction selection. The emitted code is vectorised and nearly in SSA form already: on
+elementwise kernels, normalisations, matrix products and attention, with their gradients, these three gave
+the run time of -O1 and -O2 for a small part of their compile time, up to a seventh less than no passes.
+"""
+NOT_RUN = ("disable-lsr",)
+"""Passes of instruction selection that are left out. Loop strength reduction takes more than a quarter of its time, and the addresses in
+the emitted loops are simple: of twelve workloads none ran measurably slower without it.
+"""
+_WIDTHS = (16, 32, 64)
+_CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
+
+
+@dataclass(frozen=True, slots=True)
+class Target:
+    """A processor to generate code for: LLVM's names for it, the bytes of a vector register, the data caches
+    in bytes.
+    """
+
+    triple: str
+    cpu: str
+    features: str
+    vector_bytes: int
+    l1_bytes: int
+    l2_bytes: int
+    l3_bytes: int
+
+    def lanes(self, kind: str) -> int:
+        """How many elements of `kind` (`float`, `i32`, …) fill one vector register."""
+        return self.vector_bytes // LType(kind).bytes
+
+    @property
+    def avx512(self) -> bool:
+        """True if the processor has AVX-512 and it is not switched off by narrower vectors."""
+        return "+avx512f" in self.features.split(",")
+
+    def module(self) -> Module:
+        """A new module for this processor."""
+        return Module(avx512=self.avx512)
+
+
+@dataclass(frozen=True, slots=True)
+class Processor:
+    """What LLVM says of a processor: names of the platform and of the processor, and which features it has."""
+
+    triple: str
+    cpu: str
+    features: tuple[tuple[str, bool], ...]
+
+
+def describe(processor: Processor, vector_bytes: str | None = None) -> Target:
+    """The target for a processor. `vector_bytes` (16, 32 or 64) limits the vectors, so that the code of smaller processors can be tried here; by default
+    it is what `GRAPHCELL_VECTOR_BYTES` in the environment says at each call, and with neither the vectors are as long as the processor has them.
+
+    Raises ArgumentValueError (a ValueError) for anything else.
+    """
+    return _describe(processor, os.environ.get(VECTOR_BYTES_VARIABLE, "") if vector_bytes is None else vector_bytes)
+
+
+@functools.cache
+def _describe(processor: Processor, vector_bytes: str) -> Target:
+    features = dict(processor.features)
+    native = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
+    width = _parse_width(vector_bytes) if vector_bytes else native
+    caches = [_cache_bytes(level) for level in (1, 2, 3)]
+    return Target(processor.triple, processor.cpu, _feature_string(features, width), width, *caches)
+
+
+def _parse_width(text: str) -> int:
+    if text not in map(str, _WIDTHS):
+        raise ArgumentValueError(
+            f"{VECTOR_BYTES_VARIABLE} is {text!r}, expected one of {', '.join(map(str, _WIDTHS))}"
+        )
+    return int(text)
+
+
+def _feature_string(features: dict[str, bool], width: int) -> str:
+    """The host's features, without the instructions whose registers are wider than `width` bytes.
+
+    FMA and 128-bit AVX stay at 16 bytes: that is what NEON has too. (On a processor that lacks FMA every fma
+    is a call of the C library: slow, with the same results.)
+    """
+    kept = dict(features)
+    if width < 64:
+        kept.update({name: False for name in kept if name.startswith(("avx512", "avx10", "amx"))})
+    if width < 32 and "avx2" in kept:
+        kept["avx2"] = False
+    # What is off comes last, since a feature that is on switches on those that it builds upon.
+    ordered = sorted(kept.items(), key=lambda item: (not item[1], item[0]))
+    text = ",".join(f"{'+' if on else '-'}{name}" for name, on in ordered)
+    # Without this LLVM splits <16 x float> in two on processors whose clock once suffered from 512-bit
+    # instructions.
+    return f"{text},-prefer-256-bit" if width == 64 and kept.get("avx512f") else text
+
+
+def _cache_bytes(level: int) -> int:
+    """Bytes of one data or unified cache of `level`; a usual size where the system does not tell."""
+    found = _sysctl_cache(level) if sys.platform == "darwin" else _sysfs_cache(level)
+    return found or _CACHE_DEFAULTS[level]
+
+
+def _sysfs_cache(level: int, root: Path = Path("/sys/devices/system/cpu/cpu0/cache")) -> int:
+    for folder in sorted(root.glob("index*")):
+        try:
+            here, kind, size = ((folder / name).read_text().strip() for name in ("level", "type", "size"))
+        except OSError:
+            continue
+        match = re.fullmatch(r"(\d+)([KMG]?)", size)
+        if here == str(level) and kind in ("Data", "Unified") and match:
+            return int(match[1]) << {"": 0, "K": 10, "M": 20, "G": 30}[match[2]]
+    return 0
+
+
+def _sysctl_cache(level: int) -> int:
+    libc = ctypes.CDLL(None)
+    stem = "l1dcachesize" if level == 1 else f"l{level}cachesize"
+    for name in (f"hw.perflevel0.{stem}", f"hw.{stem}"):
+        value, size = ctypes.c_uint64(0), ctypes.c_size_t(8)
+        if (
+            libc.sysctlbyname(name.encode(), ctypes.byref(value), ctypes.byref(size), None, 0) == 0
+            and value.value
+        ):
+            return value.value
+    return 0
