@@ -41,7 +41,7 @@ _RELOCATION = np.dtype([("offset", "<u8"), ("type", "<u4"), ("symbol", "<u4"), (
 _HEADER_OF_ALL = (b"\x7fELF", 2, 1, 1, 62)  # 64 bits, little-endian, relocatable, x86-64
 _CONTENTS, _SYMBOLS, _RELOCATIONS, _CLEARED = 1, 2, 4, 8
 _UNWINDING = 0x70000001
-"""Tables for exceptions of C++, of which there are none: left out."""
+"""Tables for exceptions of C++, of which there are none, and for debuggers: left out."""
 _WRITTEN, _PRESENT, _THREAD_LOCAL = 1, 2, 1 << 10
 _LAST_SECTION = 0xFF00
 _NAME_OF_SOURCE = 4
@@ -54,7 +54,11 @@ _READ, _EXECUTE = 1, 4
 
 
 class NotLoadable(Exception):
-    """An object that holds what is not handled here, or a process that does not let code in this way."""
+    """An object that holds what is not handled here."""
+
+
+class NotExecutable(Exception):
+    """A system that lets no memory become code."""
 
 
 class Mapping:
@@ -103,8 +107,9 @@ def load(objects: Sequence[bytes]) -> Mapping:
     """Brings objects that belong together into memory.
 
     Raises:
-        NotLoadable: one holds something else than code, constants and variables that are found relative to the code, or is corrupt; the process lacks a
-            symbol; or the system refuses memory for code.
+        NotLoadable: one holds something else than code, constants and variables that are found relative to the code, or is corrupt; two define a symbol;
+            or the process lacks one.
+        NotExecutable: the system does not let memory become code.
     """
     try:
         return _load(objects)
@@ -131,7 +136,7 @@ def _load(objects: Sequence[bytes]) -> Mapping:
     for o in read:
         _relocate(o, memory, base, known, table)
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(base), ctypes.c_size_t(fixed), _READ | _EXECUTE):
-        raise NotLoadable("the system does not let memory become code")
+        raise NotExecutable("the system does not let memory become code")
     return Mapping(memory, known)
 
 
@@ -181,11 +186,14 @@ def _value(o: _Object, symbol: int) -> int:
 
 def _outside(objects: Sequence[_Object]) -> dict[str, int]:
     """The addresses of the symbols that no object defines."""
-    own = {name for o in objects for number, name in o.names.items() if o.symbols[number]["section"]}
+    defined = [name for o in objects for number, name in o.names.items() if o.symbols[number]["section"]]
+    own = set(defined)
+    if len(own) < len(defined):
+        raise NotLoadable("a symbol that is defined twice")
     wanted = {name for o in objects for number, name in o.names.items() if name and name not in own}
     process = ctypes.CDLL(None)
     try:
-        return {name: ctypes.cast(getattr(process, name), ctypes.c_void_p).value or 0 for name in sorted(wanted)}
+        return {name: ctypes.cast(process[name], ctypes.c_void_p).value or 0 for name in sorted(wanted)}
     except AttributeError as error:
         raise NotLoadable(str(error)) from error
 
@@ -234,4 +242,4 @@ def _relocate(o: _Object, memory: Array, base: int, known: dict[str, int], table
         memory[at[:, None] + np.arange(4)] = distances.astype("<i4").view(np.uint8).reshape(-1, 4)
 
 
-__all__ = ["Mapping", "NotLoadable", "is_handled", "load"]
+__all__ = ["Mapping", "NotExecutable", "NotLoadable", "is_handled", "load"]

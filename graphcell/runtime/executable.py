@@ -15,6 +15,7 @@ from graphcell.codegen.program import PROFILE, Step
 from graphcell.context import config
 from graphcell.errors import ExecutionError
 from graphcell.ir.graph import Graph
+from graphcell.locks import whole
 from graphcell.ops.control import If, While
 from graphcell.runtime.compilation import Compilation, compile_program
 from graphcell.runtime.loader import Library
@@ -99,13 +100,15 @@ class Executable:
 
     def llvm(self) -> str:
         """The LLVM assembly as optimised."""
-        from graphcell.codegen.llvm.target import optimized_text
+        with whole:
+            from graphcell.codegen.llvm.target import optimized_text
 
         return optimized_text(self.compilation.listing.program.text, self.compilation.target)
 
     def asm(self) -> str:
         """The machine code as assembly."""
-        from graphcell.codegen.llvm.target import assembly
+        with whole:
+            from graphcell.codegen.llvm.target import assembly
 
         return assembly(self.compilation.listing.program.text, self.compilation.target)
 

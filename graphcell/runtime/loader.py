@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import itertools
 from pathlib import Path
-from typing import Protocol
+from typing import Any, Protocol
 
 import llvmlite
+import numpy as np
 
 from graphcell.codegen.llvm.processor import Processor, Target, describe
 from graphcell.errors import CodegenError
@@ -21,7 +23,9 @@ from graphcell.runtime import elf
 from graphcell.runtime.cache import make_key, open_cache
 
 _TELLING = frozenset({"vendor_id", "cpu family", "model", "model name", "stepping", "microcode", "flags"})
-"""Lines of the system's description of a processor that say what it can do."""
+"""Lines of the system's description of a processor that say what it can do. Where the processor is simulated they are those of the real one: numpy's list,
+which is taken from the processor itself, goes into the key, too.
+"""
 
 
 class Library(Protocol):
@@ -31,7 +35,7 @@ class Library(Protocol):
         """The address of a function or a global that the object defines.
 
         Raises:
-            CodegenError: it defines none of this name.
+            CodegenError: it defines none of this name, or asks for a symbol that the process does not have.
         """
         ...
 
@@ -54,11 +58,16 @@ def load_object(*objects: bytes) -> Library:
     taken from the process.
 
     Raises:
-        CodegenError: one of them is not an object of this platform, or asks for a symbol that the process does not have.
+        CodegenError: one of them is not an object of this platform, or the system lets no memory become code. Of a symbol that the process lacks
+            the look-up in the Library tells.
     """
     if elf.is_handled():
-        with contextlib.suppress(elf.NotLoadable):  # LLVM loads it, or says what is wrong
+        try:
             return _Mapped(elf.load(objects))
+        except elf.NotExecutable as error:  # LLVM would end the process
+            raise CodegenError(f"cannot load object code: {error}") from error
+        except elf.NotLoadable:
+            pass  # LLVM loads it, or says what is wrong
     with whole:
         from graphcell.codegen.llvm import target
 
@@ -74,7 +83,7 @@ def host() -> Target:
 def _host_processor() -> Processor:
     described = _system_description()
     cache = open_cache()
-    key = make_key("processor", described, llvmlite.__version__) if described else None
+    key = make_key("processor", described, _features_for_numpy(), llvmlite.__version__) if described else None
     found = cache.get(key) if key is not None else None
     if found is not None:
         with contextlib.suppress(LookupError, TypeError, ValueError):
@@ -89,13 +98,20 @@ def _host_processor() -> Processor:
     return processor
 
 
+def _features_for_numpy() -> str:
+    """What numpy found out about the processor; empty where it does not tell."""
+    core: Any = getattr(np, "_core", None)
+    found = getattr(getattr(core, "_multiarray_umath", None), "__cpu_features__", {})
+    return repr(sorted(found.items()))
+
+
 def _system_description(file: Path = Path("/proc/cpuinfo")) -> str:
     """What the system says of the first processor; empty where it does not tell which instructions there are."""
     if not elf.is_handled():
         return ""
     try:
         with file.open(encoding="utf-8", errors="replace") as lines:
-            rows = [line.strip() for line in iter(lines.readline, "\n") if line.partition(":")[0].strip() in _TELLING]
+            rows = [line.strip() for line in itertools.takewhile(str.strip, lines) if line.partition(":")[0].strip() in _TELLING]
     except OSError:
         return ""
     return "\n".join(rows) if any(row.startswith("flags") for row in rows) else ""

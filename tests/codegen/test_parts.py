@@ -296,13 +296,13 @@ def test_programs_in_parts_give_the_same_bits_and_come_back_from_the_cache(monke
 
 def machine_calls(monkeypatch: pytest.MonkeyPatch, counts: list[int]) -> Any:
     """Has `counts` note in how many parts each program is translated."""
-    translate = compilation.machine.compile_objects
+    translate = target.compile_objects
 
     def counted(texts: list[str], host: Any) -> list[bytes]:
         counts.append(len(texts))
         return translate(texts, host)
 
-    monkeypatch.setattr(compilation.machine, "compile_objects", counted)
+    monkeypatch.setattr(target, "compile_objects", counted)
     return translate
 
 

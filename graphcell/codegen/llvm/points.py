@@ -50,7 +50,8 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
     """How many registers a vector of the kernel fills: several where functions are polynomials, whose multiply-adds wait for each other.
 
     A processor looks a few dozen instructions ahead for others, which is less than one such function. With instructions on several registers in turn
-    kernels of exponentials, tanh, erf take 10 to 50 % less time (Zen 4 with AVX2). With AVX-512 the functions of float look tables up instead and are short.
+    kernels of exponentials, tanh, erf take a tenth to a third less time (Zen 4 with AVX2, benchmarks/peers). With AVX-512 the functions of float look
+    tables up instead and are short.
     """
     functions = [s for s in kernel.body if s.is_slow]
     if not functions or kernel.vector < 0 or kernel.tile >= 0:
