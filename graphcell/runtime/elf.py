@@ -22,6 +22,7 @@ from typing import Any
 import numpy as np
 
 from graphcell import buffer
+from graphcell.errors import CodegenError
 from graphcell.ir.op import Array
 from graphcell.records import dataclass
 
@@ -68,8 +69,15 @@ class Mapping:
         self._memory, self._symbols = memory, symbols
 
     def address(self, name: str) -> int:
-        """The address of a function or a variable that an object defines. Raises KeyError if none does."""
-        return self._symbols[name]
+        """The address of a function or a variable that an object defines.
+
+        Raises:
+            CodegenError: none does.
+        """
+        try:
+            return self._symbols[name]
+        except KeyError:
+            raise CodegenError(f"cannot load {name}: the object does not define it") from None
 
 
 @dataclass
@@ -122,7 +130,7 @@ def _load(objects: Sequence[bytes]) -> Mapping:
     end = _place(read, 0, _PRESENT)
     outside = _outside(read)
     entries = end + -end % 16
-    fixed = entries + _ENTRY.itemsize * (len(outside) + sum(len(o.names) for o in read))
+    fixed = entries + _ENTRY.itemsize * sum(len(o.names) for o in read)
     fixed += -fixed % mmap.PAGESIZE
     total = _place(read, fixed, _PRESENT | _WRITTEN)
     memory = np.frombuffer(mmap.mmap(-1, total, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS), np.uint8)
@@ -132,7 +140,7 @@ def _load(objects: Sequence[bytes]) -> Mapping:
             if place >= 0 and section["type"] == _CONTENTS:
                 memory[place : place + int(section["size"])] = o.contents(section, np.dtype(np.uint8))
     known = {name: base + _value(o, number) for o in read for number, name in o.names.items() if o.symbols[number]["section"]}
-    table = _Table(memory, entries, {**known, **outside}, set(outside))
+    table = _Table(memory, entries, {**known, **outside})
     for o in read:
         _relocate(o, memory, base, known, table)
     if ctypes.CDLL(None).mprotect(ctypes.c_void_p(base), ctypes.c_size_t(fixed), _READ | _EXECUTE):
@@ -199,10 +207,10 @@ def _outside(objects: Sequence[_Object]) -> dict[str, int]:
 
 
 class _Table:
-    """The entries for symbols whose distance is not known to fit: made when they are first asked for."""
+    """What stands for a symbol that may be far away, or whose address itself is asked for: made when first needed."""
 
-    def __init__(self, memory: Array, start: int, addresses: dict[str, int], outside: set[str]):
-        self._memory, self._start, self._addresses, self.outside = memory, start, addresses, outside
+    def __init__(self, memory: Array, start: int, addresses: dict[str, int]):
+        self._memory, self._start, self._addresses = memory, start, addresses
         self._places: dict[str, int] = {}
 
     def entry(self, name: str) -> int:

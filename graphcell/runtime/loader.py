@@ -40,19 +40,6 @@ class Library(Protocol):
         ...
 
 
-class _Mapped:
-    """Code that was loaded without LLVM."""
-
-    def __init__(self, mapping: elf.Mapping):
-        self._mapping = mapping
-
-    def address(self, name: str) -> int:
-        try:
-            return self._mapping.address(name)
-        except KeyError:
-            raise CodegenError(f"cannot load {name}: the object does not define it") from None
-
-
 def load_object(*objects: bytes) -> Library:
     """Maps object code, of one module or of several that belong together, into the process. Symbols that it lacks (malloc, memcpy, pthread_create, fmod …) are
     taken from the process.
@@ -63,7 +50,7 @@ def load_object(*objects: bytes) -> Library:
     """
     if elf.is_handled():
         try:
-            return _Mapped(elf.load(objects))
+            return elf.load(objects)
         except elf.NotExecutable as error:  # LLVM would end the process
             raise CodegenError(f"cannot load object code: {error}") from error
         except elf.NotLoadable:

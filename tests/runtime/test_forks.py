@@ -135,3 +135,28 @@ def test_first_calls_of_all_threads_and_of_children(tmp_path: Path) -> None:
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
     done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=1200, check=True)
     assert done.stdout == "[0, 0, 0]\n" and not done.stderr
+
+
+def test_a_child_can_look_inside_while_another_thread_loads_llvm_for_that(tmp_path: Path) -> None:
+    """The second process finds the program compiled, and loads LLVM when its code is to be shown."""
+    script = tmp_path / "script.py"
+    script.write_text(
+        "import os, signal, sys, threading, graphcell as g\n"
+        "f = g.jit(lambda x: x * 2 + 1)\n"
+        "f(g.Tensor([1.0, 2.0]))\n"
+        "loaded = 'llvmlite.binding' in sys.modules\n"
+        "thread = threading.Thread(target=f.llvm)\n"
+        "thread.start()\n"
+        "while 'llvmlite.binding' not in sys.modules: pass\n"
+        "child = os.fork()\n"
+        "if child == 0:\n"
+        "    signal.alarm(60)\n"
+        "    os._exit(0 if 'define' in f.llvm() else 1)\n"
+        "code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])\n"
+        "thread.join()\n"
+        "print(loaded, code)\n"
+    )
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), DIRECTORY_VARIABLE: str(tmp_path / "objects"), "GRAPHCELL_VERIFY": ""}
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
+    runs = [subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=True) for _ in range(2)]
+    assert [run.stdout for run in runs] == ["True 0\n", "False 0\n"]
