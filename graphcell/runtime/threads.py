@@ -2,8 +2,8 @@
 
 Enters: a size. Leaves: the address of `parallel_for(ptr kernel, ptr context, i64 blocks)`, which generated
 code calls through a pointer. It calls `kernel(ptr context, i64 begin, i64 end)` on contiguous ranges that
-together are [0, blocks), the caller taking the first, and returns when all are done; the split depends on the
-number of blocks and of threads only. Refuses: sizes outside 1…MAX_THREADS.
+together are [0, blocks), and returns when all are done. Which thread runs a range is left to the moment, so
+what a block computes must not depend on it. Refuses: sizes outside 1…MAX_THREADS.
 
 * One region at a time. A call that finds the pool busy (another Python thread's region, or a nested one) runs
   all its blocks itself.
@@ -13,12 +13,23 @@ number of blocks and of threads only. Refuses: sizes outside 1…MAX_THREADS.
 * They sleep on condition variables of pthreads, whose functions come from the process, so Linux and macOS
   share the code. Without pthreads (Windows) the pool has one thread, the caller's.
 
+Who runs what: blocks are counted in units of `grain` blocks, some _UNITS for each thread that takes part.
+Each thread has a contiguous share of them in its slot of `slots`, one word that holds both ends; it takes a
+part of what is left there at a time, and when that is used up, half of what is left in the slot of another.
+So threads on undisturbed processors work each on memory of its own, and one that is slow, or held up by the
+system, keeps the others waiting for the ranges that it has begun and no longer.
+
 How a region is announced: `word` is a sequence number shifted left by _WIDTH bits, plus the number of threads
-that take part (0: end yourself). A worker compares it with the word it saw last, so one whose index is too
-high may miss any number of regions and never reads a field that the next caller is writing; those that take
-part are waited for. Sleeping and waking is Dekker's pattern with seq_cst: the caller writes `word`, then
-reads `sleepers`; a worker raises `sleepers`, then reads `word`; both notify and sleep under the mutex. The
-same holds between `remaining` and `waiting` when the caller waits for the last worker.
+that take part (0: end yourself). A worker compares it with the word it saw last. `entry` holds the same
+sequence number while the region may be entered, plus the number of workers inside: a worker enters by adding
+1, and whoever comes too late, or finds the next region, does not read a field that the next caller is writing.
+The caller works until no slot holds anything, closes the entry, and waits for those inside. Sleeping and
+waking is Dekker's pattern with seq_cst: the caller writes `word`, then reads `sleepers`; a worker raises
+`sleepers`, then reads `word`; both notify and sleep under the mutex. The same holds between `entry` and
+`waiting` when the caller waits for the last worker.
+
+Reference of the division of work: R. D. Blumofe, C. E. Leiserson, "Scheduling multithreaded computations by
+work stealing", Journal of the ACM 46(5), 1999.
 """
 
 from __future__ import annotations
@@ -52,7 +63,13 @@ SIZE_VARIABLE = "GRAPHCELL_NUM_THREADS"
 MAX_THREADS = 1024 if os.name == "posix" else 1
 # how long a thread polls before it sleeps; waking a sleeper costs about half of that
 _SPIN_NANOSECONDS = 100_000
-_WIDTH = 16  # bits of `word` that hold the number of threads; MAX_THREADS must fit
+_WIDTH = 16  # bits of `word` that hold the number of threads; MAX_THREADS must fit, and _CLOSED
+_COUNT = (1 << _WIDTH) - 1
+_CLOSED = 1 << 15  # what is added to `entry` when no more workers may enter
+_UNITS = 16  # of a thread's share, about; a thread takes a quarter of those left to it at a time, at least one
+_TAKEN, _STOLEN = 2, 1  # a quarter of the own units, half of another's: shifts
+_END_BITS = 32  # bits of a slot that hold the end of the range; those above hold its begin
+_SLOT_WORDS = 8  # from one slot to the next: a cache line
 # polls between two sched_yield, which let the other side run where cores are fewer than threads
 _YIELD_EVERY = 64
 _STACK_BYTES = 8 << 20  # as the main thread has on Linux; macOS would give 512 KiB
@@ -80,17 +97,18 @@ class _State(ctypes.Structure):
     _fields_ = [
         ("busy", ctypes.c_int64),  # 1 while somebody holds the pool
         ("_line0", ctypes.c_byte * 120),
-        # written by the holder, read by workers; it announces a region: the next four
+        # written by the holder, read by workers; it announces a region: the next five
         ("word", ctypes.c_int64),
         ("kernel", ctypes.c_void_p),
         ("context", ctypes.c_void_p),
-        ("quotient", ctypes.c_int64),  # blocks // participants
-        ("remainder", ctypes.c_int64),  # blocks % participants: that many first ranges are longer by one
-        ("_line1", ctypes.c_byte * 88),
-        ("remaining", ctypes.c_int64),  # workers that have not finished the region
+        ("blocks", ctypes.c_int64),
+        ("grain", ctypes.c_int64),  # blocks of a unit
+        ("units", ctypes.c_int64),  # the last one may have fewer blocks
+        ("_line1", ctypes.c_byte * 80),
+        ("entry", ctypes.c_int64),  # the sequence number of the region, the workers inside, _CLOSED
         ("_line2", ctypes.c_byte * 120),
         ("sleepers", ctypes.c_int64),  # workers that sleep or are about to
-        ("waiting", ctypes.c_int64),  # 1 while the holder sleeps until `remaining` is 0
+        ("waiting", ctypes.c_int64),  # 1 while the holder sleeps until nobody is inside
         ("_line3", ctypes.c_byte * 112),
         ("wanted", ctypes.c_int64),  # the size asked for
         ("shaped", ctypes.c_int64),  # the `wanted` last acted on; 0 makes the next region start workers
@@ -101,11 +119,12 @@ class _State(ctypes.Structure):
         ("_line4", ctypes.c_byte * 24),
         ("mutex", _OPAQUE),
         ("wake", _OPAQUE),  # condition variable: `word` changed
-        ("done", _OPAQUE),  # condition variable: `remaining` is 0
+        ("done", _OPAQUE),  # condition variable: nobody is inside
         ("attributes", _OPAQUE),
         ("blocked", _OPAQUE),  # the signals that workers do not take
         ("saved", _OPAQUE),
         ("handles", ctypes.c_uint64 * MAX_THREADS),  # pthread_t by index; index 0, the caller, is unused
+        ("slots", ctypes.c_int64 * (MAX_THREADS * _SLOT_WORDS)),  # the units left to each thread: begin and end in a word
     ]
 
 
@@ -162,11 +181,15 @@ def _notify(b: FunctionBuilder, condition: str) -> None:
     _posix(b, "unlock", _at("mutex"))
 
 
+def _next_sequence(b: FunctionBuilder) -> Val:
+    """The sequence number of the region to come, shifted as in `word`."""
+    return b.add(b.and_(_get(b, "word", "monotonic"), i64(~_COUNT)), i64(1 << _WIDTH))
+
+
 def _emit_publish(module: Module) -> None:
     """`publish(i64 participants)`: a new word, and a call to those who sleep."""
     b = FunctionBuilder(module, "publish", (("participants", I64),))
-    sequence = b.add(b.shr(_get(b, "word", "monotonic"), i64(_WIDTH)), i64(1))
-    _set(b, "word", b.or_(b.shl(sequence, i64(_WIDTH)), b.args["participants"]))
+    _set(b, "word", b.or_(_next_sequence(b), b.args["participants"]))
     with b.if_then(b.icmp("ne", _get(b, "sleepers"), i64(0))):
         _notify(b, "wake")
     b.finish()
@@ -192,40 +215,120 @@ def _emit_next_word(module: Module) -> None:
     b.finish(_get(b, "word", "acquire"))
 
 
-def _emit_run_range(module: Module) -> None:
-    """`run_range(i64 index)`: this thread's part of the announced region."""
-    b = FunctionBuilder(module, "run_range", (("index", I64),))
-    index = b.args["index"]
-    quotient, remainder = b.load(_at("quotient"), I64), b.load(_at("remainder"), I64)
-    begin = b.add(b.mul(index, quotient), b.binary("smin", index, remainder))
-    extra = b.cast(b.icmp("slt", index, remainder), I64)
-    end = b.add(b.add(begin, quotient), extra)
-    b.call_pointer(b.load(_at("kernel"), PTR), VOID, b.load(_at("context"), PTR), begin, end)
+def _slot(b: FunctionBuilder, index: Val) -> Val:
+    return b.gep(_at("slots"), b.mul(index, i64(_SLOT_WORDS)), I64)
+
+
+def _ends(b: FunctionBuilder, units: Val) -> tuple[Val, Val]:
+    return b.shr(units, i64(_END_BITS)), b.and_(units, i64((1 << _END_BITS) - 1))
+
+
+def _range(b: FunctionBuilder, begin: Val, end: Val) -> Val:
+    return b.or_(b.shl(begin, i64(_END_BITS)), end)
+
+
+def _emit_claim(module: Module, name: str, shift: int, last: bool) -> None:
+    """`name(ptr slot) -> i64`: claims the first or last 1 / 2**shift of the units in a slot, at least one; 0 if there are none.
+
+    A slot's word is the whole of its state, so it does no harm if it changes and comes back between two looks.
+    """
+    b = FunctionBuilder(module, name, (("slot", PTR),), I64)
+    with b.loop(0, i64(1 << 62)):
+        held = b.raw("load atomic i64, ptr %slot acquire, align 8", I64)
+        begin, end = _ends(b, held)
+        b.return_if(b.icmp("eq", begin, end), i64(0))
+        count = b.shr(b.add(b.sub(end, begin), i64((1 << shift) - 1)), i64(shift))
+        middle = b.sub(end, count) if last else b.add(begin, count)
+        claimed, left = _range(b, begin, middle), _range(b, middle, end)
+        if last:
+            claimed, left = left, claimed
+        pair = b.raw(f"cmpxchg ptr %slot, {held}, {left} seq_cst acquire, align 8", _PAIR)
+        b.return_if(b.raw(f"extractvalue {pair}, 1", I1), claimed)
+    b.finish(i64(0))
+
+
+def _emit_drain(module: Module) -> None:
+    """`drain(ptr slot)`: runs the units of a thread's own slot until none is left there."""
+    b = FunctionBuilder(module, "drain", (("slot", PTR),))
+    claimed = b.alloca(I64)
+    kernel, context = b.load(_at("kernel"), PTR), b.load(_at("context"), PTR)
+    blocks, grain, units = (b.load(_at(name), I64) for name in ("blocks", "grain", "units"))
+
+    def some_left() -> Val:
+        b.store(b.call("take", I64, b.args["slot"]), claimed)
+        return b.icmp("ne", b.load(claimed, I64), i64(0))
+
+    def run() -> None:
+        begin, end = _ends(b, b.load(claimed, I64))
+        last = b.select(b.icmp("eq", end, units), blocks, b.mul(end, grain))
+        b.call_pointer(kernel, VOID, context, b.mul(begin, grain), last)
+
+    b.while_loop(some_left, run)
     b.finish()
+
+
+def _emit_steal(module: Module) -> None:
+    """`steal(i64 index, i64 participants) -> i64`: puts units of another thread into the own slot, which is empty; 0 if there are none."""
+    b = FunctionBuilder(module, "steal", (("index", I64), ("participants", I64)), I64)
+    index, participants = b.args.values()
+    with b.loop(1, participants) as loop:
+        at = b.add(index, loop.index)
+        other = b.select(b.icmp("slt", at, participants), at, b.sub(at, participants))
+        claimed = b.call("take_away", I64, _slot(b, other))
+        found = b.icmp("ne", claimed, i64(0))
+        with b.if_then(found):
+            b.effect(f"store atomic {claimed}, ptr {_slot(b, index).text} release, align 8")
+        b.return_if(found, i64(1))
+    b.finish(i64(0))
+
+
+def _emit_take_part(module: Module) -> None:
+    """`take_part(i64 index, i64 participants)`: runs what is left to this thread, then what others have left."""
+    b = FunctionBuilder(module, "take_part", (("index", I64), ("participants", I64)))
+    index, participants = b.args.values()
+    slot = _slot(b, index)
+    b.call("drain", VOID, slot)
+    b.while_loop(lambda: b.icmp("ne", b.call("steal", I64, index, participants), i64(0)), lambda: b.call("drain", VOID, slot))
+    b.finish()
+
+
+def _emit_enter(module: Module) -> None:
+    """`enter(i64 sequence) -> i64`: counts a worker in; 0 if the region is closed or another one. `sequence` is shifted as in `word`."""
+    b = FunctionBuilder(module, "enter", (("sequence", I64),), I64)
+    with b.loop(0, i64(1 << 62)):
+        entry = _get(b, "entry", "acquire")
+        b.return_if(b.icmp("uge", b.xor(entry, b.args["sequence"]), i64(_CLOSED)), i64(0))
+        pair = b.raw(f"cmpxchg ptr {_at('entry').text}, {entry}, {b.add(entry, i64(1))} seq_cst acquire, align 8", _PAIR)
+        b.return_if(b.raw(f"extractvalue {pair}, 1", I1), i64(1))
+    b.finish(i64(0))
 
 
 def _emit_worker(module: Module) -> None:
     """`worker(ptr index) -> ptr`: the life of a thread."""
     b = FunctionBuilder(module, "worker", (("argument", PTR),), PTR)
     index = b.raw("ptrtoint ptr %argument to i64", I64)
-    last, taking = b.alloca(I64), b.alloca(I64)
+    last, participants = b.alloca(I64), b.alloca(I64)
     b.store(_get(b, "first_word", "monotonic"), last)
 
     def told_to_go_on() -> Val:
         word = b.call("next_word", I64, b.load(last, I64))
         b.store(word, last)
-        count = b.and_(word, i64((1 << _WIDTH) - 1))
-        b.store(count, taking)
+        count = b.and_(word, i64(_COUNT))
+        b.store(count, participants)
         return b.icmp("ne", count, i64(0))
 
-    def take_part() -> None:
-        with b.if_then(b.icmp("slt", index, b.load(taking, I64))):
-            b.call("run_range", VOID, index)
-            was_last = b.icmp("eq", _add(b, "remaining", -1), i64(1))
-            with b.if_then(b.and_(was_last, b.icmp("ne", _get(b, "waiting"), i64(0)))):
-                _notify(b, "done")
+    def work() -> None:
+        count = b.load(participants, I64)
+        with b.if_then(b.icmp("slt", index, count)):
+            sequence = b.and_(b.load(last, I64), i64(~_COUNT))
+            with b.if_then(b.icmp("ne", b.call("enter", I64, sequence), i64(0))):
+                b.call("take_part", VOID, index, count)
+                before = b.and_(_add(b, "entry", -1), i64(_COUNT))
+                was_last = b.icmp("eq", before, i64(_CLOSED + 1))
+                with b.if_then(b.and_(was_last, b.icmp("ne", _get(b, "waiting"), i64(0)))):
+                    _notify(b, "done")
 
-    b.while_loop(told_to_go_on, take_part)
+    b.while_loop(told_to_go_on, work)
     b.finish(const(0, PTR))
 
 
@@ -293,23 +396,45 @@ def _emit_try_region(module: Module) -> None:
     with b.if_then(b.icmp("ne", wanted, _get(b, "shaped", "monotonic"))):
         b.call("reshape", VOID, wanted)
         _set(b, "shaped", wanted, "monotonic")
-    participants = b.binary("smin", _get(b, "started", "monotonic"), blocks)
+    started = _get(b, "started", "monotonic")
+    alone = b.icmp("eq", started, i64(1))  # the system has started no worker
+    with b.if_then(alone):
+        _set(b, "busy", i64(0), "release")
+    b.return_if(alone, i64(0))
+    participants = b.binary("smin", started, blocks)
+    _emit_shares(b, participants, blocks)
     b.store(b.args["kernel"], _at("kernel"))
     b.store(b.args["context"], _at("context"))
-    b.store(b.div(blocks, participants, signed=False), _at("quotient"))
-    b.store(b.rem(blocks, participants, signed=False), _at("remainder"))
-    _set(b, "remaining", b.sub(participants, i64(1)), "monotonic")
+    sequence = _next_sequence(b)
+    closed = b.or_(sequence, i64(_CLOSED))
+    _set(b, "entry", sequence)
     b.call("publish", VOID, participants)
-    b.call("run_range", VOID, i64(0))
-    done = b.call("poll", I64, _at("remaining"), i64(0), i64(1), _get(b, "spin_limit", "monotonic"))
-    with b.if_then(b.icmp("eq", done, i64(0))):
-        _posix(b, "lock", _at("mutex"))
-        _set(b, "waiting", i64(1))
-        _sleep_while(b, "remaining", "ne", i64(0), "done")
-        _set(b, "waiting", i64(0))
-        _posix(b, "unlock", _at("mutex"))
+    b.call("take_part", VOID, i64(0), participants)
+    inside = b.icmp("ne", _add(b, "entry", _CLOSED), sequence)
+    with b.if_then(inside):
+        done = b.call("poll", I64, _at("entry"), closed, i64(1), _get(b, "spin_limit", "monotonic"))
+        with b.if_then(b.icmp("eq", done, i64(0))):
+            _posix(b, "lock", _at("mutex"))
+            _set(b, "waiting", i64(1))
+            _sleep_while(b, "entry", "ne", closed, "done")
+            _set(b, "waiting", i64(0))
+            _posix(b, "unlock", _at("mutex"))
     _set(b, "busy", i64(0), "release")
     b.finish(i64(1))
+
+
+def _emit_shares(b: FunctionBuilder, participants: Val, blocks: Val) -> None:
+    """Fills the slots: shares as even as units are."""
+    grain = b.binary("smax", b.div(blocks, b.mul(participants, i64(_UNITS)), signed=False), i64(1))
+    units = b.add(b.div(b.sub(blocks, i64(1)), grain, signed=False), i64(1))
+    for name, value in (("blocks", blocks), ("grain", grain), ("units", units)):
+        b.store(value, _at(name))
+    share, more = b.div(units, participants, signed=False), b.rem(units, participants, signed=False)
+    with b.loop(0, participants, carried=(i64(0),), at_least_once=True) as loop:
+        (begin,) = loop.carried
+        end = b.add(b.add(begin, share), b.cast(b.icmp("slt", loop.index, more), I64, signed=False))
+        b.effect(f"store atomic {_range(b, begin, end)}, ptr {_slot(b, loop.index).text} monotonic, align 8")
+        loop.carry(end)
 
 
 def _emit_parallel_for(module: Module) -> None:
@@ -334,8 +459,10 @@ def assembly() -> str:
     """The LLVM assembly of the pool."""
     module = Module()
     module.add_global("pool", f"internal global [{ctypes.sizeof(_State)} x i8] zeroinitializer, align 128")
-    for emit in (_emit_poll, _emit_publish, _emit_next_word, _emit_run_range, _emit_worker, _emit_reshape,
-                 _emit_quiesce, _emit_try_region, _emit_parallel_for, _emit_access):
+    _emit_claim(module, "take", _TAKEN, last=False)
+    _emit_claim(module, "take_away", _STOLEN, last=True)
+    for emit in (_emit_poll, _emit_publish, _emit_next_word, _emit_drain, _emit_steal, _emit_take_part, _emit_enter, _emit_worker,
+                 _emit_reshape, _emit_quiesce, _emit_try_region, _emit_parallel_for, _emit_access):
         emit(module)
     return str(module)
 
@@ -354,7 +481,7 @@ class Pool:
         self._state = _State.from_address(state_address)
         self._held = False
         self._process = ctypes.CDLL(None) if MAX_THREADS > 1 else None
-        self._state.started = 1
+        self._state.started, self._state.entry = 1, _CLOSED
         if MAX_THREADS > 1:
             self._connect()
             self._calibrate(code.address("poll"), state_address + _State.word.offset)
@@ -424,7 +551,8 @@ class Pool:
         """The child has one thread: nothing is held, nobody sleeps; its first region starts workers of its
         own."""
         state = self._state
-        state.busy = state.remaining = state.sleepers = state.waiting = state.shaped = 0
+        state.busy = state.sleepers = state.waiting = state.shaped = 0
+        state.entry = _CLOSED
         state.started = 1
         self._held = False
         self._initialise_locks()
