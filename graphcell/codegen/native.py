@@ -1,4 +1,4 @@
-"""Ops with kernels of their own (contractions, convolutions): from an op to the plan of its emitted functions.
+"""Ops with kernels of their own (contractions, convolutions, sorts): from an op to the plan of its emitted functions.
 
 Each entry takes the op and a `Site` and returns a `Plan` whose buffers are `a`, `b`, `d`, `e`, … for the operands and `c`, `c1`, … for
 the results; or None where there is no native kernel.
@@ -18,6 +18,7 @@ from graphcell.codegen.llvm.convolution_weights import emit_weights_gradient
 from graphcell.codegen.llvm.correlation import ConvSpec
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.sorting import SortKernel, emit_sort
 from graphcell.codegen.llvm.text import Module
 from graphcell.ir.graph import Node
 from graphcell.ir.op import Op
@@ -25,6 +26,7 @@ from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
+from graphcell.ops.sorting import Sort, TopK
 from graphcell.records import dataclass
 
 
@@ -119,6 +121,15 @@ def _has_kernel(op: Conv | ConvInputGrad | ConvWeightGrad) -> bool:
     return op.channels_last and op.rank == 2
 
 
+def emit_sort_op(op: Sort | TopK, site: Site) -> Plan | None:
+    (x,) = site.types
+    if not x.dtype.llvm:
+        return None
+    count, descending = (op.k, op.largest) if isinstance(op, TopK) else (x.shape[op.axis], op.descending)
+    kernel = SortKernel(x.dtype, math.prod(x.shape[: op.axis]), x.shape[op.axis], math.prod(x.shape[op.axis + 1 :]), count, descending)
+    return emit_sort(site.module, site.name, kernel, site.target)
+
+
 native_kernels: dict[type[Op], Emit] = {
     MatMul: emit_matmul_op,
     Conv: emit_conv_op,
@@ -126,6 +137,8 @@ native_kernels: dict[type[Op], Emit] = {
     ConvWeightGrad: emit_weight_grad_op,
     Attention: emit_attention_op,
     AttentionGrad: emit_attention_grad_op,
+    Sort: emit_sort_op,
+    TopK: emit_sort_op,
 }
 """Which ops have native kernels beyond loop nests."""
 

@@ -1,0 +1,340 @@
+"""Emits sorts, and selections of the first k of a sorted order, of the rows of an array.
+
+Enters: a `SortKernel`. Leaves: a function of the module and the `Plan` to call it: buffers a (the array), c (values), c1 (indices, i64).
+
+An element becomes a word: above, a key whose unsigned order is the order asked for; below, the element's index. NaN are one key, larger
+than any number, and so are both zeros one. Words are sorted by their keys, byte by byte from the lowest (least significant digit first), in which equal keys
+stay in the order they came in; bytes that all keys share are passed over, and few words are inserted one by one instead.
+
+The first k of a long row are found by comparing vectors of keys with that of the k-th so far. What comes before it is inserted among the k
+where they are few, else appended to a buffer, which is sorted again when it is full.
+
+Reference: D. E. Knuth, "The Art of Computer Programming", volume 3, 5.2.5 (sorting by distribution).
+"""
+
+from __future__ import annotations
+
+from graphcell.codegen.llvm.contraction import Plan, Stage, round_up
+from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.text import I1, I32, I64, PTR, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.dtype import DType
+from graphcell.records import dataclass
+
+_DIGITS = 256
+_INSERTED = 32  # words that are inserted one by one: counting digits takes some thousand cycles however few they are
+_ROOM = 3  # times k that the buffer has room for
+_MOST_BYTES = 1 << 30
+"""Memory of a thread; longer rows are left to numpy, which says so if there is none."""
+_STEPS_OF_AN_ELEMENT = 8  # rough instructions for each byte of a key
+
+
+@dataclass(frozen=True)
+class SortKernel:
+    """The first `count` of the sorted order of `extent` elements `inner` apart, in `rows` times `inner` sequences.
+
+    Results lie as the array does, `count` in the place of `extent`.
+    """
+
+    dtype: DType
+    rows: int
+    extent: int
+    inner: int
+    count: int
+    descending: bool
+
+    def __str__(self) -> str:
+        order = "descending" if self.descending else "ascending"
+        part = "" if self.count == self.extent else f"first {self.count} of "
+        return f"sort {self.dtype} ({self.rows} x {part}{self.extent} x {self.inner}, {order})"
+
+    @property
+    def bits(self) -> int:
+        """Of an element in memory, and of its key."""
+        return self.dtype.itemsize * 8
+
+    @property
+    def word(self) -> LType:
+        return LType("i64" if self.bits <= 32 else "i128")
+
+    @property
+    def shift(self) -> int:
+        """The bits of a word below its key."""
+        return 32 if self.bits <= 32 else 64
+
+    @property
+    def sequences(self) -> int:
+        return self.rows * self.inner
+
+    @property
+    def inserts(self) -> bool:
+        """Whether the first elements are so few that others are inserted among them."""
+        return self.count <= _INSERTED
+
+    def buffer(self, lanes: int) -> int:
+        """Words that are sorted at first: all, or so many that what follows is a whole number of vectors."""
+        least = self.count if self.inserts else _ROOM * self.count + lanes
+        if self.inner != 1 or (not self.inserts and 2 * least > self.extent):
+            return self.extent
+        return least + (self.extent - least) % lanes
+
+
+def emit_sort(module: Module, name: str, kernel: SortKernel, target: Target) -> Plan | None:
+    """Emits `void name(ptr a, ptr c, ptr c1, ptr scratch, i64 begin, i64 end)`, whose blocks are sequences; None if it would need too much memory."""
+    buffers = ("a", "c", "c1", "scratch")
+    if not kernel.sequences or not kernel.count:
+        return Plan((), note="empty output")
+    emitter = _SortEmitter(module, name, kernel, target)
+    if emitter.scratch_bytes > _MOST_BYTES or kernel.extent >= 1 << 31:
+        return None
+    stage = Stage(emitter.emit(), buffers, (), kernel.sequences, kernel.extent * (kernel.bits // 8) * _STEPS_OF_AN_ELEMENT)
+    return Plan((stage,), (), emitter.scratch_bytes, str(kernel))
+
+
+class _SortEmitter:
+    def __init__(self, module: Module, name: str, kernel: SortKernel, target: Target):
+        self.module, self.name, self.kernel = module, name, kernel
+        self.element = LType(f"i{kernel.bits}")
+        self.lanes = target.lanes("double" if kernel.bits == 64 else "float") if kernel.inner == 1 else 1
+        self.capacity = kernel.buffer(self.lanes)
+        half = round_up(self.capacity * kernel.word.bytes, 64)
+        self.counts_at = 2 * half
+        self.other_at = half
+        self.scratch_bytes = self.counts_at + kernel.bits // 8 * _DIGITS * I32.bytes
+
+    def emit(self) -> str:
+        k = self.kernel
+        self.sort = emit_sort_words(self.module, k.word, k.shift, k.bits // 8)
+        params = [(n, PTR) for n in ("a", "c", "c1", "scratch")] + [("begin", I64), ("end", I64)]
+        self.b = b = FunctionBuilder(self.module, self.name, params, internal=False)
+        scratch = b.args["scratch"]
+        self.words = scratch
+        self.other, self.counts = (b.gep(scratch, at, LType("i8")) for at in (self.other_at, self.counts_at))
+        with b.loop(b.args["begin"], b.args["end"], name="sequence") as loop:
+            row, lane = loop.index, i64(0)
+            if k.inner > 1:
+                row, lane = b.div(loop.index, i64(k.inner), signed=False), b.rem(loop.index, i64(k.inner), signed=False)
+            source = b.gep(b.args["a"], b.add(b.mul(row, i64(k.extent * k.inner)), lane), self.element)
+            to = b.add(b.mul(row, i64(k.count * k.inner)), lane)
+            self._fill(source)
+            self._write(source, to, self._first(source))
+        return b.finish()
+
+    def _first(self, source: Val) -> Val:
+        """Where the first words lie, sorted."""
+        if self.capacity == self.kernel.extent:
+            return self._sorted(i64(self.capacity))
+        return self._select(source)
+
+    # -- keys --------------------------------------------------------------------------------------------------------
+    def _keys(self, bits: Val) -> Val:
+        """The keys of elements whose bits these are."""
+        b, k, size = self.b, self.kernel, self.kernel.bits
+        sign = b.const(1 << (size - 1), bits)
+        if k.dtype.is_float:
+            magnitude = b.and_(bits, b.const((1 << (size - 1)) - 1, bits))
+            zero = b.icmp("eq", magnitude, b.const(0, bits))
+            bits = b.select(zero, magnitude, bits)
+            negative = b.shr(bits, b.const(size - 1, bits), signed=True)
+            key = b.xor(bits, b.or_(negative, sign))
+            key = b.select(b.icmp("ugt", magnitude, b.const(_infinity(k.dtype), bits)), b.const(-1, bits), key)
+        elif k.dtype.signed:
+            key = b.xor(bits, sign)
+        else:
+            key = bits
+        return b.xor(key, b.const(-1, bits)) if k.descending else key
+
+    def _word(self, key: Val, index: Val) -> Val:
+        """Words, or a word, of keys and indices (i64)."""
+        b, type = self.b, self.kernel.word.with_lanes(key.type.lanes)
+        above = b.shl(b.cast(key, type, signed=False), b.const(self.kernel.shift, type))
+        return b.or_(above, b.cast(index, type, signed=False))
+
+    def _fill(self, source: Val) -> None:
+        """Puts the words of the first elements into the buffer."""
+        b, lanes = self.b, self.lanes
+        whole = self.capacity // lanes * lanes
+        with b.loop(0, whole, lanes, name="fill") as loop:
+            self._put(source, loop.index, lanes)
+        with b.loop(whole, self.capacity, name="fill.rest") as loop:
+            self._put(source, loop.index, 1)
+
+    def _put(self, source: Val, at: Val, lanes: int) -> None:
+        b, wide = self.b, lanes if lanes > 1 else 0
+        bits = b.load(b.gep(source, b.mul(at, i64(self.kernel.inner)), self.element), self.element.with_lanes(wide))
+        index = b.add(b.splat(at, wide), b.iota(wide)) if wide else at
+        b.store(self._word(self._keys(bits), index), b.gep(self.words, at, self.kernel.word), self.kernel.word.bytes)
+
+    # -- order -------------------------------------------------------------------------------------------------------
+    def _sorted(self, count: Val) -> Val:
+        return self.b.call(self.sort, PTR, self.words, self.other, self.counts, count)
+
+    def _select(self, source: Val) -> Val:
+        """The first words of all, from those in the buffer and what comes before the last of them."""
+        b, k = self.b, self.kernel
+        count, bound, left = b.alloca(I64), b.alloca(self.element), b.alloca(I64)
+        self._keep(i64(self.capacity), count, bound)
+        with b.loop(self.capacity, k.extent, self.lanes, name="scan") as loop:
+            at = loop.index
+            keys = self._keys(b.load(b.gep(source, at, self.element), self.element.with_lanes(self.lanes)))
+            before = b.icmp("ult", keys, b.splat(b.load(bound, self.element), self.lanes))
+            b.store(b.cast(b.bitcast(before, LType(f"i{self.lanes}")), I64, signed=False), left)
+
+            def one(at: Val = at) -> None:
+                mask = b.load(left, I64)
+                b.store(b.and_(mask, b.sub(mask, i64(1))), left)
+                index = b.add(at, b.intrinsic("cttz.i64", I64, mask, const(1, I1)))
+                key = self._keys(b.load(b.gep(source, index, self.element), self.element))
+                if k.inserts:
+                    with b.if_then(b.icmp("ult", key, b.load(bound, self.element))):
+                        _insert(b, self.words, self._word(key, index), i64(k.count - 1))
+                        self._note(bound)
+                else:
+                    place = b.load(count, I64)
+                    b.store(self._word(key, index), b.gep(self.words, place, k.word))
+                    b.store(b.add(place, i64(1)), count)
+
+            b.while_loop(lambda: b.icmp("ne", b.load(left, I64), i64(0)), one)
+            if not k.inserts:
+                with b.if_then(b.icmp("sgt", b.load(count, I64), i64(self.capacity - self.lanes))):
+                    self._keep(b.load(count, I64), count, bound)
+        return self.words if k.inserts else self._sorted(b.load(count, I64))
+
+    def _keep(self, length: Val, count: Val, bound: Val) -> None:
+        """Sorts the buffer and keeps its first words."""
+        b, k = self.b, self.kernel
+        ordered = self._sorted(length)
+        with b.loop(0, k.count, name="keep", at_least_once=True) as loop:
+            b.store(b.load(b.gep(ordered, loop.index, k.word), k.word), b.gep(self.words, loop.index, k.word))
+        b.store(i64(k.count), count)
+        self._note(bound)
+
+    def _note(self, bound: Val) -> None:
+        """Notes the key of the last of the first words."""
+        b, k = self.b, self.kernel
+        last = b.load(b.gep(self.words, k.count - 1, k.word), k.word)
+        b.store(b.cast(b.shr(last, b.const(k.shift, last)), self.element), bound)
+
+    def _write(self, source: Val, to: Val, ordered: Val) -> None:
+        b, k = self.b, self.kernel
+        with b.loop(0, k.count, name="write", at_least_once=True) as loop:
+            word = b.load(b.gep(ordered, loop.index, k.word), k.word)
+            index = b.cast(b.and_(word, b.const((1 << 32) - 1, word)), I64)
+            place = b.add(to, b.mul(loop.index, i64(k.inner)))
+            b.store(b.load(b.gep(source, b.mul(index, i64(k.inner)), self.element), self.element), b.gep(b.args["c"], place, self.element))
+            b.store(index, b.gep(b.args["c1"], place, I64))
+
+
+def _infinity(dtype: DType) -> int:
+    """The bits of infinity: those of larger magnitude are NaN."""
+    exponent, fraction = {"half": (5, 10), "bfloat": (8, 7), "float": (8, 23), "double": (11, 52)}[dtype.llvm]
+    return ((1 << exponent) - 1) << fraction
+
+
+def emit_sort_words(module: Module, word: LType, shift: int, passes: int) -> str:
+    """The function `ptr name(ptr words, ptr other, ptr counts, i64 count)` of a module, emitted once.
+
+    Sorts words by the lowest `passes` bytes above `shift` and returns where they are then: `words` or `other`, which has as much room.
+    `counts` has room for 256 i32 a pass. Before, indices of equal keys ascend; so they do after.
+    """
+    name = f"sort.{word}.{shift}.{passes}"
+    if name in module.functions:
+        return name
+    _emit_insert(module, word)
+    _emit_count(module, word, shift, passes)
+    _emit_distribute(module, word)
+    b = FunctionBuilder(module, name, [("words", PTR), ("other", PTR), ("counts", PTR), ("count", I64)], PTR, attributes="nounwind noinline")
+    words, other, counts, count = b.args.values()
+    few = b.icmp("sle", count, i64(_INSERTED))
+    with b.if_then(few):
+        b.call(f"insert.{word}", LType("void"), words, count)
+    b.return_if(few, words)
+    b.call(f"count.{word}.{shift}.{passes}", LType("void"), words, counts, count)
+    here, there = b.alloca(PTR), b.alloca(PTR)
+    b.store(words, here)
+    b.store(other, there)
+    for digit in range(passes):
+        source, to, table = b.load(here, PTR), b.load(there, PTR), b.gep(counts, digit * _DIGITS, I32)
+        first = _digit(b, b.load(source, word), shift + 8 * digit)
+        shared = b.icmp("eq", b.cast(b.load(b.gep(table, first, I32), I32), I64, signed=False), count)
+        with b.if_then(b.not_(shared)):
+            b.call(f"distribute.{word}", LType("void"), source, to, table, count, i64(shift + 8 * digit))
+            b.store(to, here)
+            b.store(source, there)
+    return b.finish(b.load(here, PTR))
+
+
+def _digit(b: FunctionBuilder, word: Val, shift: int | Val) -> Val:
+    amount = b.const(shift, word) if isinstance(shift, int) else b.cast(shift, word.type, signed=False)
+    return b.and_(b.cast(b.shr(word, amount), I64), i64(_DIGITS - 1))
+
+
+def _emit_insert(module: Module, word: LType) -> None:
+    """`insert.*(ptr words, i64 count)`: sorts few words by insertion. Words differ, since indices do."""
+    name = f"insert.{word}"
+    if name in module.functions:
+        return
+    b = FunctionBuilder(module, name, [("words", PTR), ("count", I64)])
+    words = b.args["words"]
+    with b.loop(1, b.args["count"], name="word") as loop:
+        _insert(b, words, b.load(b.gep(words, loop.index, word), word), loop.index)
+    b.finish()
+
+
+def _insert(b: FunctionBuilder, words: Val, value: Val, place: Val) -> None:
+    """Puts `value` where it belongs among the sorted words before `place`, which moves up those that are larger."""
+    word, at = value.type, b.alloca(I64)
+    b.store(place, at)
+
+    def larger() -> Val:
+        """Whether there is a word before the place that is larger."""
+        here = b.load(at, I64)
+        before = b.load(b.gep(words, b.binary("smax", b.sub(here, i64(1)), i64(0)), word), word)
+        return b.and_(b.icmp("sgt", here, i64(0)), b.icmp("ult", value, before))
+
+    def move() -> None:
+        here = b.load(at, I64)
+        b.store(b.load(b.gep(words, b.sub(here, i64(1)), word), word), b.gep(words, here, word))
+        b.store(b.sub(here, i64(1)), at)
+
+    b.while_loop(larger, move)
+    b.store(value, b.gep(words, b.load(at, I64), word))
+
+
+def _emit_count(module: Module, word: LType, shift: int, passes: int) -> None:
+    """`count.*(ptr words, ptr counts, i64 count)`: how often each digit occurs, for each pass."""
+    name = f"count.{word}.{shift}.{passes}"
+    if name in module.functions:
+        return
+    b = FunctionBuilder(module, name, [("words", PTR), ("counts", PTR), ("count", I64)])
+    words, counts, count = b.args.values()
+    lanes = LType("i32", 8)
+    with b.loop(0, passes * _DIGITS, 8, name="clear", at_least_once=True) as loop:
+        b.store(const(0, lanes), b.gep(counts, loop.index, I32), 4)
+    with b.loop(0, count, name="word") as loop:
+        value = b.load(b.gep(words, loop.index, word), word)
+        for digit in range(passes):
+            at = b.gep(counts, b.add(_digit(b, value, shift + 8 * digit), i64(digit * _DIGITS)), I32)
+            b.store(b.add(b.load(at, I32), const(1, I32)), at)
+    b.finish()
+
+
+def _emit_distribute(module: Module, word: LType) -> None:
+    """`distribute.*(ptr words, ptr to, ptr counts, i64 count, i64 shift)`: moves words to where their digit belongs, in order."""
+    name = f"distribute.{word}"
+    if name in module.functions:
+        return
+    b = FunctionBuilder(module, name, [("words", PTR), ("to", PTR), ("counts", PTR), ("count", I64), ("shift", I64)])
+    words, to, counts, count, shift = b.args.values()
+    with b.loop(0, _DIGITS, carried=[const(0, I32)], name="sum", at_least_once=True) as loop:
+        (before,) = loop.carried
+        at = b.gep(counts, loop.index, I32)
+        here = b.load(at, I32)
+        b.store(before, at)
+        loop.carry(b.add(before, here))
+    with b.loop(0, count, name="word") as loop:
+        value = b.load(b.gep(words, loop.index, word), word)
+        at = b.gep(counts, _digit(b, value, shift), I32)
+        place = b.load(at, I32)
+        b.store(b.add(place, const(1, I32)), at)
+        b.store(value, b.gep(to, b.cast(place, I64, signed=False), word))
+    b.finish()

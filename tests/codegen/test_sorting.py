@@ -1,0 +1,129 @@
+"""Sorts and selections in native code beside ranks that numpy.unique gives: order, stability, NaN, zeros, any axis, any dtype."""
+
+from __future__ import annotations
+
+import math
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+import graphcell as ms
+from graphcell import Tensor, ops
+from graphcell.ir.op import Array
+from graphcell.ops.dispatch import apply
+from graphcell.ops.sorting import Sort, TopK
+from graphcell.runtime import threads
+
+KINDS = [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
+SHAPES = [((1,), 0), ((7,), 0), ((3, 33), 1), ((3, 33), 0), ((2, 400), 1), ((5, 97, 3), 1), ((2, 2000), 1), ((0, 5), 1), ((3, 40, 40), 0)]
+
+
+def some(kind: type, shape: tuple[int, ...], seed: int) -> Array:
+    """Numbers with repetitions; floats with zeros of both signs, NaN of both signs, infinities and subnormals."""
+    rng, dtype = np.random.default_rng(seed), np.dtype(kind)
+    if dtype == np.bool_:
+        return rng.integers(0, 2, shape).astype(bool)
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        wide: Array = rng.integers(info.min, info.max, shape, dtype=dtype, endpoint=True)
+        return np.where(rng.random(shape) < 0.5, wide, wide % dtype.type(7))
+    special = np.array([np.nan, -np.nan, np.inf, -np.inf, 0.0, -0.0, 1e-40, -1e-40, 0.5, -0.5], np.float64)
+    x = np.where(rng.random(shape) < 0.3, rng.choice(special, shape), rng.standard_normal(shape))
+    return x.astype(dtype)
+
+
+def order(x: Array, axis: int, descending: bool) -> Array:
+    """Indices of the stable order: NaN is the largest, and one number, as both zeros are."""
+    keys = x if x.dtype.kind in "iub" else x.astype(np.float64)
+    ranks = np.unique(keys, return_inverse=True, equal_nan=True)[1].reshape(x.shape)
+    return np.argsort(-ranks if descending else ranks, axis, kind="stable")
+
+
+def check(op: Sort | TopK, x: Array) -> None:
+    results = ms.jit(lambda t: apply(op, t))(Tensor(x))
+    descending, count = (op.largest, op.k) if isinstance(op, TopK) else (op.descending, x.shape[op.axis])
+    places = np.take(order(x, op.axis, descending), np.arange(count), op.axis)
+    values = np.take_along_axis(x, places, op.axis)
+    for got, wanted in zip(results, (values, places.astype(np.int64)), strict=True):
+        assert got.shape == wanted.shape
+        assert got.asnumpy().tobytes() == np.ascontiguousarray(wanted).tobytes()
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+def test_sort(kind: type, shape: tuple[int, ...], axis: int) -> None:
+    for descending in (False, True):
+        check(Sort(axis, descending), some(kind, shape, math.prod(shape)))
+
+
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
+def test_topk(kind: type, shape: tuple[int, ...], axis: int) -> None:
+    x = some(kind, shape, math.prod(shape) + 1)
+    for k in sorted({1, min(3, shape[axis]), min(32, shape[axis]), min(100, shape[axis])}):
+        check(TopK(k, axis, largest=k % 2 == 1), x)
+
+
+@pytest.mark.parametrize("k", [1, 5, 32, 33, 70])
+@pytest.mark.parametrize("extent", [70, 331, 1024, 5003])
+def test_rows_that_are_sorted_already(k: int, extent: int) -> None:
+    """Each element comes before all that were found so far, or none does, or all are equal."""
+    for x in (np.arange(extent, dtype=np.float32), np.arange(extent, dtype=np.float32)[::-1], np.zeros(extent, np.float32)):
+        check(TopK(k, 1), np.stack([x, x, x]))
+        check(TopK(k, 1, largest=False), np.stack([x, x, x]))
+
+
+@pytest.mark.parametrize("width", ["16", "32"])
+def test_shorter_vectors(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
+    for kind in (np.float32, np.float64, np.float16, np.int8):
+        check(Sort(1), some(kind, (5, 203), 7))
+        check(TopK(5, 1), some(kind, (5, 203), 8))
+
+
+def test_digits_that_all_share() -> None:
+    """The bytes in which keys do not differ are passed over: an odd number of passes, and none."""
+    rng = np.random.default_rng(3)
+    for mask in (0xFF, 0xFF00, 0xFF00FF, 0xFFFFFF, 0):
+        check(Sort(1), (rng.integers(0, 2**31, (4, 300)) & mask).astype(np.int32))
+
+
+def test_a_long_row() -> None:
+    x = np.random.default_rng(4).standard_normal(300_000).astype(np.float32)
+    check(Sort(0), x)
+    check(TopK(1000, 0), x)
+
+
+def test_threads_share_the_rows() -> None:
+    x = some(np.float32, (64, 1000), 5)
+    pool = threads.pool()
+    before = pool.threads
+    try:
+        for size in (1, 2, 3):
+            pool.resize(size)
+            check(Sort(1), x)
+            check(TopK(10, 1), x)
+    finally:
+        pool.resize(before)
+
+
+def test_what_is_sorted_goes_on() -> None:
+    """Operands that are views, results that are concatenated, transposed, computed with, gradients through both."""
+    x = np.random.default_rng(6).standard_normal((20, 30)).astype(np.float32)
+
+    @ms.jit
+    def f(t: Tensor) -> Tensor:
+        values, places = ops.topk(t.T[1:] * 2, 4)
+        return ops.cat((values + 1, ops.sort(t[:, :29].T, axis=1, descending=True)[0], places.astype(ms.float32)), 1)
+
+    y = x.T[1:] * 2
+    places = order(y, 1, True)[:, :4]
+    rows = -np.sort(-x[:, :29].T, 1)
+    wanted = np.concatenate([np.take_along_axis(y, places, 1) + 1, rows, places.astype(np.float32)], 1)
+    assert (f(Tensor(x)).asnumpy() == wanted).all()
+
+    gradient = ms.jit(ms.grad(lambda t: (ops.topk(t, 3)[0] * Tensor(np.array([1, 2, 3], np.float32))).sum()))(Tensor(x)).asnumpy()
+    by_hand = np.zeros_like(x)
+    np.put_along_axis(by_hand, order(x, 1, True)[:, :3], np.array([[1, 2, 3]], np.float32), 1)
+    assert (gradient == by_hand).all()
