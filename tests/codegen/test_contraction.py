@@ -213,6 +213,17 @@ def test_large_reductions_and_packing(case: Case) -> None:
     check(replace(case, m=case.m // 2 + 1), 32)
 
 
+@pytest.mark.parametrize("kind", ["float", "half", "bfloat", "double"])
+@pytest.mark.parametrize(("m", "n", "k", "batch"), [(1, 33000, 130, ()), (3, 9001, 1030, ()), (2, 20100, 200, (3,)), (12, 40000, 140, ())])
+def test_large_matrices_that_meet_few_rows(m: int, n: int, k: int, batch: tuple[int, ...], kind: str) -> None:
+    """B is read a few whole rows at a time: parts of k, each in short passes over all columns."""
+    case, width = Case(m, n, k, kind, batch=batch), 32
+    plan = schedule(case.spec, TARGETS[width])
+    if kind == "float" and not batch and 4 * k * n > 8 * TARGETS[width].l2_bytes:
+        assert (plan.pack_b, plan.depth) == ("no", 16) and plan.splits > 1
+    check(case, width)
+
+
 @pytest.mark.parametrize(
     "case",
     [

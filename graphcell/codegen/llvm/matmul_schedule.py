@@ -39,6 +39,9 @@ _COLUMN_TILES_TO_COPY = 3
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
+_STREAMED_STEPS = 16  # rows of a large B that are read side by side
+_STREAMED_ROWS = 64  # of a part of k, at least
+_STREAMED_FROM = 8  # times the L2 cache: from there on B comes from memory, more or less
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
@@ -244,7 +247,9 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
     whole = target.lanes(kind)
-    splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole)
+    pack_b = _pack_b(spec, row_tiles, size, target)
+    streams = pack_b == "no" and _streams_b(spec, LType(spec.b.kind).bytes, target)
+    splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole, streams)
     narrow = spec.c.kind != kind and splits == 1
     # A's tile stays in the L1 cache over a pass, at least 128 columns of B in half of the L2 cache.
     most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
@@ -252,10 +257,9 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
         most = min(most, _LINE_STEPS)
     elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
         most //= 2
-    most = max(4 * whole, most // whole * whole)
+    most = _STREAMED_STEPS if streams else max(4 * whole, most // whole * whole)
     passes = 1 if narrow else max(1, ceil_div(split_depth, most))
     depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), whole)
-    pack_b = _pack_b(spec, row_tiles, size, target)
     in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * size * tile.columns))
     per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
     per_column = ceil_div(column_tiles, ceil_div(column_tiles, per_column))
@@ -273,14 +277,23 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
 
 
-def _split_k(spec: MatmulSpec, tiles: int, whole: int) -> tuple[int, int]:
-    """Parts of k and their length: more than one part only if the output has few tiles and k is long."""
+def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool) -> tuple[int, int]:
+    """Parts of k and their length: more than one part only if the output has few tiles and k is long, or if B is to be read row by row."""
     outputs = math.prod(spec.batch) * tiles
     splits = min(BLOCKS_WANTED // max(outputs // 4, 1), spec.k // 1024)
+    if streams:
+        splits = min(BLOCKS_WANTED // math.prod(spec.batch), spec.k // _STREAMED_ROWS)
     if splits < 2 or spec.share_b:
         return 1, spec.k
     depth = round_up(ceil_div(spec.k, splits), whole)
     return ceil_div(spec.k, depth), depth
+
+
+def _streams_b(spec: MatmulSpec, size: int, target: ContractionTarget) -> bool:
+    """Whether a B that few rows meet is large and lies row by row. It is read as it lies, a few whole rows at a time: column tiles would jump
+    from page to page, which takes up to twice as long.
+    """
+    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and spec.k * spec.n * size > _STREAMED_FROM * target.l2_bytes
 
 
 def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarget) -> str:
