@@ -106,6 +106,47 @@ def test_masks(m: int, n: int) -> None:
     check((2, 3), m, n, 24, 16, np.where(causal, 0, -1e9).astype(np.float32))
 
 
+def hiding_masks(m: int, n: int) -> dict[str, Array]:
+    """Masks of which parts hide all scores of many queries and keys; True is kept."""
+    rows, keys = np.arange(m)[:, None], np.arange(n)[None, :]
+    blocks = np.random.default_rng(5).random((-(-m // 100), -(-n // 100))) < 0.4
+    return {
+        "causal": keys <= rows,
+        "the other way round": keys >= rows,
+        "window": abs(keys - rows) < 40,
+        "padding": (keys < n // 3) & (rows >= 0),
+        "padding before": (keys >= n - n // 3) & (rows >= 0),
+        "rows without any": (keys <= rows) & (rows % 7 != 3) & (rows > m // 2),
+        "blocks": np.kron(blocks, np.ones((100, 100)))[:m, :n] > 0,
+    }
+
+
+@pytest.mark.parametrize("fill", [-1e9, -50.0, 3.0, -math.inf])
+@pytest.mark.parametrize(("m", "n"), [(300, 300), (70, 900), (520, 130), (257, 641)])
+def test_masks_that_hide_chunks(m: int, n: int, fill: float) -> None:
+    for mask in hiding_masks(m, n).values():
+        check((2,), m, n, 12, 20, mask[None], fill=fill)
+
+
+@pytest.mark.parametrize("number", [math.inf, math.nan])
+@pytest.mark.parametrize("where", ["q", "k", "v", "g"])
+def test_hidden_chunks_of_numbers_that_are_not_finite(where: str, number: float) -> None:
+    """0 times infinity is NaN: where a masked score meets such a number, its chunk counts."""
+    m = 400
+    causal = hiding_masks(m, m)["causal"][None]
+    for at in (5, 350):
+        arrays = operands((1,), m, m, 12, 20)
+        arrays["qkvg".index(where)][0, at, 3] = number
+        q, k, v, g = arrays
+        types = [type_of(x) for x in (q, k, v, causal)]
+        graph = attention_graph(types, type_of(g), Attention(0.3, -1e9))
+        for got, want in zip(call(graph, [q, k, v, causal, g]), reference(q, k, v, g, causal, 0.3, -1e9), strict=True):
+            finite = np.isfinite(want)
+            assert (np.isfinite(got) == finite).all()
+            if finite.any():
+                close([got[finite]], [want[finite]], 3e-6)
+
+
 @pytest.mark.parametrize("powers", [False, True])
 def test_a_mask_whose_columns_are_apart(powers: bool) -> None:
     """Its rows are no whole vectors."""

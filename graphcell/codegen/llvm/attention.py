@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from math import prod
 
+from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks
 from graphcell.codegen.llvm.attention_products import (
     INFINITY,
     AttentionSpec,
@@ -34,12 +35,13 @@ from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, 
 from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.packing import displaced, load_as, store_as, zeros
-from graphcell.codegen.llvm.text import PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.records import dataclass
 
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
 _ROWS = 128
 _KEYS = 512
+_MASKED_KEYS = 128  # shorter chunks, so that masks hide more of them
 MASKS = ("e", "f")
 
 
@@ -108,7 +110,8 @@ class _Forward:
     @property
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
-        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
+        keys = _MASKED_KEYS if may_hide_chunks(self.spec, self.spec.v) else _KEYS
+        return choose_chunks(self.spec, self.parts.target, _ROWS, keys, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
     def pitch(self) -> int:
@@ -134,6 +137,11 @@ class _Forward:
     def online(self) -> bool:
         """Whether sums are corrected from chunk to chunk, as there are several."""
         return self.chunks.several
+
+    @property
+    def skips(self) -> bool:
+        """Whether chunks are looked at beforehand, since a mask may hide them."""
+        return self.online and may_hide_chunks(self.spec, self.spec.v)
 
     def emit(self) -> Plan:
         spec, chunks, size = self.spec, self.chunks, self.spec.size
@@ -221,6 +229,10 @@ class _Forward:
         after = [f"next_{letter}" for letter in self.streams] if self.single else []
         names = ["q", "k", "v", *spec.masks, "peak", "total", *kept, "scores", "kp", "vp", "output", *after]
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
+        if self.skips:
+            factors = (Factor("v", spec.v, keys, spec.e),)
+            hidden = b.call(emit_hidden(parts, spec, rows, keys, (), factors), I64, *(b.args[n] for n in ("mask", "peak", "v")))
+            b.return_if(b.icmp("ne", hidden, i64(0)))
         k_panels, v_panels = self._panels(keys)
         scores, output = Operand(spec.kind, self.pitch, 1), Operand(spec.kind, self.width, 1)
         turned = Operand(spec.k.kind, spec.k.column, spec.k.row)

@@ -13,6 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from graphcell.codegen.llvm.attention import Chunks, choose_chunks
+from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks
 from graphcell.codegen.llvm.attention_products import (
     AttentionSpec,
     Panels,
@@ -31,9 +32,9 @@ from graphcell.codegen.llvm.attention_products import (
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, split_index, tile_loop
 from graphcell.codegen.llvm.exponential import exp
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, Operand
-from graphcell.codegen.llvm.packing import copy_run, displaced, load_strided, zeros
+from graphcell.codegen.llvm.packing import clear_run, copy_run, displaced, load_strided, zeros
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
-from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I1, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
 from graphcell.records import dataclass
 
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
@@ -108,6 +109,11 @@ class _Backward:
     @property
     def several_rows(self) -> bool:
         return self.chunks.rows < self.spec.m
+
+    @property
+    def skips(self) -> bool:
+        """Whether chunks are looked at beforehand, since a mask may hide them."""
+        return not self.single and may_hide_chunks(self.spec, self.spec.q, self.spec.k, self.whole.g)
 
     @property
     def ranges(self) -> int:
@@ -272,6 +278,16 @@ class _Backward:
         params = [*((n, PTR) for n in self._names()), ("resume", I64), ("later", I64)]
         b = FunctionBuilder(parts.module, name, params, attributes="nounwind noinline")
         args = b.args
+        dk, dv = (Operand(spec.kind, w, 1) for w in self.width) if self.held else (whole.dk, whole.dv)
+        to_k, to_v = (args["dks"], args["dvs"]) if self.held else (args["dk"], args["dv"])
+        if self.skips:
+            factors = (Factor("q", spec.q, rows, spec.d), Factor("k", spec.k, keys, spec.d), Factor("g", whole.g, rows, spec.e))
+            hidden = b.call(emit_hidden(parts, spec, rows, keys, ("total",), factors), I64, *(args[n] for n in ("mask", "peak", "total", "q", "k", "g")))
+            skipped = b.icmp("ne", hidden, i64(0))
+            with b.if_then(skipped):
+                self._leave_out(b, "later" if self.several_rows else None, [(to_k, dk, keys, spec.d), (to_v, dv, keys, spec.e)])
+                self._leave_out(b, "resume" if self.chunks.several else None, [(args["dq"], dq, rows, spec.d)])
+            b.return_if(skipped)
         if spec.powers is None:
             b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False), VOID, args["q"], args["ktp"], args["p"])
         b.call(parts.product(rows, self.score_panels(keys, spec.e), whole.g, self.scores, False), VOID, args["g"], args["vtp"], args["ds"])
@@ -282,8 +298,6 @@ class _Backward:
         q_panels, g_panels = self.key_panels(rows, spec.d), self.key_panels(rows, spec.e)
         b.call(parts.pack(g_panels, whole.g), VOID, args["g"], args["gp"])
         b.call(parts.pack(q_panels, spec.q), VOID, args["q"], args["qp"])
-        dk, dv = (Operand(spec.kind, w, 1) for w in self.width) if self.held else (whole.dk, whole.dv)
-        to_k, to_v = (args["dks"], args["dvs"]) if self.held else (args["dk"], args["dv"])
         later = [args["later"]] if self.several_rows else []
         b.call(parts.product(keys, g_panels, self.turned, dv, self.several_rows), VOID, args["p"], args["gp"], to_v, *later)
         b.call(parts.product(keys, q_panels, self.turned, dk, self.several_rows), VOID, args["ds"], args["qp"], to_k, *later)
@@ -291,6 +305,14 @@ class _Backward:
         b.call(parts.product(rows, self.query_panels(keys), self.scores, dq, self.chunks.several), VOID, args["ds"], args["kp"], args["dq"], *resume)
         b.finish()
         return name
+
+    def _leave_out(self, b: FunctionBuilder, flag: str | None, targets: list[tuple[Val, Operand, int, int]]) -> None:
+        """Adds nothing to (pointer, operand, rows, columns): they become 0 unless `flag` says that they hold sums already."""
+        fresh = const(1, I1) if flag is None else b.icmp("eq", b.args[flag], i64(0))
+        with b.if_then(fresh):
+            for pointer, operand, rows, columns in targets:
+                with b.loop(0, rows, name="clear", at_least_once=True) as loop:
+                    clear_run(b, at_row(b, pointer, loop.index, operand), columns, operand.kind, self.lanes)
 
     def _row(self, b: FunctionBuilder, index: Val, row: Row) -> None:
         """Turns a row of products into probabilities, and their gradients into those of the products."""

@@ -32,8 +32,6 @@ from graphcell.records import dataclass
 
 UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
 INFINITY = math.inf
-
-
 @dataclass(frozen=True, slots=True)
 class AttentionSpec:
     """softmax(scale * q @ k^T, masked) @ v for `batch` pairs of (m, d), (n, d) and (n, e) matrices.
