@@ -157,7 +157,7 @@ def test_matrix_products_of_integers_wrap(dtype: dt.DType) -> None:
 # -- what still goes to the host -----------------------------------------------------------------------------------------
 HOST = {
     "print", "assert", "raise",  # they act on the world outside
-    "sort", "topk", "search_sorted",
+    "search_sorted",
     "bessel", "betainc", "digamma", "gcd", "igamma", "igamma_by_a", "lgamma", "nextafter", "polygamma", "zeta",
     "cholesky", "determinant", "geqrf", "inverse", "qr", "slogdet", "solve", "svd",  # LAPACK's
     "draw_classes", "random_gamma", "random_poisson",  # of rejected and accepted draws
@@ -182,8 +182,8 @@ def test_every_op_without_native_code_is_listed() -> None:
 
 def test_calls_back_into_python_are_explained() -> None:
     @graphcell.jit
-    def median(x: Tensor) -> Tensor:
-        return graphcell.ops.sort(x)[0][1]
+    def halved(x: Tensor) -> Tensor:
+        return graphcell.ops.inverse(x)
 
-    assert float(median(Tensor(np.array([3.0, 1.0, 2.0], np.float32)))) == 2.0
-    assert "calls back into Python for sort (" in median.explain()
+    assert float(halved(Tensor(np.array([[2.0]], np.float32)))) == 0.5
+    assert "calls back into Python for inverse (" in halved.explain()

@@ -110,7 +110,7 @@ class _Forward:
     @property
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
-        keys = _MASKED_KEYS if may_hide_chunks(self.spec, self.spec.v) else _KEYS
+        keys = _MASKED_KEYS if self.spec.n >= 2 * _MASKED_KEYS and may_hide_chunks(self.spec, self.spec.v) else _KEYS
         return choose_chunks(self.spec, self.parts.target, _ROWS, keys, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
