@@ -42,6 +42,9 @@ def matmul_of(dtype, m, k, n):
 matmul_f64 = lambda: matmul_of(jnp.float64, 700, 700, 700)
 matmul_bf16 = lambda: matmul_of(jnp.bfloat16, 768, 768, 768)
 matmul_tall = lambda: matmul_of(jnp.float32, 20000, 40, 30)
+matmul_one_row = lambda: matmul_of(jnp.float32, 1, 4096, 4096)
+sort_rows = lambda: of(lambda x: (jnp.sort(x), jnp.argsort(x)), t(256, 4096), grad=False)
+topk_rows = lambda: of(lambda x: lax.top_k(x, 10), t(512, 5000), grad=False)
 
 
 def rmsnorm_silu():
@@ -86,11 +89,15 @@ gru_train = lambda: train(*gru(100, 160), t(50, 20, 100), labels(20, 10), opt="a
 gru_infer_one = lambda: infer(*gru(128, 512), t(40, 1, 128))
 
 
-def attention_long():
+def attention_of(masked):
     q, k, v = t(1, 4, 1024, 64), t(1, 4, 1024, 64), t(1, 4, 1024, 64)
-    f = lambda q, k, v: ((jax.nn.softmax(q @ k.transpose(0, 1, 3, 2) * 0.125, -1) @ v) ** 2).sum()
+    f = lambda q, k, v: ((jax.nn.softmax(masked(q @ k.transpose(0, 1, 3, 2) * 0.125), -1) @ v) ** 2).sum()
     j = jax.jit(jax.value_and_grad(f, (0, 1, 2)))
     return lambda: j(q, k, v)
+
+
+attention_long = lambda: attention_of(lambda scores: scores)
+attention_causal = lambda: attention_of(lambda scores: jnp.where(jnp.triu(jnp.ones((1024, 1024), bool), 1), -1e9, scores))
 
 
 def newton_loop():

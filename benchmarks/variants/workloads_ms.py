@@ -2,6 +2,8 @@
 import importlib.util
 import pathlib
 
+import numpy as np
+
 _spec = importlib.util.spec_from_file_location("peers_ms", pathlib.Path(__file__).parent.parent / "peers" / "workloads_ms.py")
 P = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(P)
@@ -46,6 +48,7 @@ def matmul_of(dtype, m, k, n):
 matmul_f64 = lambda: matmul_of(ms.float64, 700, 700, 700)
 matmul_bf16 = lambda: matmul_of(ms.bfloat16, 768, 768, 768)
 matmul_tall = lambda: matmul_of(ms.float32, 20000, 40, 30)
+matmul_one_row = lambda: matmul_of(ms.float32, 1, 4096, 4096)
 
 
 def rmsnorm_silu():
@@ -198,6 +201,38 @@ def attention_long():
     return lambda: g(q, k, v)
 
 
+def attention_causal():
+    q, k, v = t(1, 4, 1024, 64), t(1, 4, 1024, 64), t(1, 4, 1024, 64)
+    later = Tensor(np.triu(np.ones((1024, 1024), bool), 1))
+
+    def f(q, k, v):
+        scores = ops.masked_fill(ops.matmul(q, k.transpose(0, 1, 3, 2)) * 0.125, later, -1e9)
+        return (ops.matmul(ops.softmax(scores, axis=-1), v) ** 2).sum()
+
+    g = ms.jit(ms.value_and_grad(f, (0, 1, 2)))
+    return lambda: g(q, k, v)
+
+
+def sort_rows():
+    x = t(256, 4096)
+
+    @ms.jit
+    def f(x):
+        return ops.sort(x)
+
+    return lambda: f(x)
+
+
+def topk_rows():
+    x = t(512, 5000)
+
+    @ms.jit
+    def f(x):
+        return ops.topk(x, 10)
+
+    return lambda: f(x)
+
+
 def transformer_infer():
     rng = P.rng
     tok = Tensor(rng.integers(0, 1000, (1, 100)).astype("int32"))
@@ -221,7 +256,8 @@ def newton_loop():
 
 
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
-mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop"""
+mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
+matmul_one_row attention_causal sort_rows topk_rows"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

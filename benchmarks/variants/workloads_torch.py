@@ -31,6 +31,7 @@ def matmul_of(dtype, m, k, n):
 matmul_f64 = lambda: matmul_of(torch.float64, 700, 700, 700)
 matmul_bf16 = lambda: matmul_of(torch.bfloat16, 768, 768, 768)
 matmul_tall = lambda: matmul_of(torch.float32, 20000, 40, 30)
+matmul_one_row = lambda: matmul_of(torch.float32, 1, 4096, 4096)
 
 
 def rmsnorm_silu():
@@ -130,9 +131,9 @@ gru_train = lambda: train(Gru(), t(50, 20, 100), labels(20, 10), opt="adam")
 gru_infer_one = lambda: infer(Gru(128, 512), t(40, 1, 128))
 
 
-def attention_long():
+def attention_of(attend):
     q, k, v = (t(1, 4, 1024, 64).requires_grad_(True) for _ in range(3))
-    f = P.jit(lambda q, k, v: ((torch.softmax(q @ k.transpose(2, 3) * 0.125, -1) @ v) ** 2).sum())
+    f = P.jit(lambda q, k, v: (attend(q, k, v) ** 2).sum())
 
     def run():
         q.grad = k.grad = v.grad = None
@@ -141,6 +142,20 @@ def attention_long():
         return y.detach()
 
     return run
+
+
+attention_long = lambda: attention_of(lambda q, k, v: torch.softmax(q @ k.transpose(2, 3) * 0.125, -1) @ v)
+attention_causal = lambda: attention_of(lambda q, k, v: F.scaled_dot_product_attention(q, k, v, is_causal=True))
+
+
+def first_of(f, x):
+    """`f`, compiled if asked for, which gives values and indices."""
+    f = P.jit(f)
+    return lambda: f(x)[0]
+
+
+sort_rows = lambda: first_of(lambda x: tuple(torch.sort(x)), t(256, 4096))
+topk_rows = lambda: first_of(lambda x: tuple(torch.topk(x, 10)), t(512, 5000))
 
 
 def transformer_infer():

@@ -128,12 +128,38 @@ def test_masks_that_hide_chunks(m: int, n: int, fill: float) -> None:
         check((2,), m, n, 12, 20, mask[None], fill=fill)
 
 
+@pytest.mark.parametrize("low", [-math.inf, -1e9, -10000.0, -60.0, 5.0])
+@pytest.mark.parametrize(("m", "n"), [(300, 300), (70, 900), (520, 130)])
+def test_added_masks_that_hide_chunks(m: int, n: int, low: float) -> None:
+    for mask in hiding_masks(m, n).values():
+        if mask.any(1).all() or low > -100 or low == -math.inf:  # else rows consist of scores that the sum has rounded away
+            check((2,), m, n, 12, 20, np.where(mask, 0.0, low).astype(np.float32)[None])
+
+
+@pytest.mark.parametrize("size", [30.0, 1e3, 1e10, 1e25])
+def test_added_masks_beside_large_scores(size: float) -> None:
+    """Scores that are larger than what is added are not hidden; those that overflow become NaN with minus infinity."""
+    m = 300
+    for low in (-10000.0, -1e9):
+        mask = np.where(hiding_masks(m, m)["causal"], 0.0, low).astype(np.float32)[None]
+        q, k, v, g = operands((1,), m, m, 12, 20)
+        q *= np.float32(size)
+        graph = attention_graph([type_of(x) for x in (q, k, v, mask)], type_of(g), Attention(1.0))
+        got, want = call(graph, [q, k, v, mask, g]), reference(q, k, v, g, mask, 1.0, 0.0)
+        if size < 1e4:
+            close(got[:1], want[:1], 1e-4 * size)
+        assert np.isfinite(got[0]).all() == np.isfinite(want[0]).all()
+
+
+@pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("number", [math.inf, math.nan])
 @pytest.mark.parametrize("where", ["q", "k", "v", "g"])
-def test_hidden_chunks_of_numbers_that_are_not_finite(where: str, number: float) -> None:
+def test_hidden_chunks_of_numbers_that_are_not_finite(where: str, number: float, added: bool) -> None:
     """0 times infinity is NaN: where a masked score meets such a number, its chunk counts."""
     m = 400
     causal = hiding_masks(m, m)["causal"][None]
+    if added:
+        causal = np.where(causal, 0.0, -math.inf).astype(np.float32)
     for at in (5, 350):
         arrays = operands((1,), m, m, 12, 20)
         arrays["qkvg".index(where)][0, at, 3] = number

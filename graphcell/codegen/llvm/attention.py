@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from math import prod
 
-from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks
+from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks, replaces_scores
 from graphcell.codegen.llvm.attention_products import (
     INFINITY,
     AttentionSpec,
@@ -110,7 +110,7 @@ class _Forward:
     @property
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
-        keys = _MASKED_KEYS if self.spec.n >= 2 * _MASKED_KEYS and may_hide_chunks(self.spec, self.spec.v) else _KEYS
+        keys = _MASKED_KEYS if self.spec.n >= 2 * _MASKED_KEYS and self._may_skip else _KEYS
         return choose_chunks(self.spec, self.parts.target, _ROWS, keys, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
@@ -141,7 +141,11 @@ class _Forward:
     @property
     def skips(self) -> bool:
         """Whether chunks are looked at beforehand, since a mask may hide them."""
-        return self.online and may_hide_chunks(self.spec, self.spec.v)
+        return self.online and self._may_skip
+
+    @property
+    def _may_skip(self) -> bool:
+        return may_hide_chunks(self.spec, self.spec.q, self.spec.k, self.spec.v)
 
     def emit(self) -> Plan:
         spec, chunks, size = self.spec, self.chunks, self.spec.size
@@ -230,8 +234,9 @@ class _Forward:
         names = ["q", "k", "v", *spec.masks, "peak", "total", *kept, "scores", "kp", "vp", "output", *after]
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
         if self.skips:
-            factors = (Factor("v", spec.v, keys, spec.e),)
-            hidden = b.call(emit_hidden(parts, spec, rows, keys, (), factors), I64, *(b.args[n] for n in ("mask", "peak", "v")))
+            scored = () if replaces_scores(spec) else (Factor("q", spec.q, rows, spec.d), Factor("k", spec.k, keys, spec.d))
+            factors = (*scored, Factor("v", spec.v, keys, spec.e))
+            hidden = b.call(emit_hidden(parts, spec, rows, keys, (), factors), I64, *(b.args[n] for n in ("mask", "peak", *(x.name for x in factors))))
             b.return_if(b.icmp("ne", hidden, i64(0)))
         k_panels, v_panels = self._panels(keys)
         scores, output = Operand(spec.kind, self.pitch, 1), Operand(spec.kind, self.width, 1)

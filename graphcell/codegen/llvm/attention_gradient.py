@@ -13,7 +13,7 @@ from dataclasses import replace
 from math import prod
 
 from graphcell.codegen.llvm.attention import Chunks, choose_chunks
-from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks
+from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks, replaces_scores
 from graphcell.codegen.llvm.attention_products import (
     AttentionSpec,
     Panels,
@@ -113,7 +113,7 @@ class _Backward:
     @property
     def skips(self) -> bool:
         """Whether chunks are looked at beforehand, since a mask may hide them."""
-        return not self.single and may_hide_chunks(self.spec, self.spec.q, self.spec.k, self.whole.g)
+        return not self.single and may_hide_chunks(self.spec, *(x for _, _, x in self.streams))
 
     @property
     def ranges(self) -> int:
@@ -281,8 +281,13 @@ class _Backward:
         dk, dv = (Operand(spec.kind, w, 1) for w in self.width) if self.held else (whole.dk, whole.dv)
         to_k, to_v = (args["dks"], args["dvs"]) if self.held else (args["dk"], args["dv"])
         if self.skips:
-            factors = (Factor("q", spec.q, rows, spec.d), Factor("k", spec.k, keys, spec.d), Factor("g", whole.g, rows, spec.e))
-            hidden = b.call(emit_hidden(parts, spec, rows, keys, ("total",), factors), I64, *(args[n] for n in ("mask", "peak", "total", "q", "k", "g")))
+            factors = [Factor("q", spec.q, rows, spec.d), Factor("k", spec.k, keys, spec.d), Factor("g", whole.g, rows, spec.e)]
+            products: tuple[tuple[str, str], ...] = ()
+            if not replaces_scores(spec):  # where a mask replaces scores, their gradients are 0 whatever v and the output are
+                factors += [Factor("v", spec.v, keys, spec.e), Factor("out", spec.out, rows, spec.e)]
+                products = ("g", "v"), ("g", "out")
+            function = emit_hidden(parts, spec, rows, keys, ("total",), tuple(factors), products)
+            hidden = b.call(function, I64, *(args[n] for n in ("mask", "peak", "total", *(x.name for x in factors))))
             skipped = b.icmp("ne", hidden, i64(0))
             with b.if_then(skipped):
                 self._leave_out(b, "later" if self.several_rows else None, [(to_k, dk, keys, spec.d), (to_v, dv, keys, spec.e)])
