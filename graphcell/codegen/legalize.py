@@ -30,6 +30,10 @@ from graphcell.records import dataclass
 SPLIT_REDUCTION_FROM = 1 << 14
 """Elements of a full reduction from which it is done in two steps."""
 _ROW = 1 << 10
+_FEWEST_ROWS = 16
+"""Rows that must be left when each is reduced."""
+_MOST_ABOVE = 64
+"""Values that are looked at for what a reduction is computed from."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +157,7 @@ class _Legalizer:
         if all(x.type.shape[a] == 1 for a in op.axis):
             self.table[node.results[0]] = self.view(Reshape(result.shape), x, node)
             return
-        split = _split_axes(op, x.type) or row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
+        split = self._rows_above(op, x) or _split_axes(op, x.type) or row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
         if split is None:
             self.append(copy_node(node, self.table))
             return
@@ -162,11 +166,37 @@ class _Legalizer:
         if narrow:  # what is between the two steps has the digits of float32, too
             part = self.emit(Cast(float32), (part,), node)
         part = self.emit(type(op)(split.first, False), (part,), node)  # type: ignore[call-arg]
-        part = self.emit(type(op)(split.second, False), (part,), node)  # type: ignore[call-arg]
+        part = self.reduce_again(type(op)(split.second, False), part, node)  # type: ignore[call-arg]
         if narrow:
             part = self.emit(Cast(result.dtype), (part,), node)
         want = node.results[0].type.shape
         self.table[node.results[0]] = part if part.type.shape == want else self.view(Reshape(want), part, node)
+
+    def reduce_again(self, op: Reduction, x: Value, like: Node) -> Value:
+        """The second step, of which there may be so much that it takes two."""
+        node = Node(op, (x,), tuple(map(Value, infer_types(op, (x.type,)))), like.span)
+        self.table[x] = x
+        self.visit_reduction(node)
+        return self.table[node.results[0]]
+
+    def _rows_above(self, op: Reduction, x: Value) -> RowBlocks | None:
+        """The cut for a reduction of a whole large Tensor that is computed from reductions of rows: these rows first, which one kernel can do
+        together with what they come from."""
+        if len(op.axis) != x.type.rank or x.type.size < SPLIT_REDUCTION_FROM:
+            return None
+        seen, stack = {x}, [x]
+        while stack and len(seen) < _MOST_ABOVE:
+            node = self.made_by.get(stack.pop())
+            if node is None or not isinstance(node.op, (Elementwise, Reduction, Reshape, BroadcastTo)):
+                continue
+            whole = node.operands[0].type if node.operands else None
+            if isinstance(node.op, Reduction) and whole is not None and whole.size == x.type.size:
+                rows = whole.rank - len(node.op.axis)
+                return RowBlocks(whole.shape, node.op.axis, tuple(range(rows))) if rows > 0 and node.results[0].type.size >= _FEWEST_ROWS else None
+            found = [v for v in node.operands if v not in seen]
+            seen.update(found)
+            stack += found
+        return None
 
     def layout(self, v: Value) -> Layout | None:
         """Where v lies if it is memory or a view of memory; None for fills and ramps and what looks at them."""

@@ -17,7 +17,7 @@ from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.indexed import gather_kernel
-from graphcell.codegen.kernel import Load
+from graphcell.codegen.kernel import GatherLoad, Load
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
@@ -462,6 +462,8 @@ def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Valu
         return False
     kernel, buffers = unit.kernel.kernel, unit.kernel.buffers
     source, result = buffers.index(target), buffers.index(output)
+    if any(isinstance(s.what, GatherLoad) and s.what.access.operand == source for s in kernel.body):
+        return False
     (store,) = [s for s in kernel.stores if s.access.operand == result]
     loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == source]
     return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)

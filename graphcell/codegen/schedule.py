@@ -12,6 +12,7 @@ from graphcell.codegen.contract import contract
 from graphcell.codegen.fuse import Analysis, Group
 from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, is_tiled, with_loops
 from graphcell.codegen.layout import row_major
+from graphcell.codegen.pick import pick
 from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.base import Reduction
@@ -90,7 +91,7 @@ class _Scheduler:
         extents = tuple(a.extent for a in self.loops)
         outer = sum(a not in self.reduced for a in self.loops)
         dtypes = tuple(v.type.dtype for v in self.buffers)
-        kernel = contract(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes))
+        kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes)))
         return ScheduledKernel(choose_vector(collapse(kernel)), tuple(self.buffers), frozenset(self.stored))
 
     def _buffer(self, v: Value) -> int:

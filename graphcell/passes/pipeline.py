@@ -22,6 +22,7 @@ from graphcell.ir.verify import verify
 from graphcell.passes.accumulate import accumulate
 from graphcell.passes.attention import fuse_attention
 from graphcell.passes.decompose import decompose
+from graphcell.passes.divide_once import divide_once
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.factor_sums import factor_sums
 from graphcell.passes.hoist_invariant import hoist_invariant
@@ -45,6 +46,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
     ("decompose", decompose),
+    ("divide_once", divide_once),
     ("factor_sums", factor_sums),
     ("accumulate", accumulate),
     ("eliminate_dead", eliminate_dead),

@@ -311,3 +311,25 @@ def test_a_long_program_s_entry_is_translated_quickly(monkeypatch: pytest.Monkey
         wanted = np.exp(wanted @ w)
         wanted /= wanted.sum(-1, keepdims=True)
     np.testing.assert_allclose(executable([Tensor(x), Tensor(w)])[0].asnumpy(), wanted, rtol=1e-4)
+
+
+CENTRED = """graph @f(%x: f32[{shape}]) {{
+  %m = reduce_max[axis={axis}, keep_dims=True] %x
+  %b = broadcast_to[shape=({shape})] %m
+  %d = sub %x, %b
+  %q = exp %d
+  %r = reshape[shape=({size},)] %q
+  %s = reduce_sum[axis=(0,), keep_dims=False] %r
+  return %s
+}}"""
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((200, 300), (1,)), ((200, 300), (0,)), ((40, 60, 20), (1, 2)), ((40, 60, 20), (0, 2)), ((70000, 3), (1,))])
+def test_sums_of_everything_add_the_rows_that_they_come_from(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
+    """The kernel that finds something of each row sums the row, too; nothing of the size of x is stored."""
+    text = CENTRED.format(shape=", ".join(map(str, shape)), axis=axis if len(axis) > 1 else f"({axis[0]},)", size=np.prod(shape))
+    executable = compile_graph(parse(text))
+    x = RNG.standard_normal(shape).astype(np.float32)
+    (got,) = executable([Tensor(x)])
+    np.testing.assert_allclose(float(got), np.exp(x.astype(np.float64) - x.max(axis, keepdims=True)).sum(), rtol=1e-6)
+    assert executable.compilation.program.arena_bytes <= x.nbytes // 2

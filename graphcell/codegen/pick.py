@@ -1,0 +1,191 @@
+"""Sums to which one element of a row counts are that element, read where it lies.
+
+Enters: a kernel with one inner loop. Leaves: an equal kernel in which sum(select(place == index, x, 0)) along that loop, the form in which
+losses pick a class (it fuses with all around), is x at that place: what is loaded for x is gathered there, and the ops on it are applied
+once a row. A place outside of the row gives 0, as the sum does. Sums of differences of such terms, and of what is the same for the
+whole row, are taken term by term. Refuses nothing: other sums stay as they are.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from graphcell import dtype as dt
+from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, with_loops
+from graphcell.dtype import DType
+from graphcell.ir.op import Op
+from graphcell.ops.arithmetic import Add, Mul, Neg, Select, Sub
+from graphcell.ops.base import Elementwise
+from graphcell.ops.comparison import BitwiseAnd, Equal, GreaterEqual, Less
+from graphcell.ops.reduction import ReduceSum
+
+_MOST_OPS = 12
+"""Ops applied to a picked element."""
+
+
+class _TooMuch(Exception):
+    """A term that is not worth picking, or cannot be."""
+
+
+def pick(kernel: LoopKernel) -> LoopKernel:
+    """The kernel with sums of one element picked."""
+    if kernel.outer != len(kernel.extents) - 1:
+        return kernel
+    return _Picker(kernel).run()
+
+
+class _Picker:
+    def __init__(self, kernel: LoopKernel):
+        self.kernel = kernel
+        self.loop = kernel.outer
+        self.body: list[Statement] = []
+        self.known: dict[tuple[Source | Op, tuple[int, ...]], int] = {}
+        self.number: dict[int, int] = {}
+        """Where the kernel's statements are in the new body."""
+        self.ops = 0
+        """How many were applied to the element that is being picked."""
+
+    def run(self) -> LoopKernel:
+        found = False
+        for n, s in enumerate(self.kernel.body):
+            picked = self._sum_of(s) if isinstance(s.what, ReduceSum) and s.dtype.is_float else None
+            found = found or picked is not None
+            self.number[n] = self._add(s.what, tuple(self.number[a] for a in s.args), s.dtype, s.loops, s.stage) if picked is None else picked
+        return self._finish() if found else self.kernel
+
+    def _add(self, what: Source | Op, args: tuple[int, ...], dtype: DType, loops: int, stage: int) -> int:
+        key = what, args
+        if key not in self.known:
+            self.known[key] = len(self.body)
+            self.body.append(Statement(what, args, dtype, loops, stage))
+        return self.known[key]
+
+    def _apply(self, what: Source | Op, args: tuple[int, ...], dtype: DType, loops: int = 0) -> int:
+        """An op whose loops and stage follow from its args."""
+        for a in args:
+            loops |= self.body[a].loops
+        return self._add(what, args, dtype, loops, max((self.body[a].stage for a in args), default=0))
+
+    # -- sums --------------------------------------------------------------------------------------------------------
+    def _sum_of(self, s: Statement) -> int | None:
+        size, known = len(self.body), dict(self.known)
+        try:
+            total, picks = self._term(s.args[0])
+        except _TooMuch:
+            picks = 0
+        if picks:
+            return total
+        del self.body[size:]
+        self.known = known
+        return None
+
+    def _varies(self, local: int) -> bool:
+        return bool(self.kernel.body[local].loops >> self.loop & 1)
+
+    def _term(self, local: int) -> tuple[int, int]:
+        """The sum of a value of the kernel along the row, and how many elements were picked for it."""
+        s = self.kernel.body[local]
+        if not self._varies(local):
+            count = self._add(Splat(float(self.kernel.extents[self.loop]), s.dtype), (), s.dtype, 0, 0)
+            return self._apply(Mul(), (self.number[local], count), s.dtype), 0
+        if isinstance(s.what, Select):
+            return self._pick(s), 1
+        if isinstance(s.what, (Neg, Add, Sub)):
+            terms = [self._term(a) for a in s.args]
+            return self._apply(s.what, tuple(t for t, _ in terms), s.dtype), sum(picks for _, picks in terms)
+        raise _TooMuch
+
+    def _pick(self, s: Statement) -> int:
+        """sum(select(hit, x, 0))."""
+        hit, x, other = s.args
+        if not _is_zero(self.kernel.body[other]):
+            raise _TooMuch
+        conditions: list[int] = []
+        place: int | None = None
+        stack = [hit]
+        while stack:
+            n = stack.pop()
+            c = self.kernel.body[n]
+            if isinstance(c.what, BitwiseAnd):
+                stack += c.args
+            elif not self._varies(n):
+                conditions.append(self.number[n])
+            else:
+                if place is not None:
+                    raise _TooMuch
+                place = self._place(c)
+        if place is None:
+            raise _TooMuch
+        dtype = self.body[place].dtype
+        first, end = (self._add(Splat(k, dtype), (), dtype, 0, 0) for k in (0, self.kernel.extents[self.loop]))
+        conditions += [self._apply(GreaterEqual(), (place, first), dt.bool_), self._apply(Less(), (place, end), dt.bool_)]
+        inside = conditions[0]
+        for condition in conditions[1:]:
+            inside = self._apply(BitwiseAnd(), (inside, condition), dt.bool_)
+        self.ops = 0
+        return self._apply(Select(), (inside, self._at(x, place), self.number[other]), s.dtype)
+
+    def _place(self, s: Statement) -> int:
+        """The index that the position along the row must be equal to."""
+        if isinstance(s.what, Equal):
+            for ramp, index in (s.args, s.args[::-1]):
+                if not self._varies(index) and self._is_ramp(ramp):
+                    return self.number[index]
+        raise _TooMuch
+
+    def _is_ramp(self, local: int) -> bool:
+        what = self.kernel.body[local].what
+        return isinstance(what, Index) and what.dtype.signed and all(step == (d == self.loop) for d, step in enumerate(what.strides))
+
+    def _at(self, local: int, place: int) -> int:
+        """A value of the kernel at a place of the row."""
+        if not self._varies(local):
+            return self.number[local]
+        s = self.kernel.body[local]
+        what = s.what
+        if isinstance(what, Load):
+            step = what.access.strides[self.loop]
+            strides = tuple(0 if d == self.loop else n for d, n in enumerate(what.access.strides))
+            access = Access(what.access.operand, strides, what.access.offset)
+            gather = GatherLoad(access, (step,), (self.kernel.extents[self.loop],), what.dtype)
+            return self._apply(gather, (place,), s.dtype, s.loops & ~(1 << self.loop))
+        self.ops += 1
+        if not isinstance(what, Elementwise) or self.ops > _MOST_OPS:
+            raise _TooMuch
+        return self._apply(what, tuple(self._at(a, place) for a in s.args), s.dtype)
+
+    # -- the kernel that is left ---------------------------------------------------------------------------------------
+    def _finish(self) -> LoopKernel:
+        stores = tuple(Store(self.number[s.local], s.access) for s in self.kernel.stores)
+        kernel = _used(replace(self.kernel, body=tuple(self.body), stores=stores))
+        if any(s.is_reduction for s in kernel.body):
+            return kernel
+        varies = any(s.access.strides[self.loop] for s in kernel.stores)
+        if varies:
+            return replace(kernel, outer=len(kernel.extents))
+        outer, mask = self.loop, (1 << self.loop) - 1
+        return with_loops(kernel, kernel.extents[:outer], outer, lambda v: v[:outer], lambda loops: loops & mask)
+
+
+def _is_zero(s: Statement) -> bool:
+    return isinstance(s.what, Splat) and s.what.value == 0
+
+
+def _used(kernel: LoopKernel) -> LoopKernel:
+    """The kernel without statements that no store needs, stages counted anew."""
+    needed: set[int] = set()
+    stack = [s.local for s in kernel.stores]
+    while stack:
+        n = stack.pop()
+        if n not in needed:
+            needed.add(n)
+            stack.extend(kernel.body[n].args)
+    number: dict[int, int] = {}
+    body: list[Statement] = []
+    for n in sorted(needed):
+        s = kernel.body[n]
+        args = tuple(number[a] for a in s.args)
+        stage = max((body[a].stage for a in args), default=0) + s.is_reduction
+        number[n] = len(body)
+        body.append(replace(s, args=args, stage=stage))
+    return replace(kernel, body=tuple(body), stores=tuple(Store(number[s.local], s.access) for s in kernel.stores))

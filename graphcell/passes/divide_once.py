@@ -1,0 +1,64 @@
+"""The sums of a softmax are inverted once: exp(x - max(x)) / broadcast(s) is exp(x - max(x)) * broadcast(1 / s), and so in its gradient.
+
+Enters: a differentiated Graph. Leaves: an equal Graph in which floats of 32 and 64 bits are multiplied by the inverse of such a sum, instead of
+divided by it: a division takes as long as six multiplications or more. What changes is one more rounding.
+
+Refuses every other divisor. Whoever divides by a number or by the largest element may rely on quotients that are whole numbers, or 1;
+and the inverse of a very small number overflows. A sum to which the largest exponential counts as 1 has a normal inverse, or is infinite or
+NaN, which give what a division gives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops.arithmetic import Div, Mul, StopGradient, Sub
+from graphcell.ops.mathematics import Exp
+from graphcell.ops.movement import BroadcastTo, Reshape
+from graphcell.ops.reduction import ReduceMax, ReduceSum
+from graphcell.passes.rewrite import Rewriter, Rules, rewrite
+
+Result = Sequence[Value] | None
+
+
+def by_inverse(r: Rewriter, node: Node) -> Result:
+    """x / broadcast(s) as x * broadcast(1 / s), for a sum of exponentials s."""
+    x, divisor = node.operands
+    made = r.producers.get(divisor)
+    if made is None or not isinstance(made.op, BroadcastTo) or divisor.type.dtype.bits < 32:
+        return None
+    (total,) = made.operands
+    if total.type.size == divisor.type.size or not _counts_largest_as_one(r, total):
+        return None
+    (inverse,) = r.emit(Div(), *r.full(1.0, total), total)
+    return r.emit(Mul(), x, *r.emit(made.op, inverse))
+
+
+def _counts_largest_as_one(r: Rewriter, v: Value) -> bool:
+    """Whether v is the sum of exp(x - broadcast(max(x))) along the very dimensions of the maximum."""
+    total = _origin(r, v)
+    if total is None or not isinstance(total.op, ReduceSum):
+        return False
+    exponential = r.producers.get(total.operands[0])
+    if exponential is None or not isinstance(exponential.op, Exp):
+        return False
+    difference = r.producers.get(exponential.operands[0])
+    if difference is None or not isinstance(difference.op, Sub):
+        return False
+    x, peak = difference.operands
+    largest = _origin(r, peak)
+    return largest is not None and isinstance(largest.op, ReduceMax) and largest.op.axis == total.op.axis and largest.operands == (x,)
+
+
+def _origin(r: Rewriter, v: Value) -> Node | None:
+    """The node that makes the numbers of v, in whatever shape."""
+    made = r.producers.get(v)
+    while made is not None and isinstance(made.op, (BroadcastTo, Reshape, StopGradient)):
+        made = r.producers.get(made.operands[0])
+    return made
+
+
+def divide_once(graph: Graph) -> Graph:
+    """The graph with the sums of softmaxes inverted, regions included."""
+    return rewrite(graph, Rules((Div, by_inverse)))

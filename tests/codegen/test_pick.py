@@ -1,0 +1,145 @@
+"""Sums to which one element of a row counts: what becomes of them, and what they give, against numpy in float64."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell
+from graphcell import Tensor, ops
+from graphcell.ir.text import parse
+from graphcell.runtime.executable import Executable, compile_graph
+
+Array = np.ndarray[Any, Any]
+RNG = np.random.default_rng(11)
+
+PICK = """graph @f(%x: f32[{rows}, {row}], %at: i32[{rows}, 1], %w: f32[{rows}, 1]) {{
+  %ramp = iota[shape=({rows}, {row}), axis=1, dtype=i32]
+  %place = broadcast_to[shape=({rows}, {row})] %at
+  %hit = equal %ramp, %place
+  %zero = full[value=0.0, shape=({rows}, {row}), dtype=f32]
+  %v = broadcast_to[shape=({rows}, {row})] %w
+  {body}
+  %s = reduce_sum[axis=(1,), keep_dims=False] %term
+  return %s{more}
+}}"""
+
+
+def compiled(rows: int, row: int, body: str, more: str = "") -> Executable:
+    return compile_graph(parse(PICK.format(rows=rows, row=row, body=body, more=more)))
+
+
+def kernels(executable: Executable) -> str:
+    return "\n".join(str(k.kernel) for k in executable.compilation.program.steps)
+
+
+def inputs(rows: int, row: int) -> tuple[Array, Array, Array]:
+    x = RNG.standard_normal((rows, row)).astype(np.float32)
+    places = RNG.integers(0, row, (rows, 1)).astype(np.int32)
+    return x, places, RNG.standard_normal((rows, 1)).astype(np.float32)
+
+
+def picked(x: Array, places: Array) -> Array:
+    """x at the places, 0 outside of the row."""
+    inside = (places[:, 0] >= 0) & (places[:, 0] < x.shape[1])
+    return np.where(inside, x[np.arange(len(x)), np.where(inside, places[:, 0], 0)], 0)
+
+
+@pytest.mark.parametrize("width", ["16", "32", ""])
+@pytest.mark.parametrize(("rows", "row"), [(1, 1), (3, 7), (40, 16), (5, 1000), (130, 33)])
+def test_one_element_is_read_where_it_lies(rows: int, row: int, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
+    x, places, w = inputs(rows, row)
+    places[::3] = RNG.choice([-1, -row, row, 2**31 - 1, -(2**31)], (len(places[::3]), 1))  # outside: nothing counts
+    x[:, ::5] = RNG.choice([np.nan, np.inf, -np.inf], x[:, ::5].shape)
+    f = compiled(rows, row, "%y = mul %x, %v\n  %e = exp %y\n  %term = select %hit, %e, %zero")
+    (got,) = f([Tensor(a) for a in (x, places, w)])
+    with np.errstate(all="ignore"):
+        want = picked(np.exp(x.astype(np.float64) * w), places)
+    np.testing.assert_allclose(got.asnumpy(), want, rtol=2e-6)
+
+
+def test_nothing_is_summed_any_more() -> None:
+    text = kernels(compiled(40, 100, "%e = exp %x\n  %term = select %hit, %e, %zero"))
+    assert "gather" in text and "reduce_sum" not in text
+
+
+def test_what_else_the_row_needs_is_left() -> None:
+    x, places, w = inputs(40, 100)
+    f = compiled(40, 100, "%e = exp %x\n  %term = select %hit, %e, %zero\n  %all = reduce_sum[axis=(1,), keep_dims=False] %e", ", %all, %e")
+    one, total, every = f([Tensor(a) for a in (x, places, w)])
+    exact = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(one.asnumpy(), picked(exact, places), rtol=1e-6)
+    np.testing.assert_allclose(total.asnumpy(), exact.sum(1), rtol=1e-6)
+    np.testing.assert_allclose(every.asnumpy(), exact, rtol=1e-6)
+    assert kernels(f).count("reduce_sum") == 1
+
+
+def test_differences_are_taken_term_by_term() -> None:
+    x, places, w = inputs(40, 100)
+    f = compiled(40, 100, "%a = select %hit, %x, %zero\n  %b = neg %a\n  %term = sub %v, %b")
+    (got,) = f([Tensor(a) for a in (x, places, w)])
+    np.testing.assert_allclose(got.asnumpy(), 100 * w[:, 0].astype(np.float64) + picked(x.astype(np.float64), places), rtol=1e-5, atol=1e-5)
+    assert "reduce_sum" not in kernels(f)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        "%a = select %hit, %x, %zero\n  %term = mul %a, %x",  # an infinite factor elsewhere would make it NaN
+        "%term = select %hit, %zero, %x",
+        "%a = select %hit, %x, %zero\n  %term = add %a, %x",
+        "%same = equal %x, %x\n  %both = bitwise_and %hit, %same\n  %term = select %both, %x, %zero",
+    ],
+)
+def test_other_sums_stay(body: str) -> None:
+    f = compiled(40, 100, body)
+    assert "reduce_sum" in kernels(f) and "gather" not in kernels(f)
+
+
+@pytest.mark.parametrize("shape", [(6, 5), (70, 100), (4, 21, 9, 16), (3, 300, 2)])
+@pytest.mark.parametrize("smoothing", [0.0, 0.1])
+def test_cross_entropy_and_its_gradient(shape: tuple[int, ...], smoothing: float) -> None:
+    x = RNG.standard_normal(shape).astype(np.float32)
+    y = RNG.integers(0, shape[1], (shape[0], *shape[2:])).astype(np.int32)
+    y[0] = -100  # does not count
+    y[-1] -= shape[1]  # from the end
+    x[0, 0] = np.inf
+    step = graphcell.jit(graphcell.value_and_grad(lambda x: ops.cross_entropy(x, Tensor(y), label_smoothing=smoothing), 0))
+    loss, dx = step(Tensor(x))
+    z = np.moveaxis(x.astype(np.float64), 1, -1)
+    with np.errstate(invalid="ignore"):
+        log_p = z - z.max(-1, keepdims=True)
+        log_p -= np.log(np.exp(log_p).sum(-1, keepdims=True))
+    counted = y != -100
+    target = (1 - smoothing) * np.eye(shape[1])[np.where(counted, y, 0) % shape[1]] + smoothing / shape[1]
+    target[~counted] = 0
+    log_p[~counted] = 0
+    np.testing.assert_allclose(float(loss), -(target * log_p).sum() / counted.sum(), rtol=2e-6)
+    want = np.where(counted[..., None], np.exp(log_p) - target, 0) / counted.sum()
+    got = np.moveaxis(dx.asnumpy(), 1, -1)
+    np.testing.assert_allclose(got[counted], want[counted], rtol=1e-5, atol=1e-8)
+
+
+def test_the_gradient_may_lie_where_the_logits_were() -> None:
+    """The element is read before anything of its row is written."""
+    x = graphcell.Parameter(Tensor(RNG.standard_normal((50, 30)).astype(np.float32)))
+    y = Tensor(RNG.integers(0, 30, (50,)).astype(np.int32))
+    forward = graphcell.value_and_grad(lambda: ops.cross_entropy(x, y), None, [x])
+
+    @graphcell.jit
+    def step() -> Tensor:
+        loss, (dx,) = forward()
+        return ops.depend(loss, ops.assign(x, x - 5.0 * dx))
+
+    z = x.asnumpy().astype(np.float64)
+    for _ in range(3):
+        loss = step()
+        p = np.exp(z - z.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        hit = np.eye(30)[y.asnumpy()]
+        np.testing.assert_allclose(float(loss), -np.log((p * hit).sum(1)).mean(), rtol=1e-5)
+        z -= 5.0 * (p - hit) / 50
+        np.testing.assert_allclose(x.asnumpy(), z, rtol=1e-4, atol=1e-5)

@@ -1,0 +1,78 @@
+"""Which divisors are inverted once, and what the quotients are."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import graphcell
+from graphcell import Tensor, ops
+from graphcell.ir.graph import Graph
+from graphcell.ir.text import parse
+from graphcell.ir.verify import verify
+from graphcell.passes.divide_once import divide_once
+
+SOFTMAX = """graph @f(%x: {dtype}[6, 5]) {{
+  %top = reduce_max[axis={peak}, keep_dims=True] %x
+  %wide = broadcast_to[shape=(6, 5)] %top
+  %below = sub %x, %wide
+  %e = exp %below
+  %sum = reduce_sum[axis={axis}, keep_dims=True] %e
+  %s = broadcast_to[shape=(6, 5)] %sum
+  %y = div %e, %s
+  return %y
+}}"""
+
+
+def divisions(graph: Graph) -> list[tuple[int, ...]]:
+    verify(graph)
+    return [n.results[0].type.shape for n in graph.nodes if n.op.name == "div"]
+
+
+@pytest.mark.parametrize("dtype", ["f32", "f64"])
+@pytest.mark.parametrize(("axis", "small"), [("(1,)", (6, 1)), ("(0,)", (1, 5))])
+def test_sums_of_softmaxes_are_inverted(dtype: str, axis: str, small: tuple[int, ...]) -> None:
+    assert divisions(divide_once(parse(SOFTMAX.format(dtype=dtype, axis=axis, peak=axis)))) == [small]
+
+
+@pytest.mark.parametrize("text", [
+    SOFTMAX.format(dtype="f16", axis="(1,)", peak="(1,)"),
+    SOFTMAX.format(dtype="f32", axis="(1,)", peak="(0,)"),  # may count no exponential as 1
+    SOFTMAX.format(dtype="f32", axis="(1,)", peak="(1,)").replace("exp %below", "exp %x"),
+    SOFTMAX.format(dtype="f32", axis="(1,)", peak="(1,)").replace("sum[axis=(1,), keep_dims=True] %e", "max[axis=(1,), keep_dims=True] %e"),
+])  # fmt: skip
+def test_other_divisors_stay(text: str) -> None:
+    graph = parse(text)
+    assert divide_once(graph) is graph
+
+
+def test_whole_quotients_stay_whole() -> None:
+    """Division by the largest element of a row, and by a number, rounds once."""
+    x = np.arange(1, 4097, dtype=np.float32).reshape(64, 64)
+
+    @graphcell.jit
+    def f(x: Tensor) -> tuple[Tensor, Tensor]:
+        return x / ops.amax(x, 1, True), x / 49
+
+    share, part = f(Tensor(x))
+    assert (share.asnumpy() == x / x.max(1, keepdims=True)).all() and (part.asnumpy() == x / np.float32(49)).all()
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_softmax_and_its_gradient(dtype: type) -> None:
+    x = np.random.default_rng(0).standard_normal((30, 77)).astype(dtype) * 10
+    x[3, 5], x[4] = -np.inf, -np.inf  # a row of nothing is NaN
+    x[5, 7] = np.inf
+    f = graphcell.jit(graphcell.value_and_grad(lambda x: (ops.softmax(x, -1) ** 2).sum(), 0))
+    p = graphcell.jit(lambda x: ops.softmax(x, -1))(Tensor(x)).asnumpy()
+    with np.errstate(invalid="ignore"):
+        e = np.exp(x.astype(np.longdouble) - x.max(1, keepdims=True))
+        want = e / e.sum(1, keepdims=True)
+    precision = 8 * np.finfo(dtype).eps
+    np.testing.assert_allclose(p, want.astype(np.float64), rtol=50 * precision)
+    assert np.isnan(p[4]).all() and np.isnan(p[5]).all()
+    rest = [k for k in range(30) if k not in (4, 5)]
+    q = want[rest]
+    slope = 2 * q * (q - (q * q).sum(1, keepdims=True))
+    _, dx = f(Tensor(x[rest]))
+    np.testing.assert_allclose(dx.asnumpy(), slope.astype(np.float64), rtol=0, atol=precision)
