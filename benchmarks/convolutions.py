@@ -1,6 +1,6 @@
-"""3x3 convolutions of unit stride: direct summation, Winograd's algorithm in its forms, and which is chosen.
+"""3x3 and 5x5 convolutions of unit stride: direct summation, Winograd's algorithm in its forms, and which is chosen.
 
-    python benchmarks/convolutions.py [--op forward|input|weights] [--only text] [--prepared]
+    python benchmarks/convolutions.py [--op forward|input|weights] [--taps 3|5] [--only text] [--prepared]
 
 A line has for each way the microseconds measured and, in brackets, as the schedule estimates them (for a clock of
 `--ghz`); "own" transforms the weights where they are used, not in a stage. Then what the schedule chose, how much
@@ -25,7 +25,7 @@ from graphcell.codegen.llvm.correlation import ConvSpec, Correlation, forward_co
 from graphcell.codegen.llvm.target import host
 from graphcell.codegen.llvm.winograd import emit_winograd
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
-from graphcell.codegen.llvm.winograd_transforms import F2, F4, GRADIENT_F2, GRADIENT_F4
+from graphcell.codegen.llvm.winograd_transforms import FORWARD, GRADIENT
 
 SHAPES = (  # images, height and width, channels, filters
     (1, 224, 3, 64), (1, 224, 16, 16), (1, 56, 64, 64), (1, 56, 128, 128), (1, 28, 128, 128), (1, 28, 256, 256),
@@ -55,14 +55,14 @@ def ways(spec: ConvSpec, op: str, prepared: bool, arrays: dict[str, Array]) -> I
     del os.environ[forward.SWITCH_VARIABLE]
     if op == "weights":
         yield Way("direct", direct, gradient.direct_time(spec, target))
-        for algorithm in (GRADIENT_F2, GRADIENT_F4):
+        for algorithm in GRADIENT[spec.kh]:
             found = gradient.schedule(spec, target, algorithm)
             run = native(lambda m, t, p=found: emit_winograd_gradient(m, "winograd", spec, p, t, None, ()), arrays)  # type: ignore[misc]
             yield Way(str(algorithm), run, gradient.winograd_time(spec, found, target))
         return
     part, names = correlation(spec, op), ("x", "w", "y") if op == "forward" else ("dy", "w", "dx")
     yield Way("direct", direct, forward.direct_time(part, target, prepared))
-    for algorithm in (F2, F4):
+    for algorithm in FORWARD[spec.kh]:
         for own in (False, True):
             plan = forward.schedule(part, target, algorithm, own)
             run = native(lambda m, t, p=plan: emit_winograd(m, "winograd", part, p, t, None, (), names), arrays)  # type: ignore[misc]
@@ -85,7 +85,7 @@ def arrays_of(spec: ConvSpec, op: str) -> dict[str, Array]:
     rng = np.random.default_rng(0)
     x = rng.standard_normal((spec.n, spec.h, spec.w, spec.c), np.float32)
     y = rng.standard_normal((spec.n, spec.oh, spec.ow, spec.k), np.float32)
-    w = rng.standard_normal((spec.k, spec.c, 3, 3), np.float32)
+    w = rng.standard_normal((spec.k, spec.c, spec.kh, spec.kw), np.float32)
     return {"forward": {"x": x, "w": w, "y": y}, "input": {"dy": y, "w": w, "dx": x}, "weights": {"x": x, "dy": y, "dw": w}}[op]
 
 
@@ -104,6 +104,7 @@ def report(spec: ConvSpec, op: str, prepared: bool, cycles: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", default="forward", choices=("forward", "input", "weights"))
+    parser.add_argument("--taps", type=int, default=3, choices=(3, 5), help="along each side")
     parser.add_argument("--only", default="", help="run the cases whose name contains this text")
     parser.add_argument("--prepared", action="store_true", help="weights are transformed in advance")
     parser.add_argument("--ghz", type=float, default=3.7, help="512-bit multiply-adds a nanosecond of this processor")
@@ -113,7 +114,7 @@ def main() -> None:
     for n, size, c, k in SHAPES:
         name = f"{n}x{size}x{size}x{c}->{k}"
         if options.only in name:
-            print(f"{name:20} {line(ConvSpec(n, size, size, c, k, 3, 3, padding=(1, 1, 1, 1)))}", flush=True)
+            print(f"{name:20} {line(ConvSpec(n, size, size, c, k, options.taps, options.taps, padding=(options.taps // 2,) * 4))}", flush=True)
 
 
 if __name__ == "__main__":

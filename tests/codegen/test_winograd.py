@@ -20,7 +20,7 @@ from graphcell.codegen.llvm.winograd import emit_winograd
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
 from graphcell.codegen.llvm.winograd_gradient_schedule import choose as choose_gradient
 from graphcell.codegen.llvm.winograd_schedule import applies, choose, schedule
-from graphcell.codegen.llvm.winograd_transforms import F2, F4, GRADIENT_F2, GRADIENT_F4, Minimal
+from graphcell.codegen.llvm.winograd_transforms import F2, F2_OF_5, F4, FORWARD, GRADIENT, Minimal
 from graphcell.errors import ArgumentValueError
 from tests.codegen import convolutions as reference
 from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, with_chunks
@@ -48,6 +48,16 @@ LARGE = [
 ]
 
 
+OF_5 = [
+    ConvSpec(2, 8, 8, 16, 32, 5, 5, padding=(2, 2, 2, 2)),
+    ConvSpec(3, 9, 11, 19, 37, 5, 5, padding=(2, 2, 2, 2)),  # tiles hang over, channels are no whole vectors
+    ConvSpec(2, 7, 10, 6, 16, 5, 5, weights="HWIO"),
+    ConvSpec(2, 6, 5, 20, 33, 5, 5, padding=(0, 4, 1, 2)),
+    ConvSpec(1, 3, 3, 16, 16, 5, 5, padding=(5, 3, 3, 6)),  # tiles of padding only
+]
+CASES = [(spec, algorithm) for spec in SPECS for algorithm in (F2, F4)] + [(spec, F2_OF_5) for spec in OF_5]
+
+
 def correlation(spec: ConvSpec, direction: str) -> Correlation:
     return forward_correlation(spec) if direction == "forward" else gradient_correlations(spec)[0]
 
@@ -68,12 +78,12 @@ def problem(spec: ConvSpec, direction: str) -> tuple[dict[str, Array], str, Arra
     """Inputs, the output's name, what is expected in it, its kind, and the terms of each sum."""
     rng = np.random.default_rng(0)
     x = rng.standard_normal((spec.n, spec.h, spec.w, spec.c)).astype(storage(spec.x_kind))
-    w = rng.standard_normal((spec.k, spec.c, 3, 3)).astype(storage(spec.w_kind))
+    w = rng.standard_normal((spec.k, spec.c, spec.kh, spec.kw)).astype(storage(spec.w_kind))
     dy = rng.standard_normal((spec.n, spec.oh, spec.ow, spec.k)).astype(storage(spec.y_kind))
     laid_out = w if spec.weights == "OIHW" else np.ascontiguousarray(w.transpose(2, 3, 1, 0))
     if direction == "forward":
-        return {"x": x, "w": laid_out}, "y", reference.forward(spec, x, w), spec.y_kind, 9 * spec.c
-    return {"dy": dy, "w": laid_out}, "dx", reference.input_gradient(spec, dy, w), spec.x_kind, 9 * spec.k
+        return {"x": x, "w": laid_out}, "y", reference.forward(spec, x, w), spec.y_kind, spec.kh * spec.kw * spec.c
+    return {"dy": dy, "w": laid_out}, "dx", reference.input_gradient(spec, dy, w), spec.x_kind, spec.kh * spec.kw * spec.k
 
 
 def assert_close(got: Array, want: Array, kind: str, terms: int, scale: float = 1.0) -> None:
@@ -99,7 +109,7 @@ def check(spec: ConvSpec, direction: str, width: int, algorithm: Minimal, own_fi
     assert got.tobytes() == again.tobytes()
 
 
-@pytest.mark.parametrize("algorithm", [F2, F4, GRADIENT_F2, GRADIENT_F4], ids=str)
+@pytest.mark.parametrize("algorithm", [a for table in (FORWARD, GRADIENT) for found in table.values() for a in found], ids=str)
 def test_matrices_compute_the_correlation_exactly(algorithm: Minimal) -> None:
     """A [(G g) * (B d)] is the correlation, in rational numbers, in one dimension for a basis of filters."""
     data = [Fraction(k * k + 3, 7) for k in range(algorithm.size)]
@@ -121,9 +131,8 @@ def test_points_must_fit() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
-@pytest.mark.parametrize("algorithm", [F2, F4], ids=str)
 @pytest.mark.parametrize("direction", NAMES)
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize(("spec", "algorithm"), CASES, ids=str)
 def test_convolution(spec: ConvSpec, direction: str, algorithm: Minimal, own_filters: bool) -> None:
     check(spec, direction, HOST, algorithm, own_filters)
 
@@ -143,9 +152,8 @@ def same_specials(got: Array, want: Array) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
-@pytest.mark.parametrize("algorithm", [F2, F4], ids=str)
 @pytest.mark.parametrize("direction", NAMES)
-@pytest.mark.parametrize("spec", [SPECS[2], SPECS[4], SPECS[5]], ids=str)
+@pytest.mark.parametrize(("spec", "algorithm"), [case for case in CASES if case[0] in (SPECS[2], SPECS[4], SPECS[5], *OF_5[1:3])], ids=str)
 def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, direction: str, algorithm: Minimal, own_filters: bool) -> None:
     inputs, output, clean, kind, _ = problem(spec, direction)
     runner = build(spec, direction, HOST, algorithm, own_filters)
@@ -184,6 +192,12 @@ def test_other_vector_widths(spec: ConvSpec, direction: str, width: int) -> None
     check(spec, direction, width, F4, False)
 
 
+@pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
+@pytest.mark.parametrize("direction", NAMES)
+def test_other_vector_widths_of_5x5(direction: str, width: int) -> None:
+    check(OF_5[1], direction, width, F2_OF_5, False)
+
+
 @pytest.mark.parametrize("direction", NAMES)
 @pytest.mark.parametrize(
     "kinds", [("half", "half", "half"), ("bfloat", "float", "bfloat"), ("double", "double", "double"), ("half", "half", "float")], ids=str
@@ -205,14 +219,17 @@ def test_random_specs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("channels", [16, 64, 256])
-def test_error_is_within_three_times_that_of_direct_summation(channels: int, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("taps", "bounds"), [(3, ((F2, 1.0), (F4, 4.0))), (5, ((F2_OF_5, 2.0),))], ids=str)
+def test_error_is_within_three_times_that_of_direct_summation(
+    taps: int, bounds: tuple[tuple[Minimal, float], ...], channels: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """As the docstring of winograd_transforms.py says; direct summation is measured in the same run."""
-    spec = ConvSpec(2, 24, 24, channels, 16, 3, 3, padding=SAME)
+    spec = ConvSpec(2, 24, 24, channels, 16, taps, taps, padding=(taps // 2,) * 4)
     inputs, output, want, kind, _ = problem(spec, "forward")
     monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
     direct = compile_plan(lambda module, target: emit_convolution(module, "conv", spec, target), TARGETS[HOST])
     unit = np.abs(direct(inputs, output, want.shape, storage(kind)) - want).max()
-    for algorithm, bound in ((F2, 1.0), (F4, 4.0)):
+    for algorithm, bound in bounds:
         error = np.abs(build(spec, "forward", HOST, algorithm, False)(inputs, output, want.shape, storage(kind)) - want).max()
         assert error < bound * unit
 

@@ -1,4 +1,4 @@
-"""Gradients of 3x3 convolutions in their weights by Winograd's algorithm against direct numpy float64, on memory
+"""Gradients of 3x3 and 5x5 convolutions in their weights by Winograd's algorithm against direct numpy float64, on memory
 with guard pages, for any division of the blocks.
 """
 
@@ -17,14 +17,15 @@ from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
 from graphcell.codegen.llvm.winograd_gradient_schedule import choose, schedule
-from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F4, Minimal
+from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F2_OF_5, GRADIENT_F4, Minimal
 from tests.codegen import convolutions as reference
 from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, with_chunks
-from tests.codegen.test_winograd import SPECIAL, SPECS, assert_close, linear_index, same_specials
+from tests.codegen.test_winograd import OF_5, SPECIAL, SPECS, assert_close, linear_index, same_specials
 
 Array = NDArray[Any]
 HOST = max(TARGETS)
 SAME = (1, 1, 1, 1)
+CASES = [(spec, algorithm) for spec in SPECS for algorithm in (GRADIENT_F2, GRADIENT_F4)] + [(spec, GRADIENT_F2_OF_5) for spec in OF_5]
 
 
 def build(
@@ -55,16 +56,14 @@ def check(spec: ConvSpec, width: int, algorithm: Minimal, shared: bool) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
-@pytest.mark.parametrize("algorithm", [GRADIENT_F2, GRADIENT_F4], ids=str)
-@pytest.mark.parametrize("spec", SPECS, ids=str)
+@pytest.mark.parametrize(("spec", "algorithm"), CASES, ids=str)
 def test_gradient(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
     check(spec, HOST, algorithm, shared)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
-@pytest.mark.parametrize("algorithm", [GRADIENT_F2, GRADIENT_F4], ids=str)
-@pytest.mark.parametrize("spec", [SPECS[2], SPECS[4], SPECS[5]], ids=str)
+@pytest.mark.parametrize(("spec", "algorithm"), [case for case in CASES if case[0] in (SPECS[2], SPECS[4], SPECS[5], *OF_5[1:3])], ids=str)
 def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
     inputs, clean = problem(spec)
     runner = build(spec, HOST, algorithm, shared)
@@ -98,6 +97,11 @@ def test_other_vector_widths(spec: ConvSpec, width: int) -> None:
     check(spec, width, GRADIENT_F4, False)
 
 
+@pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
+def test_other_vector_widths_of_5x5(width: int) -> None:
+    check(OF_5[1], width, GRADIENT_F2_OF_5, False)
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize(
     "kinds", [("half", "half", "half"), ("bfloat", "float", "bfloat"), ("double", "double", "double"), ("half", "half", "float")], ids=str
@@ -128,13 +132,22 @@ def test_epilogue_sees_each_element_once_with_its_place(weights: str) -> None:
     assert_close(got, 4 * want + np.arange(want.size).reshape(want.shape), "float", spec.n * spec.oh * spec.ow, scale=4)
 
 
-def test_error_is_within_a_few_times_that_of_direct_summation(monkeypatch: pytest.MonkeyPatch) -> None:
-    spec = ConvSpec(4, 24, 24, 16, 32, 3, 3, padding=SAME)
+@pytest.mark.parametrize(
+    ("spec", "bounds"),
+    [
+        (ConvSpec(4, 24, 24, 16, 32, 3, 3, padding=SAME), ((GRADIENT_F2, 1.5), (GRADIENT_F4, 5.0))),
+        (ConvSpec(4, 24, 24, 16, 32, 5, 5, padding=(2, 2, 2, 2)), ((GRADIENT_F2_OF_5, 5.0),)),
+    ],
+    ids=str,
+)
+def test_error_is_within_a_few_times_that_of_direct_summation(
+    spec: ConvSpec, bounds: tuple[tuple[Minimal, float], ...], monkeypatch: pytest.MonkeyPatch
+) -> None:
     inputs, want = problem(spec)
     monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
     direct = compile_plan(lambda module, target: emit_weights_gradient(module, "conv", spec, target), TARGETS[HOST])
     unit = np.abs(direct(inputs, "dw", want.shape, storage("float")) - want).max()
-    for algorithm, bound in ((GRADIENT_F2, 1.5), (GRADIENT_F4, 5.0)):
+    for algorithm, bound in bounds:
         error = np.abs(build(spec, HOST, algorithm, False)(inputs, "dw", want.shape, storage("float")) - want).max()
         assert error < bound * unit
 

@@ -73,7 +73,7 @@ class DirectTile:
 
 @dataclass(frozen=True, slots=True)
 class DirectWeight:
-    """The gradient with respect to 3x3 weights, over tiles of `step` x `step` pixels of the cotangent."""
+    """The gradient with respect to the weights, over tiles of `step` x `step` pixels of the cotangent."""
 
     spec: ConvSpec
     grid: tuple[int, int, int]
@@ -86,8 +86,9 @@ class DirectWeight:
         spec, kind, vector = self.spec, LType(self.spec.kind), LType(self.spec.kind, self.lanes)
         params = [("x", PTR), ("dy", PTR), ("to", PTR), *((n, I64) for n in ("channel", "filter", "begin", "end"))]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline cold")
-        sums = b.alloca(kind, 9 * self.lanes)
-        clear_run(b, sums, 9 * self.lanes, spec.kind, self.lanes)
+        taps = spec.kh * spec.kw
+        sums = b.alloca(kind, taps * self.lanes)
+        clear_run(b, sums, taps * self.lanes, spec.kind, self.lanes)
         with (
             b.loop(b.args["begin"], b.args["end"], name="tile") as tile,
             b.loop(0, self.step, name="row") as i,
@@ -98,9 +99,9 @@ class DirectWeight:
             with b.if_then(b.and_(b.icmp("ult", row, i64(spec.oh)), b.icmp("ult", pixel, i64(spec.ow)))):
                 at = affine(b, [(image, spec.oh * spec.ow * spec.k), (row, spec.ow * spec.k), (pixel, spec.k), (b.args["filter"], 1)])
                 cotangent = load_as(b, b.gep(b.args["dy"], at, LType(spec.y_kind)), spec.y_kind, spec.kind, self.lanes, mask)
-                with b.loop(0, 3, name="tap.row") as tap_row, b.loop(0, 3, name="tap") as tap:
+                with b.loop(0, spec.kh, name="tap.row") as tap_row, b.loop(0, spec.kw, name="tap") as tap:
                     self._add(b, sums, (image, row, pixel), (tap_row.index, tap.index), cotangent)
-        for k in range(9):
+        for k in range(taps):
             store_to = b.gep(b.args["to"], k * spec.c * spec.k, kind)
             value = b.load(b.gep(sums, k * self.lanes, kind), vector)
             if mask is None:
@@ -116,5 +117,5 @@ class DirectWeight:
         with b.if_then(b.and_(b.icmp("ult", row, i64(spec.h)), b.icmp("ult", pixel, i64(spec.w)))):
             source = affine(b, [(at[0], spec.h * spec.w * spec.c), (row, spec.w * spec.c), (pixel, spec.c), (b.args["channel"], 1)])
             value = load_as(b, b.gep(b.args["x"], source, LType(spec.x_kind)), spec.x_kind, spec.kind, 0)
-            to = b.gep(sums, affine(b, [(tap[0], 3 * self.lanes), (tap[1], self.lanes)]), LType(spec.kind))
+            to = b.gep(sums, affine(b, [(tap[0], spec.kw * self.lanes), (tap[1], self.lanes)]), LType(spec.kind))
             b.store(b.fma(b.splat(value, self.lanes), cotangent, b.load(to, vector)), to)

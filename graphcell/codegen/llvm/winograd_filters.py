@@ -1,4 +1,4 @@
-"""Transforms the weights of a 3x3 correlation for Winograd's algorithm.
+"""Transforms the weights of a correlation for Winograd's algorithm.
 
 Enters: weights in OIHW or HWIO, of any float kind. Leaves: panels [column tile][product][channel][lanes] of
 the accumulation kind for the micro-kernel, zeros in lanes beyond the last column: all of them by a stage of
@@ -104,11 +104,11 @@ class FilterPanels:
                     from_tap, at = b.gep(taps, loop.index, kind), b.gep(b.args["to"], loop.index, kind)
 
                     def load(i: int, j: int, tap: Val = from_tap, count: int = count) -> Val:
-                        return b.load(b.gep(tap, (i * 3 + j) * count * columns.padded, kind), vector)
+                        return b.load(b.gep(tap, (i * self.algorithm.taps + j) * count * columns.padded, kind), vector)
 
                     def store(i: int, j: int, value: Val, at: Val = at) -> None:
                         b.store(value, b.gep(at, (i * self.algorithm.size + j) * plane, kind))
 
-                    transform_square(b, self.algorithm.filter_matrix, 3, load, evaluate, store)
+                    transform_square(b, self.algorithm.filter_matrix, self.algorithm.taps, load, evaluate, store)
         return b.finish()
 

@@ -1,8 +1,8 @@
-"""Gradient of a 3x3 convolution with respect to its weights by Winograd's algorithm.
+"""Gradient of a 3x3 or 5x5 convolution with respect to its weights by Winograd's algorithm.
 
 Enters: a `ConvSpec` and a `Schedule`. Leaves: functions in the module and the `Plan` to call them. A tile of
-the cotangent is the filter here: its correlation with the tile of the input gives 3x3 numbers for each
-channel and filter, F(3x3, 4x4) or F(3x3, 2x2). Both are transformed, and product by product the sum over all
+the cotangent is the filter here: its correlation with the tile of the input gives as many numbers for each
+channel and filter as there are taps, F(3x3, 4x4), F(3x3, 2x2) or F(5x5, 2x2). Both are transformed, and product by product the sum over all
 tiles is a matrix product over them, [channels, tiles] . [tiles, filters]; what is transformed back are the
 sums. Tiles are divided in a fixed number of parts, whose results the last stage adds in order.
 """
@@ -88,7 +88,7 @@ class _Emitter:
         spec, plan = self.spec, self.plan
         rows = self._input_tiles().emit(self.module, f"{self.name}.tiles", plan.left)
         columns = self._cotangent_tiles().emit(self.module, f"{self.name}.cotangents", plan.right)
-        partial = PartialSum(9 * spec.c, spec.k, plan.splits, spec.kind, spec.w_kind, self._lanes, "dw")
+        partial = PartialSum(spec.kh * spec.kw * spec.c, spec.k, plan.splits, spec.kind, spec.w_kind, self._lanes, "dw")
         shared = [("partial", plan.splits * partial.matrix * self._size)]
         stages, scratch = [], self._bytes(plan.products)
         if plan.shared:
@@ -98,7 +98,7 @@ class _Emitter:
         else:
             scratch += self._bytes(plan.left) + self._bytes(plan.right)
         stages.append(self._emit_work(rows, columns))
-        stages.append(emit_weight_sum(self.module, self.name, partial, spec.weights, 9, self.epilogue, self.extra))
+        stages.append(emit_weight_sum(self.module, self.name, partial, spec.weights, spec.kh * spec.kw, self.epilogue, self.extra))
         return Plan(tuple(stages), tuple(shared), scratch, str(plan))
 
     def _input_tiles(self) -> InputTiles:
@@ -184,7 +184,7 @@ class _Emitter:
                     left, right = self._transform(b, tiles, cotangents, block, chunk.index, end)
                     resume = b.cast(b.icmp("sgt", chunk.index, first), LType("i64"))
                     self._emit_products(b, kernels, block, left, right, b.sub(end, chunk.index), resume)
-            to = b.gep(b.args["partial"], affine(b, [(part, 9 * spec.c * spec.k)]), self._kind)
+            to = b.gep(b.args["partial"], affine(b, [(part, spec.kh * spec.kw * spec.c * spec.k)]), self._kind)
             b.call(results, VOID, block.products, b.args["x"], b.args["dy"], to, *block.channels, *block.filters, first, stop)
         blocks = plan.splits * plan.slabs[0] * plan.slabs[1]
         flops = 2 * plan.algorithm.square * plan.tiles * spec.c * spec.k
@@ -275,7 +275,7 @@ class _Emitter:
                     return b.load(b.gep(at, (i * algorithm.size + j) * plan.products.plane, self._kind), vector)
 
                 def store(i: int, j: int, value: Val) -> None:
-                    store_as(b, value, b.gep(to, (3 * i + j) * spec.c * spec.k, self._kind), spec.kind, mask)
+                    store_as(b, value, b.gep(to, (spec.kw * i + j) * spec.c * spec.k, self._kind), spec.kind, mask)
 
                 matrix = algorithm.output_matrix
                 columns = transform_columns(b, matrix, algorithm.size, load, interpolate)

@@ -1,4 +1,4 @@
-"""Whether the gradient with respect to 3x3 weights is worth Winograd's algorithm, and how it is carried out.
+"""Whether the gradient with respect to 3x3 or 5x5 weights is worth Winograd's algorithm, and how it is carried out.
 
 Enters: a `ConvSpec` and the machine. Leaves: a `Schedule`, a pure function of both, printable, or None where
 direct summation is estimated to be faster.
@@ -23,7 +23,7 @@ from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
 from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.winograd_schedule import MARGIN, applies, enabled, narrow, operand, tile_grid
 from graphcell.codegen.llvm.winograd_tiles import Operand
-from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F4, Minimal
+from graphcell.codegen.llvm.winograd_transforms import GRADIENT, GRADIENT_F2, GRADIENT_F2_OF_5, GRADIENT_F4, Minimal
 from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 16
@@ -31,8 +31,8 @@ _FLOPS_PER_BLOCK = 200_000
 _LEAST_PART = 16  # tiles
 _SLAB = 64  # channels and filters of a slab, about
 _MOST_SHARED = 16 << 20  # bytes of transformed tiles that are kept
-_TRANSFORMS = {4: (55, 45, 60), 6: (190, 150, 110)}
-"""By the size of a tile: cycles to transform one vector of the input, of the cotangent, and of the result."""
+_TRANSFORMS = {GRADIENT_F2: (55, 45, 60), GRADIENT_F4: (190, 150, 110), GRADIENT_F2_OF_5: (190, 80, 500)}
+"""Cycles to transform one vector of the input, of the cotangent, and of the result (25 of which leave the second cache)."""
 _MEMORY = 4.0  # bytes of the partial results of a cycle, written, read and written again
 
 
@@ -83,7 +83,7 @@ def choose(spec: ConvSpec, target: ContractionTarget) -> Schedule | None:
     """The fastest schedule, None if that is direct summation."""
     if not enabled() or not applies(forward_correlation(spec)):
         return None
-    plans = [schedule(spec, target, algorithm) for algorithm in (GRADIENT_F2, GRADIENT_F4)]
+    plans = [schedule(spec, target, algorithm) for algorithm in GRADIENT[spec.kh]]
     best = min(plans, key=lambda plan: winograd_time(spec, plan, target))
     return best if winograd_time(spec, best, target) < MARGIN * direct_time(spec, target) else None
 
@@ -136,7 +136,7 @@ def winograd_time(spec: ConvSpec, plan: Schedule, target: ContractionTarget) -> 
         for segment, columns in plan.column_segments
     )
     products *= narrow(spec.k, spec.kind, target)
-    into, cotangent, back = _TRANSFORMS[plan.algorithm.size]
+    into, cotangent, back = _TRANSFORMS[plan.algorithm]
     channels, filters = ceil_div(spec.c, lanes), ceil_div(spec.k, lanes)
     again = (1, 1) if plan.shared else plan.slabs[::-1]
     tiles = plan.tiles * (into * channels * again[0] + cotangent * filters * again[1] + 120)
@@ -155,6 +155,6 @@ def direct_time(spec: ConvSpec, target: ContractionTarget) -> float:
 
 def _sum_time(spec: ConvSpec, target: ContractionTarget) -> float:
     """Of the last stage, which adds the parts and brings them to the layout of the weights."""
-    vectors, size = 9 * spec.c * ceil_div(spec.k, target.lanes(spec.kind)), LType(spec.kind).bytes
+    vectors, size = spec.kh * spec.kw * spec.c * ceil_div(spec.k, target.lanes(spec.kind)), LType(spec.kind).bytes
     bytes_ = vectors * target.lanes(spec.kind) * size
     return 12 * vectors + (bytes_ / _MEMORY if bytes_ > target.l2_bytes // 2 else 0)

@@ -1,4 +1,4 @@
-"""Whether a 3x3 correlation is worth Winograd's algorithm, which one, and how it is carried out.
+"""Whether a 3x3 or 5x5 correlation is worth Winograd's algorithm, which one, and how it is carried out.
 
 Enters: a `Correlation` and the machine. Leaves: a `Schedule`, a pure function of both, printable, or None
 where direct convolution is estimated to be faster.
@@ -27,7 +27,7 @@ from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.winograd_filters import STEP
 from graphcell.codegen.llvm.winograd_tiles import Operand
-from graphcell.codegen.llvm.winograd_transforms import F2, F4, Minimal
+from graphcell.codegen.llvm.winograd_transforms import F2, F2_OF_5, F4, FORWARD, Minimal
 from graphcell.errors import ArgumentValueError
 from graphcell.records import dataclass
 
@@ -37,20 +37,22 @@ _OWN_BLOCKS_WANTED = 4  # with groups of tiles that all transform the weights
 _FLOPS_PER_BLOCK = 200_000
 _SLAB_VECTORS = 4
 _MOST_OWN = 3  # times half of the L2 cache, on a thread's stack
+_MOST_OWN_TAPS = 3  # along each side, with which blocks may transform weights that others transform, too
 _MOST_SHARED = 64 << 20  # bytes of transformed input that are kept
 MARGIN = 0.95
-_TRANSFORMS = {4: (55, 150, 45), 6: (190, 220, 120)}
-"""By the size of a tile: cycles to transform one vector of the input, of the weights, and back."""
+_TRANSFORMS = {F2: (55, 150, 45), F4: (190, 220, 120), F2_OF_5: (190, 400, 90)}
+"""Cycles to transform one vector of the input, of the weights, and back."""
 _READ, _READ_AGAIN, _WRITE = 5.5, 10.0, 6.0
 """Bytes of a cycle that memory gives, gives again soon, and takes."""
 
 
 def applies(part: Correlation) -> bool:
-    """3x3 taps, unit strides and dilation, one group, and something to do."""
+    """3x3 or 5x5 taps, unit strides and dilation, one group, and something to do."""
     return (
         part.groups == 1
         and not part.depthwise
-        and all(axis.taps == 3 and axis.in_step == axis.tap_step == axis.step == 1 for axis in (part.rows, part.pixels))
+        and part.rows.taps in FORWARD
+        and all(axis.taps == part.rows.taps and axis.in_step == axis.tap_step == axis.step == 1 for axis in (part.rows, part.pixels))
         and min(*part.grid, part.reduced, part.columns) > 0
     )
 
@@ -129,9 +131,8 @@ def choose(part: Correlation, target: ContractionTarget, prepared: bool = False)
     """
     if not enabled() or not applies(part):
         return None
-    plans = [
-        schedule(part, target, algorithm, own_filters) for algorithm in (F2, F4) for own_filters in ((False,) if prepared else (False, True))
-    ]
+    own = (False,) if prepared or part.rows.taps > _MOST_OWN_TAPS else (False, True)
+    plans = [schedule(part, target, algorithm, own_filters) for algorithm in FORWARD[part.rows.taps] for own_filters in own]
     plans = [plan for plan in plans if not plan.shared_input or plan.input_bytes(part.kind) <= _MOST_SHARED]
     if not plans:
         return None
@@ -182,7 +183,7 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Minimal, o
 def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, prepared: bool) -> float:
     """Products, transforms, and the transformed weights, which come from memory when they are many."""
     size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
-    into, filters, back = _TRANSFORMS[plan.algorithm.size]
+    into, filters, back = _TRANSFORMS[plan.algorithm]
     products = plan.algorithm.square * sum(
         (tile_cost(rows.size, columns.vectors) * part.reduced + 2 * rows.size * columns.vectors + 20) * rows.tiles * segment.tiles
         for rows in plan.row_segments

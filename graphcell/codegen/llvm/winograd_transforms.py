@@ -10,7 +10,8 @@ Largest errors of a 3x3 convolution of normally distributed float32 numbers with
 float64, in units of the largest error of direct summation in float32: F(2x2, 3x3) 0.6, 0.4, 0.3; F(4x4, 3x3) with
 the points 5/8 and 3/2 used here 2.5, 2.0, 1.5 (as standard deviations 2.2, 1.9, 1.7), while the textbook's 1 and 2
 give 10, 6.6, 7.5; F(6x6, 3x3) with 1, 2 and 1/2 gives 18, 13, 12, which is why it is not used. Gradients in the
-weights over 64, 2304 and 16384 pixels: F(3x3, 2x2) 0.8, 0.5, 1.9, F(3x3, 4x4) 1.9, 1.2, 3.2 (2.8, 1.6, 2.3). Tiles
+weights over 64, 2304 and 16384 pixels: F(3x3, 2x2) 0.8, 0.5, 1.9, F(3x3, 4x4) 1.9, 1.2, 3.2 (2.8, 1.6, 2.3). Of 5x5
+convolutions: F(2x2, 5x5) 1.0, 0.8, 0.9 (1.6, 1.3, 1.2); its gradient F(5x5, 2x2) 3.3, 3.1, 5.1 (4.2, 2.3, 3.5). Tiles
 with infinities, NaN or numbers near the largest one are noticed and summed directly (winograd_direct.py).
 
 References: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980; A. Lavin, S. Gray, "Fast
@@ -89,9 +90,14 @@ class Minimal:
 
 F2 = Minimal(2, 3, (Fraction(1),))
 F4 = Minimal(4, 3, (Fraction(5, 8), Fraction(3, 2)))
+F2_OF_5 = Minimal(2, 5, (Fraction(5, 8), Fraction(3, 2)))
 GRADIENT_F2 = Minimal(3, 2, (Fraction(1),))
 GRADIENT_F4 = Minimal(3, 4, (Fraction(5, 8), Fraction(3, 2)))
-"""The gradient with respect to 3x3 weights has 3x3 outputs; its taps are a tile of the cotangent."""
+GRADIENT_F2_OF_5 = Minimal(5, 2, (Fraction(11, 16), Fraction(3, 2)))
+FORWARD = {3: (F2, F4), 5: (F2_OF_5,)}
+GRADIENT = {3: (GRADIENT_F2, GRADIENT_F4), 5: (GRADIENT_F2_OF_5,)}
+"""The algorithms by the taps of a convolution along one side. The gradient with respect to the weights has as many outputs, and its taps are
+a tile of the cotangent."""
 
 
 def _polynomial(roots: Sequence[Fraction]) -> tuple[Fraction, ...]:
