@@ -154,7 +154,11 @@ def _reasons(frame: FrameLike[U], cut: Partition, requests: Sequence[Request], l
     """
     reads = [*(u.reads(frame.info) for u in frame.units), *([r.root] for r in requests)]
     writes = [*(u.writes() for u in frame.units), *([] for _ in requests)]
-    reasons = [frozenset(k for v in values for k in cut.sources[v]) for values in reads]
+    sources = dict(cut.sources)
+    for node in frame.info.graph.nodes:  # what fusion computes again has values of its own
+        found = frozenset[int]().union(*(sources[v] for v in node.operands))
+        sources.update((v, found) for v in node.results if v not in sources)
+    reasons = [frozenset(k for v in values for k in sources[v]) for values in reads]
     together: list[set[int]] = []
     passing = {v for u, values in zip(frame.units, writes, strict=False) if not _is_constant(u) for v in values} - lasting
     for v in passing:

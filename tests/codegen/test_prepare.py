@@ -238,3 +238,14 @@ def test_what_changed_alone_is_prepared_again() -> None:
     assert text.count("br i1") >= 2
 
 
+
+
+def test_what_is_prepared_may_be_computed_again_by_several_kernels() -> None:
+    """A cheap value of a frozen input, the base of two long reductions, is no value of the graph that was cut."""
+    labels = RNG.integers(0, 10, 65536).astype(np.int32)
+    x = normal(65536, 10)
+    executable = compile_graph(run_pipeline(trace(lambda x, y: ops.cross_entropy(x, y), *types(x, labels)))[0], frozen=(1,))
+    for y in (labels, labels[::-1].copy()):
+        (loss,) = executable([Tensor(x), Tensor(y)])
+        exact = x.astype(np.float64)
+        np.testing.assert_allclose(float(loss), (np.log(np.exp(exact).sum(1)) - exact[np.arange(65536), y]).mean(), rtol=1e-5)
