@@ -227,7 +227,7 @@ _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
 _TILED = 6.0
 """What a vector costs that comes from a tile, or goes into one."""
-_FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 40
+_FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 100
 """Iterations from which a loop is tiled, and rough instructions of a point up to which (all points of a tile are unrolled)."""
 
 

@@ -8,7 +8,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphcell import dtype as dt
 from graphcell.codegen.llvm import math
+from graphcell.codegen.llvm.body import BodyBuilder
+from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from tests.codegen.harness import NUMPY_TYPES, build
 
@@ -191,3 +194,19 @@ def test_integer_pow(name: str, lanes: int) -> None:
 
     want = [power(a, c) & (1 << bits) - 1 for a, c in zip(x.tolist(), y.tolist(), strict=True)]
     assert np.array_equal(got, np.array(want, np.uint64).astype(x.dtype))
+
+
+@pytest.mark.parametrize("lanes", [0, 4, 8, 16])
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", ["min", "max"])
+def test_extrema_of_reductions_order_zeros(name: str, kind: str, lanes: int) -> None:
+    """Whatever the lanes: what a reduction finds must not depend on them."""
+    values = np.array(ENDS, NUMPY_TYPES[kind])
+    x, y = pad(*(a.ravel() for a in np.meshgrid(values, values)))
+    dtype = dt.float32 if kind == "float" else dt.float64
+    f = build(lambda b, x, y: combine(BodyBuilder.extending(b), name, x, y, dtype), [kind, kind], lanes)
+    want = (np.minimum if name == "min" else np.maximum)(x, y)
+    zeros = (x == 0) & (y == 0)
+    negative = (np.signbit(x) | np.signbit(y)) if name == "min" else (np.signbit(x) & np.signbit(y))
+    want[zeros] = np.where(negative[zeros], -0.0, 0.0)
+    assert same(f(x, y), want)

@@ -110,6 +110,12 @@ def _masked(b: FunctionBuilder, name: str, *xs: Val, more: Sequence[Val] = ()) -
     return b.intrinsic(f"x86.avx512.mask.{name}.{letter}.512", t, *xs, *more, Val("zeroinitializer", t), every, _CURRENT_ROUNDING)
 
 
+def extremum(b: FunctionBuilder, kind: str, x: Val, y: Val) -> Val:
+    """The smaller ("min") or larger ("max") operand, of zeros the negative and the positive one, NaN if either is: three instructions instead of six."""
+    picked = _masked(b, "range", x, y, more=[const({"min": 4, "max": 5}[kind], LType("i32"))])
+    return b.select(b.fcmp("uno", x, y), b.add(x, y), picked)
+
+
 def reciprocal_root_guess(b: FunctionBuilder, x: Val) -> Val:
     """1 / sqrt(x) within 2**-14; inf at 0, 0 at inf, NaN below 0."""
     t = x.type

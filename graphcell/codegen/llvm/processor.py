@@ -51,8 +51,8 @@ class Target:
 
     @property
     def avx512(self) -> bool:
-        """True if the processor has AVX-512 and it is not switched off by narrower vectors."""
-        return "+avx512f" in self.features.split(",")
+        """True if the processor has AVX-512 (with DQ, as all but the first have) and it is not switched off by narrower vectors."""
+        return {"+avx512f", "+avx512dq"} <= set(self.features.split(","))
 
     def module(self) -> Module:
         """A new module for this processor."""
