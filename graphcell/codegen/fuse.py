@@ -25,6 +25,9 @@ MAX_OPERANDS = 40
 CHEAP_NODES = 6
 """A producer of a smaller domain that has at most so many ops, all of them fast, may be computed again in each row."""
 
+_WORTH_READING_ONCE, _MOST_SUMMED = 1 << 14, 16
+"""Elements from which reductions of one value are done in one kernel, and the ops that it may have."""
+
 
 @dataclass(eq=False)
 class Group:
@@ -140,6 +143,7 @@ class Fusion:
                     current = self.group_of[producer]
                     if current is not group and is_loop_op(producer.op) and (node not in self.repeated or producer in self.repeated):
                         group = self._try_merge(current, group)
+        self._join_sums()
         return _in_order([g for g in self.groups if g.nodes])
 
     def _link(self, group: Group, node: Node) -> list[Node]:
@@ -159,6 +163,18 @@ class Fusion:
             group.before.add(g)
             group.ancestors |= g.bits | g.ancestors
         return list(producers)
+
+    def _join_sums(self) -> None:
+        """Reductions along the same axes of what lies in memory already are found in one pass over it."""
+        readers: dict[tuple[Value, int, int], Group] = {}
+        for group in [g for g in self.groups if g.reduced]:
+            points, reduced = volume(leaf_set(group.domain)), volume(leaf_set(group.reduced))
+            large = [r for r in group.roots if r.type.size >= max(points, _WORTH_READING_ONCE) and not self.info.is_fill(r)]
+            for root in large:
+                other = readers.get((root, points, reduced))
+                if other is not None and other is not group and other.nodes and len(other.nodes) + len(group.nodes) <= _MOST_SUMMED:
+                    group = self._try_merge(other, group)
+            readers.update(((root, points, reduced), group) for root in large)
 
     # -- one node ----------------------------------------------------------------------------------------------------
     def _describe(self, group: Group, node: Node) -> None:

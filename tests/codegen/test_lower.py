@@ -334,3 +334,23 @@ def test_sums_of_everything_add_the_rows_that_they_come_from(shape: tuple[int, .
     (got,) = executable([Tensor(x)])
     np.testing.assert_allclose(float(got), np.exp(x.astype(np.float64) - x.max(axis, keepdims=True)).sum(), rtol=1e-6)
     assert executable.compilation.program.arena_bytes <= x.nbytes // 2
+
+
+@pytest.mark.parametrize(("axis", "width"), [((0,), "16"), ((0,), ""), ((1,), ""), ((0, 1), "")])
+def test_sums_of_one_value_are_found_in_one_pass(axis: tuple[int, ...], width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
+    graph = trace(lambda x, y: (ops.sum(x, axis), ops.sum(x * y, axis), ops.amax(ops.abs(y), axis)), *[TensorType(dt.float32, (150, 300))] * 2)
+    x, y = (np.round(RNG.standard_normal((150, 300)) * 4).astype(np.float32) for _ in range(2))  # whole numbers: sums are exact
+    executable = compile_graph(graph)
+    for got, want in zip(executable([Tensor(x), Tensor(y)]), (x.sum(axis), (x * y).sum(axis), np.abs(y).max(axis)), strict=True):
+        np.testing.assert_array_equal(got.asnumpy(), want)
+    loads = [line for line in executable.kernels().splitlines() if "load" in line and ("150" in line or "300" in line)]
+    assert len(loads) <= 2 or axis == (0, 1)
+
+
+def test_sums_that_wait_for_each_other_stay_apart() -> None:
+    """The second sum needs the first one, elementwise and whole."""
+    graph = trace(lambda x: ops.sum(x * ops.sum(x, 0).sum(), 0), TensorType(dt.float32, (150, 300)))
+    x = np.round(RNG.standard_normal((150, 300))).astype(np.float32)
+    (got,) = native(graph, [x])
+    np.testing.assert_array_equal(got, (x.astype(np.float64) * x.sum()).sum(0))

@@ -52,7 +52,7 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
     return blocks
 
 
-STREAMED_BYTES = 1 << 14
+STREAMED_BYTES = 1 << 15
 """Partial sums of a streamed block, which stay in the L1 cache."""
 STREAMED_BLOCKS = 4
 """Blocks that a streamed kernel leaves to the threads, at least."""
