@@ -111,5 +111,34 @@ def newton_loop():
     return lambda: j(x)
 
 
+def xent_of(n, classes):
+    x, y = t(n, classes), labels(n, classes)
+    return of(lambda x: -jnp.take_along_axis(jax.nn.log_softmax(x, -1), y[:, None], 1).mean(), x)
+
+
+xent_ten = lambda: xent_of(65536, 10)
+xent_hundred = lambda: xent_of(8192, 100)
+
+
+def softmax_masked():
+    x, w = t(8, 8, 256, 256), t(8, 8, 256, 256)
+    mask = jnp.where(jnp.arange(256) < P.rng.integers(64, 257, (8, 1, 1, 1)), 0.0, -1e9).astype(jnp.float32)
+    return of(lambda x: (jax.nn.softmax(x + mask, -1) * w).sum(), x)
+
+
+def layernorm_of(rows, width):
+    def f(x, g, b):
+        m = x.mean(-1, keepdims=True)
+        v = ((x - m) ** 2).mean(-1, keepdims=True)
+        return jax.nn.gelu((x - m) * lax.rsqrt(v + 1e-5) * g + b).sum()
+
+    j, a = jax.jit(jax.value_and_grad(f, (0, 1, 2))), (t(rows, width), jnp.ones(width), jnp.zeros(width))
+    return lambda: j(*a)
+
+
+layernorm_short = lambda: layernorm_of(100000, 16)
+layernorm_weights = lambda: layernorm_of(4096, 768)
+
+
 if __name__ == "__main__":
     P.main(globals())

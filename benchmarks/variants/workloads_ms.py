@@ -1,11 +1,12 @@
 """Programs of the same kinds as ../peers/workloads_ms.py in other shapes, sizes and dtypes; the same options and output."""
 import importlib.util
 import pathlib
+import sys
 
 import numpy as np
 
 _spec = importlib.util.spec_from_file_location("peers_ms", pathlib.Path(__file__).parent.parent / "peers" / "workloads_ms.py")
-P = importlib.util.module_from_spec(_spec)
+P = sys.modules["peers_ms"] = importlib.util.module_from_spec(_spec)  # MindSpore looks a function up by its module
 _spec.loader.exec_module(P)
 ms, nn, ops, Tensor, t, labels, train = P.ms, P.nn, P.ops, P.Tensor, P.t, P.labels, P.train
 
@@ -239,6 +240,49 @@ def transformer_infer():
     return infer(P.Transformer(s=100), tok)
 
 
+def xent_of(n, classes):
+    x, y = t(n, classes), labels(n, classes)
+    return grad(lambda x: ops.cross_entropy(x, y), x)
+
+
+xent_ten = lambda: xent_of(65536, 10)
+xent_hundred = lambda: xent_of(8192, 100)
+
+
+def softmax_masked():
+    x, w = t(8, 8, 256, 256), t(8, 8, 256, 256)
+    mask = Tensor(np.where(np.arange(256) < P.rng.integers(64, 257, (8, 1, 1, 1)), 0, -1e9).astype(np.float32))
+    return grad(lambda x: (ops.softmax(x + mask, axis=-1) * w).sum(), x)
+
+
+def layernorm_of(rows, width):
+    """With the gradients of its weights."""
+    norm = nn.LayerNorm((width,), epsilon=1e-5)
+    g = ms.jit(ms.value_and_grad(lambda x: ops.gelu(norm(x), approximate="tanh").sum(), 0, norm.trainable_params()))
+    x = t(rows, width)
+    return lambda: g(x)
+
+
+layernorm_short = lambda: layernorm_of(100000, 16)
+layernorm_weights = lambda: layernorm_of(4096, 768)
+
+
+class CifarCnn(nn.Cell):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.SequentialCell([
+            nn.Conv2d(3, 32, 5, pad_mode="pad", padding=2, has_bias=True), nn.ReLU(), nn.MaxPool2d(2, 2),
+            nn.Conv2d(32, 32, 5, pad_mode="pad", padding=2, has_bias=True), nn.ReLU(), nn.AvgPool2d(2, 2),
+            nn.Conv2d(32, 64, 5, pad_mode="pad", padding=2, has_bias=True), nn.ReLU(), nn.AvgPool2d(2, 2), nn.Flatten(),
+            nn.Dense(1024, 64), nn.ReLU(), nn.Dense(64, 10)])
+
+    def construct(self, x):
+        return self.net(x)
+
+
+cifar_train = lambda: train(CifarCnn(), t(64, 3, 32, 32), labels(64, 10))
+
+
 def newton_loop():
     """Square roots by Newton's iteration until all have converged."""
     x = ops.abs(t(1000)) + 0.5
@@ -257,7 +301,7 @@ def newton_loop():
 
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
-matmul_one_row attention_causal sort_rows topk_rows"""
+matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

@@ -163,6 +163,48 @@ def transformer_infer():
     return infer(P.Transformer(L=100), tok)
 
 
+def xent_of(n, classes):
+    x, y = t(n, classes), labels(n, classes)
+    return P.grad_of(lambda x: F.cross_entropy(x, y), x)
+
+
+xent_ten = lambda: xent_of(65536, 10)
+xent_hundred = lambda: xent_of(8192, 100)
+
+
+def softmax_masked():
+    x, w = t(8, 8, 256, 256), t(8, 8, 256, 256)
+    mask = torch.where(torch.arange(256) < torch.from_numpy(P.rng.integers(64, 257, (8, 1, 1, 1))), 0.0, -1e9)
+    return P.grad_of(lambda x: (F.softmax(x + mask, -1) * w).sum(), x)
+
+
+def layernorm_of(rows, width):
+    norm = nn.LayerNorm(width)
+
+    def f(x):
+        norm.zero_grad()
+        return F.gelu(norm(x), approximate="tanh").sum()
+
+    return P.grad_of(f, t(rows, width))
+
+
+layernorm_short = lambda: layernorm_of(100000, 16)
+layernorm_weights = lambda: layernorm_of(4096, 768)
+
+
+class CifarCnn(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.net = nn.Sequential(nn.Conv2d(3, 32, 5, padding=2), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(32, 32, 5, padding=2), nn.ReLU(), nn.AvgPool2d(2),
+                                 nn.Conv2d(32, 64, 5, padding=2), nn.ReLU(), nn.AvgPool2d(2), nn.Flatten(), nn.Linear(1024, 64), nn.ReLU(), nn.Linear(64, 10))
+
+    def forward(self, x):
+        return self.net(x)
+
+
+cifar_train = lambda: train(CifarCnn(), t(64, 3, 32, 32), labels(64, 10))
+
+
 def newton_loop():
     x = t(1000).abs() + 0.5
 

@@ -167,12 +167,14 @@ class Fusion:
     def _join_sums(self) -> None:
         """Reductions along the same axes of what lies in memory already are found in one pass over it."""
         readers: dict[tuple[Value, int, int], Group] = {}
-        for group in [g for g in self.groups if g.reduced]:
+        for group in [g for g in self.groups if g.nodes and g.reduced]:
             points, reduced = volume(leaf_set(group.domain)), volume(leaf_set(group.reduced))
             large = [r for r in group.roots if r.type.size >= max(points, _WORTH_READING_ONCE) and not self.info.is_fill(r)]
             for root in large:
                 other = readers.get((root, points, reduced))
-                if other is not None and other is not group and other.nodes and len(other.nodes) + len(group.nodes) <= _MOST_SUMMED:
+                if other is None or not other.nodes or other.bits & (group.bits | group.ancestors) or group.bits & other.ancestors:
+                    continue  # one that waits for the other may stand before it in the list
+                if len(other.nodes) + len(group.nodes) <= _MOST_SUMMED:
                     group = self._try_merge(other, group)
             readers.update(((root, points, reduced), group) for root in large)
 
