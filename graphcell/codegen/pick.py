@@ -73,8 +73,8 @@ class _Picker:
             total, picks = self._term(s.args[0])
         except _TooMuch:
             picks = 0
-        if picks:
-            return total
+        if picks:  # a sum begins with +0, which -0 does not change
+            return self._apply(Add(), (total, self._add(Splat(0.0, s.dtype), (), s.dtype, 0, 0)), s.dtype)
         del self.body[size:]
         self.known = known
         return None
@@ -135,7 +135,10 @@ class _Picker:
 
     def _is_ramp(self, local: int) -> bool:
         what = self.kernel.body[local].what
-        return isinstance(what, Index) and what.dtype.signed and all(step == (d == self.loop) for d, step in enumerate(what.strides))
+        if not isinstance(what, Index) or not what.dtype.is_integer or not what.dtype.signed:
+            return False
+        holds_extent = self.kernel.extents[self.loop] < 1 << (what.dtype.bits - 1)
+        return holds_extent and all(step == (d == self.loop) for d, step in enumerate(what.strides))
 
     def _at(self, local: int, place: int) -> int:
         """A value of the kernel at a place of the row."""
@@ -160,9 +163,8 @@ class _Picker:
         kernel = _used(replace(self.kernel, body=tuple(self.body), stores=stores))
         if any(s.is_reduction for s in kernel.body):
             return kernel
-        varies = any(s.access.strides[self.loop] for s in kernel.stores)
-        if varies:
-            return replace(kernel, outer=len(kernel.extents))
+        if any(s.access.strides[self.loop] for s in kernel.stores):
+            return self.kernel  # without a row, what is stored once would be stored at each point
         outer, mask = self.loop, (1 << self.loop) - 1
         return with_loops(kernel, kernel.extents[:outer], outer, lambda v: v[:outer], lambda loops: loops & mask)
 

@@ -47,8 +47,17 @@ def _counts_largest_as_one(r: Rewriter, v: Value) -> bool:
     if difference is None or not isinstance(difference.op, Sub):
         return False
     x, peak = difference.operands
-    largest = _origin(r, peak)
-    return largest is not None and isinstance(largest.op, ReduceMax) and largest.op.axis == total.op.axis and largest.operands == (x,)
+    largest = r.producers.get(peak)
+    while largest is not None and (isinstance(largest.op, StopGradient) or _keeps_places(largest)):
+        largest = r.producers.get(largest.operands[0])
+    if largest is None or not isinstance(largest.op, ReduceMax) or not largest.op.keep_dims:
+        return False
+    return largest.op.axis == total.op.axis and largest.operands == (x,)
+
+
+def _keeps_places(node: Node) -> bool:
+    """Whether it is a broadcast of dimensions that are there, so that each number goes to those that it was found among."""
+    return isinstance(node.op, BroadcastTo) and node.operands[0].type.rank == node.results[0].type.rank
 
 
 def _origin(r: Rewriter, v: Value) -> Node | None:

@@ -143,3 +143,52 @@ def test_the_gradient_may_lie_where_the_logits_were() -> None:
         np.testing.assert_allclose(float(loss), -np.log((p * hit).sum(1)).mean(), rtol=1e-5)
         z -= 5.0 * (p - hit) / 50
         np.testing.assert_allclose(x.asnumpy(), z, rtol=1e-4, atol=1e-5)
+
+
+def test_what_is_stored_once_is_not_stored_at_each_point() -> None:
+    """A Parameter takes the picked elements, and what they are picked from is stored, too: the row stays a row."""
+    n, classes, width = 4, 10, 256
+    p = graphcell.Parameter(Tensor(np.zeros((n, width), np.float32)))
+    y = (np.arange(n * width).reshape(n, width) % classes).astype(np.int32)
+
+    @graphcell.jit
+    def step(x: Tensor, y: Tensor) -> Tensor:
+        e = ops.exp(x)
+        mine = ops.select(ops.one_hot(y, classes, Tensor(True), Tensor(False), 1), e, ops.zeros_like(e))
+        ops.assign(p, p + mine.sum(1))
+        return e
+
+    for k in (1, 2):
+        step(Tensor(np.zeros((n, classes, width), np.float32)), Tensor(y))
+        np.testing.assert_array_equal(p.asnumpy(), np.full((n, width), k))
+
+
+@pytest.mark.parametrize(("dtype", "extent"), [(np.int8, 127), (np.int8, 128), (np.int8, 200), (np.int16, 300), (np.int64, 300), (np.uint8, 300)])
+def test_ramps_of_few_bits(dtype: type, extent: int) -> None:
+    """Numbers of 8 bits cannot say where a long row ends."""
+    x = np.arange(3 * extent, dtype=np.float32).reshape(3, extent)
+    y = np.array([3, 100, 126], dtype)
+
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return ops.select(ops.one_hot(y, extent, Tensor(True), Tensor(False)), x, ops.zeros_like(x)).sum(-1)
+
+    want = f(Tensor(x), Tensor(y)).asnumpy()
+    np.testing.assert_array_equal(graphcell.jit(f)(Tensor(x), Tensor(y)).asnumpy(), want)
+
+
+def test_ramps_of_floats_meet_no_place_between_two() -> None:
+    x = np.arange(1, 25, dtype=np.float32).reshape(3, 8)
+
+    @graphcell.jit
+    def f(x: Tensor, p: Tensor) -> Tensor:
+        place = ops.arange(0, x.shape[1], 1).astype(graphcell.float32)
+        return ops.select(place.broadcast_to(x.shape) == p.expand_dims(1).broadcast_to(x.shape), x, ops.zeros_like(x)).sum(-1)
+
+    np.testing.assert_array_equal(f(Tensor(x), Tensor(np.array([1.5, 2, -0.5], np.float32))).asnumpy(), [0, 11, 0])
+
+
+def test_a_sum_is_no_negative_zero() -> None:
+    f = compiled(3, 7, "%term = select %hit, %x, %zero")
+    x = np.full((3, 7), -0.0, np.float32)
+    (got,) = f([Tensor(x), Tensor(np.zeros((3, 1), np.int32)), Tensor(np.zeros((3, 1), np.float32))])
+    assert not np.signbit(got.asnumpy()).any()

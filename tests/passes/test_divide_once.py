@@ -76,3 +76,13 @@ def test_softmax_and_its_gradient(dtype: type) -> None:
     slope = 2 * q * (q - (q * q).sum(1, keepdims=True))
     _, dx = f(Tensor(x[rest]))
     np.testing.assert_allclose(dx.asnumpy(), slope.astype(np.float64), rtol=0, atol=precision)
+
+
+def test_a_maximum_of_other_rows_is_none_of_the_row() -> None:
+    """Whoever forgets to keep the dimension takes the largest of another row: 1 / sum could overflow."""
+    def f(x: Tensor) -> Tensor:
+        e = ops.exp(x - ops.amax(x, 1))
+        return e / e.sum(axis=1, keepdims=True)
+
+    got = graphcell.jit(f)(Tensor(np.array([[-100, 0], [100, 100]], np.float32)))
+    np.testing.assert_array_equal(got.asnumpy()[0], [0.5, 0.5])
