@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 from graphcell.codegen.llvm.body import BodyBuilder
-from graphcell.codegen.llvm.lookup import by_registers, extremum
+from graphcell.codegen.llvm.lookup import REGISTER_LANES, by_registers, extremum
 from graphcell.codegen.llvm.text import LType, Val
 from graphcell.dtype import DType
-
-_REGISTER = {"float": 16, "double": 8}
-"""Lanes of a register with AVX-512."""
 
 
 def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
@@ -31,7 +28,7 @@ def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:
     if kind in ("and", "or"):
         return b.and_(x, y) if kind == "and" else b.or_(x, y)
     if dtype.is_float:
-        if b.module.avx512 and x.type.lanes >= _REGISTER[x.type.kind]:
+        if b.module.avx512 and x.type.lanes >= REGISTER_LANES[x.type.kind]:
             return by_registers(b, lambda b, x, y: extremum(b, kind, x, y), x, y)
         return b.binary("maximum" if kind == "max" else "minimum", x, y)
     signed = "s" if dtype.signed else "u"

@@ -18,7 +18,7 @@ from graphcell.codegen.llvm.polynomials import at_most, from_bits, to_bits
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const, float_literal
 
 ENTRIES = 16
-_FULL = {"float": 16, "double": 8}
+REGISTER_LANES = {"float": 16, "double": 8}
 _CURRENT_ROUNDING = const(4, LType("i32"))
 
 
@@ -44,7 +44,7 @@ def uses_tables(b: FunctionBuilder, x: Val) -> bool:
 
 def by_registers(b: FunctionBuilder, function: Callable[..., Val], *xs: Val) -> Val:
     """function(b, *xs) for a function of whole registers and operands of any number of lanes: they are filled up, or taken apart."""
-    lanes, full = xs[0].type.lanes, _FULL[xs[0].type.kind]
+    lanes, full = xs[0].type.lanes, REGISTER_LANES[xs[0].type.kind]
     if lanes == full:
         return function(b, *xs)
     if lanes < full:

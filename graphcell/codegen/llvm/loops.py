@@ -53,7 +53,7 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
 
 
 STREAMED_BYTES = 1 << 15
-"""Partial sums of a streamed block, which stay in the L1 cache."""
+"""Partial sums of a streamed block, which stay in the L1 cache, or next to it."""
 STREAMED_BLOCKS = 4
 """Blocks that a streamed kernel leaves to the threads, at least."""
 
