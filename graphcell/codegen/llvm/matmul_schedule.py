@@ -317,7 +317,7 @@ def _pack_a(spec: MatmulSpec, tile: TileShape, column_tiles: int) -> str:
     """
     if spec.paired:
         return "columns" if spec.a.pair else "no"
-    if spec.reads_lines_in_parts(tile) or column_tiles < 2 or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
+    if spec.reads_lines_in_parts(tile) or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
         return "no"
     if spec.a.kind == spec.kind and not (_takes_part_of_lines(spec, tile) and column_tiles >= _COLUMN_TILES_TO_COPY):
         return "no"
