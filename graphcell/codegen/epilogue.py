@@ -70,6 +70,8 @@ def match_epilogue(kernel: LoopKernel, operand: int, columns: int, target: Targe
     loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == operand]
     if not loads or len(set(loads)) > 1 or any(s.is_reduction or s.is_slow or isinstance(s.what, GatherLoad) for s in kernel.body):
         return None
+    if any(isinstance(s.what, Load) and s.what.guards for s in kernel.body):
+        return None
     (access,) = set(loads)
     order = sorted(range(len(kernel.extents)), key=lambda d: -access.strides[d])
     moved = permute(kernel, order)

@@ -27,6 +27,13 @@ def is_tiled(strides: tuple[int, ...], vector: int, tile: int) -> bool:
     return strides[tile] == 1 and strides[vector] not in (0, 1)
 
 
+def _affine(strides: Strides, offset: int) -> str:
+    terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(strides) if s]
+    if offset or not terms:
+        terms.append(str(offset))
+    return " + ".join(terms)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """Element `offset + sum(strides[d] * index[d])` of an operand buffer; strides count elements, one a loop."""
@@ -36,21 +43,7 @@ class Access:
     offset: int = 0
 
     def __str__(self) -> str:
-        terms = [f"{s}*i{d}" if s != 1 else f"i{d}" for d, s in enumerate(self.strides) if s]
-        if self.offset or not terms:
-            terms.append(str(self.offset))
-        return f"%{self.operand}[{' + '.join(terms)}]"
-
-
-@dataclass(frozen=True, slots=True)
-class Load:
-    """Reads one element."""
-
-    access: Access
-    dtype: DType
-
-    def __str__(self) -> str:
-        return f"load {self.access}"
+        return f"%{self.operand}[{_affine(self.strides, self.offset)}]"
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,6 +99,31 @@ class MulAdd:
 
     def __str__(self) -> str:
         return "minus_mul_add" if self.negated else "mul_add"
+
+
+@dataclass(frozen=True, slots=True)
+class Guard:
+    """True where `0 <= offset + sum(strides[d] * index[d]) < extent`; strides one a loop (in layout.py: one a dimension)."""
+
+    strides: Strides
+    offset: int
+    extent: int
+
+    def __str__(self) -> str:
+        return f"{_affine(self.strides, self.offset)} < {self.extent}"
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """Reads one element; where a guard is false it reads nothing and stands for the number `outside`."""
+
+    access: Access
+    dtype: DType
+    guards: tuple[Guard, ...] = ()
+    outside: Splat | None = None
+
+    def __str__(self) -> str:
+        return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards)])
 
 
 Source = Load | GatherLoad | Splat | Index | MulAdd
@@ -197,7 +215,8 @@ def rebase(kernel: LoopKernel) -> tuple[LoopKernel, tuple[int, ...]]:
     accesses = [s.access for s in kernel.stores] + [s.what.access for s in kernel.body if isinstance(s.what, (Load, GatherLoad))]
     lowest: dict[int, int] = {}
     for a in accesses:
-        lowest[a.operand] = min(a.offset, lowest.get(a.operand, a.offset))
+        at = max(a.offset, 0)  # guarded loads may begin before the buffer
+        lowest[a.operand] = min(at, lowest.get(a.operand, at))
     bases = tuple(lowest.get(k, 0) for k in range(len(kernel.operands)))
     if not any(bases):
         return kernel, bases
@@ -219,7 +238,11 @@ def with_loops(
         return Access(a.operand, strides(a.strides), a.offset)
 
     def statement(s: Statement) -> Statement:
-        what = Index(strides(s.what.strides), s.what.dtype) if isinstance(s.what, Index) else s.what
+        what = s.what
+        if isinstance(what, Index):
+            what = Index(strides(what.strides), what.dtype)
+        elif isinstance(what, Load) and what.guards:
+            what = replace(what, guards=tuple(Guard(strides(g.strides), g.offset, g.extent) for g in what.guards))
         return Statement(what, s.args, s.dtype, loops(s.loops), s.stage)
 
     body = tuple(map(statement, kernel.body))

@@ -12,7 +12,7 @@ from __future__ import annotations
 import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
-from graphcell.codegen.layout import Layout, own_layout, view_layout
+from graphcell.codegen.layout import Layout, Padded, own_layout, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.dtype import float32
 from graphcell.ir.graph import Graph, Node, Value, copy_node
@@ -24,6 +24,8 @@ from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View, neutr
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
+from graphcell.ops.pooling import Windows
+from graphcell.passes.costs import pads_in_loops
 from graphcell.passes.row_blocks import RowBlocks, row_blocks
 from graphcell.records import dataclass
 
@@ -67,6 +69,10 @@ class _Legalizer:
         self.made_by: dict[Value, Node] = {}
         self.layouts: dict[Value, Layout | None] = {}
         self.copies: dict[Value, Value] = {}
+        self.users: dict[Value, list[Node]] = {}
+        for node in graph.nodes:
+            for v in node.operands:
+                self.users.setdefault(v, []).append(node)
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -109,13 +115,17 @@ class _Legalizer:
         if isinstance(node.op, View):
             self.table[node.results[0]] = self.view(node.op, self.table[node.operands[0]], node)
             return
+        if isinstance(node.op, Pad) and self.is_read_guarded(node.op, node):
+            self.table[node.results[0]] = self.padded(node.op, self.table[node.operands[0]], node)
+            return
         regions = tuple(legalize(g) for g in node.op.regions)
         op = node.op.with_regions(regions) if regions else node.op
         if is_loop_op(op):
             self.fit_operands(node)
         else:
             for v in node.operands:
-                if not _reads_views(op, v.type) or self.layout(self.table[v]) is None:
+                layout = self.layout(self.table[v])
+                if not _reads_views(op, v.type) or layout is None or layout.guards:
                     self.table[v] = self.whole(self.table[v])
         self.append(copy_node(node, self.table, op))
 
@@ -146,6 +156,31 @@ class _Legalizer:
             if not readable:
                 x = self.whole(x)
         return self.emit(op, (x,), like)
+
+    def is_read_guarded(self, op: Pad, node: Node) -> bool:
+        """True for a padding that loops read with guards instead of from memory: not one that windows read again and again."""
+        if not pads_in_loops(op, node.operands[0].type) or not node.results[0].type.size:
+            return False
+        seen = list(node.results)
+        for v in seen:
+            for user in self.users.get(v, ()):
+                if isinstance(user.op, Windows):
+                    return False
+                if isinstance(user.op, View):
+                    seen += user.results
+        return True
+
+    def padded(self, op: Pad, x: Value, like: Node) -> Value:
+        """`x` with padding around it, as a view of memory."""
+        maker = self.made_by.get(x)
+        if maker is not None and isinstance(maker.op, Full):  # one element is enough
+            one = self.whole(self.emit(Full(maker.op.value, (1,) * x.type.rank, x.type.dtype), (), like))
+            x = self.emit(BroadcastTo(x.type.shape), (one,), like)
+        layout = self.layout(x)
+        trial = Node(Padded(op), (x,), tuple(map(Value, infer_types(op, (x.type,)))), like.span)
+        if layout is None or view_layout(trial, layout) is None:
+            x = self.whole(x)
+        return self.emit(Padded(op), (x,), like)
 
     def visit_reduction(self, node: Node) -> None:
         op, x = node.op, self.table[node.operands[0]]

@@ -146,7 +146,7 @@ class _Picker:
             return self.number[local]
         s = self.kernel.body[local]
         what = s.what
-        if isinstance(what, Load):
+        if isinstance(what, Load) and not what.guards:
             step = what.access.strides[self.loop]
             strides = tuple(0 if d == self.loop else n for d, n in enumerate(what.access.strides))
             access = Access(what.access.operand, strides, what.access.offset)

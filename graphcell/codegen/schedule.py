@@ -10,7 +10,7 @@ import math
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.contract import contract
 from graphcell.codegen.fuse import Analysis, Group
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, is_tiled, with_loops
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Load, LoopKernel, Source, Splat, Statement, Store, is_tiled, with_loops
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.pick import pick
 from graphcell.dtype import DType
@@ -126,8 +126,10 @@ class _Scheduler:
             return self._add(index, Statement(index, (), dtype, self._mask(list(operand.axes[maker.op.axis])), 0))
         layout = self.info.layout(root)
         access = Access(self._buffer(layout.root), self._vector_of(self._strides(operand.axes, layout.strides)), layout.offset)
-        varies = sum(1 << d for d, s in enumerate(access.strides) if s) & mask
-        return self._add(access, Statement(Load(access, dtype), (), dtype, varies, 0))
+        guards = tuple(Guard(self._vector_of(self._strides(operand.axes, g.strides)), g.offset, g.extent) for g in layout.guards)
+        load = Load(access, dtype, guards, layout.outside if guards else None)
+        varies = sum(1 << d for d, s in enumerate(zip(access.strides, *(g.strides for g in guards), strict=True)) if any(s)) & mask
+        return self._add(load, Statement(load, (), dtype, varies, 0))
 
     def _compute(self, node: Node, args: tuple[int, ...]) -> None:
         v = node.results[0]
@@ -162,6 +164,8 @@ def _vectors(kernel: LoopKernel) -> list[tuple[int, ...]]:
             found.append(what.strides)
         elif isinstance(what, (Load, GatherLoad)):
             found.append(what.access.strides)
+        if isinstance(what, Load):
+            found += [g.strides for g in what.guards]
     return found
 
 
@@ -214,7 +218,7 @@ def _tile_loops(kernel: LoopKernel, d: int) -> list[int]:
 
 
 def _access_strides(kernel: LoopKernel) -> list[tuple[int, ...]]:
-    return [s.access.strides for s in kernel.stores] + [s.what.access.strides for s in kernel.body if isinstance(s.what, Load)]
+    return [s.access.strides for s in kernel.stores] + [s.what.access.strides for s in kernel.body if isinstance(s.what, Load) and not s.what.guards]
 
 
 _LANES = 16
@@ -227,6 +231,8 @@ _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
 _TILED = 6.0
 """What a vector costs that comes from a tile, or goes into one."""
+_GUARD = 2.0
+"""What it costs to find the lanes that a guard lets through."""
 _FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 100
 """Iterations from which a loop is tiled, and rough instructions of a point up to which (all points of a tile are unrolled)."""
 
@@ -260,7 +266,7 @@ def _vector_cost(kernel: LoopKernel, d: int, tile: int = -1) -> float:
         what = statement.what
         one = 1.0
         if isinstance(what, Load):
-            one = _access_cost(what.access.strides, d, tile, lanes, _GATHER_LANE)
+            one = _access_cost(what.access.strides, d, -1 if what.guards else tile, lanes, _GATHER_LANE) + _GUARD * len(what.guards)
         elif isinstance(what, GatherLoad):
             one = lanes * _GATHER_LANE
         elif isinstance(what, Splat):
@@ -306,9 +312,14 @@ def schedule(group: Group, info: Analysis, outputs: set[Value]) -> ScheduledKern
 
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:
     """Copies elements of `shape` from operand 0 to operand 1."""
-    every = (1 << len(shape)) - 1
-    body = (Statement(Load(source, dtype), (), dtype, every, 0),)
-    return choose_vector(collapse(LoopKernel(shape, len(shape), -1, body, (Store(0, target),), (dtype, dtype))))
+    kept = [d for d, n in enumerate(shape) if n != 1]
+
+    def along_kept(a: Access) -> Access:
+        return Access(a.operand, tuple(a.strides[d] for d in kept), a.offset)
+
+    body = (Statement(Load(along_kept(source), dtype), (), dtype, (1 << len(kept)) - 1, 0),)
+    extents = tuple(shape[d] for d in kept)
+    return choose_vector(collapse(LoopKernel(extents, len(kept), -1, body, (Store(0, along_kept(target)),), (dtype, dtype))))
 
 
 def fill_kernel(size: int, dtype: DType, value: bool | int | float) -> LoopKernel:

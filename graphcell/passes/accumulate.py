@@ -16,9 +16,13 @@ from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.arithmetic import Add
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Scatter, ScatterElements
 from graphcell.ops.movement import Concat, Pad, Slice, UpdateSlice
+from graphcell.passes.costs import pads_in_loops
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
 Result = Sequence[Value] | None
+
+_MOST_AROUND = 2
+"""How many times as large as what it pads a pad may be, if it is added as a whole."""
 
 
 def add_to_scatter(r: Rewriter, node: Node) -> Result:
@@ -54,6 +58,8 @@ def add_to_part(r: Rewriter, node: Node) -> Result:
         op, x = _pad_of(r, part)
         if op is None or x is None or not isinstance(r.op_of(acc), (Pad, UpdateSlice, Scatter, ScatterElements)) or not r.used_once(acc):
             continue
+        if pads_in_loops(op, x.type) and _MOST_AROUND * x.type.size >= acc.type.size:
+            continue  # a loop that adds both reads g with a guard
         step = tuple(i + 1 for i in op.interior)
         (old,) = r.emit(Slice(op.low, x.type.shape, step), acc)
         return r.emit(UpdateSlice(op.low, step), acc, *r.emit(Add(), old, x))

@@ -6,8 +6,10 @@ The unit is the time in which memory moves one byte. Refuses: ops that are no lo
 from __future__ import annotations
 
 from graphcell.ir.graph import Node
+from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, View
 from graphcell.ops.creation import Constant, Full, Iota
+from graphcell.ops.movement import Pad
 
 READ, WRITE = 1.0, 2.0
 """Of one byte. Where one is written, its cache line is read, too."""
@@ -24,3 +26,10 @@ def cost_again(node: Node) -> float:
     assert isinstance(op, Elementwise)
     per_element = FAST if op.fast else RANDOM if op.name.startswith("random") else SLOW
     return (DIVISION if op.name in _DIVISIONS else per_element) * node.results[0].type.size
+
+
+def pads_in_loops(op: Pad, x: TensorType) -> bool:
+    """Whether a loop may read `x` with what `op` puts around it, without a copy: processors load some lanes of a vector only if elements
+    have 32 bits or more.
+    """
+    return not any(op.interior) and (x.dtype.is_float or x.dtype.is_integer) and x.dtype.bits >= 32 and x.size > 0

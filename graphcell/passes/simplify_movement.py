@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Mul
-from graphcell.ops.base import Reduction, reduced_shape
+from graphcell.ops.base import Elementwise, Reduction, reduced_shape
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
@@ -149,6 +149,15 @@ def slice_of_pad(r: Rewriter, node: Node) -> Result:
         return None
     start = tuple(a - before for a, before in zip(cut.start, padded.low, strict=True))
     return r.emit(Slice(start, cut.size, cut.step), x)
+
+
+def slice_of_elementwise(r: Rewriter, node: Node) -> Result:
+    """A slice of what is computed element by element is computed from slices, if nothing else needs the rest."""
+    x = node.operands[0]
+    made = r.producers.get(x)
+    if made is None or not isinstance(made.op, Elementwise) or made.op.has_effect or not r.used_once(x):
+        return None
+    return r.emit(made.op, *(v for operand in made.operands for v in r.emit(node.op, operand)))
 
 
 def _moved(start: Shape, axis: int, by: int) -> Shape:
@@ -406,6 +415,7 @@ MOVEMENT_RULES = (
     (Slice, slice_of_broadcast),
     (Slice, slice_of_concat),
     (Slice, slice_of_pad),
+    (Slice, slice_of_elementwise),
     (Pad, pad_by_nothing),
     (Pad, pad_of_pad),
     (Pad, pad_of_fill),

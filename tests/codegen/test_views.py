@@ -168,8 +168,8 @@ class _Views:
 
     def padded(self) -> None:
         x = self.pick(dtype=dt.float32)
-        low, high, inner = (tuple(int(n) for n in self.rng.integers(0, 2, x.type.rank)) for _ in range(3))
-        self.keep(self.add(Pad(low, high, inner, 1.0), x))
+        low, high, inner = (tuple(int(n) for n in self.rng.integers(0, most, x.type.rank)) for most in (4, 4, 2 if self.rng.random() < 0.3 else 1))
+        self.add(Pad(low, high, inner, float(self.rng.integers(-1, 2))), x)
 
     def updated(self) -> None:
         x = self.pick(1, dt.float32)

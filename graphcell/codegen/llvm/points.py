@@ -7,12 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, MulAdd, Splat, Statement, Store, is_tiled
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Load, LoopKernel, MulAdd, Splat, Statement, Store, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
+from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import LType, Val, const, i64
-from graphcell.codegen.llvm.tiles import first_lanes, load_strided, transpose_square
+from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
+from graphcell.codegen.llvm.tiles import first_lanes, load_strided, store_strided, transpose_square
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
 from graphcell.records import dataclass
@@ -112,6 +113,10 @@ class PointEmitter:
         """How many lanes count, if the mask is a constant."""
         return self.lanes if self.mask is None else self.mask.text.count("true")
 
+    def _lanes_are_known(self) -> bool:
+        """True if the mask is a constant."""
+        return self.mask is None or self.mask.text.startswith("<i1")
+
     # -- tiles -------------------------------------------------------------------------------------------------------
     def _load_tile(self, local: int, points: int) -> list[Val]:
         """A tiled load at the next `points` iterations of the tile loop: vectors along that loop, transposed."""
@@ -175,7 +180,7 @@ class PointEmitter:
         if isinstance(what, Index):
             return self._index_value(what, s)
         if isinstance(what, Load):
-            return self._load(what.access, what.dtype)
+            return self._guarded_load(what) if what.guards else self._load(what.access, what.dtype)
         if isinstance(what, GatherLoad):
             return self._gather(what, s, scope)
         args = []
@@ -206,13 +211,17 @@ class PointEmitter:
             return i64(constant)
         return b.add(total, i64(constant)) if constant else total
 
+    def _place(self, strides: Sequence[int], constant: int) -> Val:
+        """`constant + sum(strides[d] * index[d])` at the current indices (first lane)."""
+        vector = self.kernel.vector
+        offset = self._offset(strides, constant, range(len(self.kernel.extents)))
+        if self.vertical and self.slot and strides[vector]:
+            offset = self.b.add(offset, i64(self.slot * self.lanes * strides[vector]))
+        return offset
+
     def _pointer(self, access: Access, dtype: DType) -> Val:
         """Address of the element at the current indices (first lane)."""
-        count = len(self.kernel.extents)
-        vector = self.kernel.vector
-        offset = self._offset(access.strides, access.offset, range(count))
-        if self.vertical and self.slot and access.strides[vector]:
-            offset = self.b.add(offset, i64(self.slot * self.lanes * access.strides[vector]))
+        offset = self._place(access.strides, access.offset)
         return self.b.gep(self.pointers[access.operand], offset, storage_type(dtype))
 
     def _lane_offsets(self, stride: int) -> Val:
@@ -228,10 +237,51 @@ class PointEmitter:
             return self.b.load_value(pointer, dtype, 0)
         if stride == 1:
             return self.b.load_value(pointer, dtype, self.lanes, self.mask)
-        if abs(stride) <= SMALL_STRIDE and (self.mask is None or self.mask.text.startswith("<i1")):
+        if abs(stride) <= SMALL_STRIDE and self._lanes_are_known():
             return load_strided(self.b, pointer, stride, dtype, self.count, self.lanes)
         pointers = self.b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype))
         return self.b.gather_value(pointers, dtype, self._every_lane())
+
+    def _guarded_load(self, what: Load) -> Val:
+        """A load that reads nothing where a guard is false, and is `what.outside` there."""
+        b, vector, dtype = self.b, self.kernel.vector, what.dtype
+        assert what.outside is not None
+        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+        row, lanes = self._holds(what.guards)
+        pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))
+        if stride:
+            inside = self._every_lane() if row is None else b.and_(self._every_lane(), b.splat(row, self.lanes))
+            inside = inside if lanes is None else b.and_(inside, lanes)
+            if stride == 1:
+                value = b.load_value(pointer, dtype, self.lanes, inside)
+            else:
+                value = b.gather_value(b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), dtype, inside)
+            held: Val | None = inside
+        else:
+            first = constant_mask(1, self.lanes)
+            one = b.load_value(pointer, dtype, self.lanes, first if row is None else b.and_(first, b.splat(row, self.lanes)))
+            value = b.extract(one, 0)
+            held = lanes if row is None else row if lanes is None else b.and_(lanes, b.splat(row, self.lanes))
+        assert held is not None
+        value = b.splat(value, held.type.lanes)
+        return b.select(held, value, b.splat(const(what.outside.value, compute_type(dtype)), value.type.lanes))
+
+    def _holds(self, guards: Sequence[Guard]) -> tuple[Val | None, Val | None]:
+        """Whether the guards hold: those that are the same in all lanes, and the others, lane by lane."""
+        b, vector = self.b, self.kernel.vector
+        found: list[Val | None] = [None, None]
+        for guard in guards:
+            at = self._place(guard.strides, guard.offset)
+            stride = guard.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+            if stride:
+                reach = abs(guard.offset) + sum(abs(s) * n for s, n in zip(guard.strides, self.kernel.extents, strict=True)) + abs(stride) * self.lanes
+                kind = I32 if reach < 1 << 31 else I64
+                ramp = Val(f"<{', '.join(f'{kind.kind} {k * stride}' for k in range(self.lanes))}>", LType(kind.kind, self.lanes))
+                at = b.add(b.splat(b.cast(at, kind), self.lanes), ramp)
+            holds = b.icmp("ult", at, b.const(guard.extent, at))
+            before = found[bool(stride)]
+            found[bool(stride)] = holds if before is None else b.and_(before, holds)
+        return found[0], found[1]
 
     def _gather(self, what: GatherLoad, s: Statement, scope: Scope) -> Val:
         """Loads at computed places, none of which leads outside of the buffer."""
@@ -289,6 +339,9 @@ class PointEmitter:
                 b.store(value, pointer)
             else:
                 b.masked_store(value, pointer, self.mask)
+            return
+        if b.module.avx512 and 1 < stride <= SMALL_STRIDE and dtype.bits >= 32 and self._lanes_are_known():
+            store_strided(b, pointer, stride, value, self.count)
             return
         b.scatter(value, b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), self._every_lane())
 

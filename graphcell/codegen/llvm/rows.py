@@ -347,4 +347,4 @@ class RowEmitter(PointEmitter):
 
     def _is_tiled_load(self, local: int) -> bool:
         what = self.kernel.body[local].what
-        return isinstance(what, Load) and is_tiled(what.access.strides, self.kernel.vector, self.kernel.tile)
+        return isinstance(what, Load) and not what.guards and is_tiled(what.access.strides, self.kernel.vector, self.kernel.tile)

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.packing import transpose
-from graphcell.codegen.llvm.text import Val, constant_mask
+from graphcell.codegen.llvm.text import LType, Val, constant_mask
 from graphcell.dtype import DType
 
 _BLOCK = 4
@@ -103,6 +103,20 @@ def load_strided(b: BodyBuilder, pointer: Val, stride: int, dtype: DType, count:
     return b.cast(result, result.type.with_kind("i1")) if bits else result
 
 
+def store_strided(b: BodyBuilder, pointer: Val, stride: int, value: Val, count: int) -> None:
+    """Lane k < count of `value`, which has the type of memory, goes to the element `k * stride` from `pointer`; nothing between is written."""
+    lanes, span = value.type.lanes, (count - 1) * stride + 1
+    for start in range(0, span, lanes):
+        chosen = {at - start: at // stride for at in range(start, min(start + lanes, span)) if at % stride == 0}
+        first = b.gep(pointer, start, value.type.with_lanes(0))
+        if len(chosen) == 1:  # no masked store, see `masked_store`
+            ((at, lane),) = chosen.items()
+            b.store(b.extract(value, lane), b.gep(first, at, value.type.with_lanes(0)))
+        elif chosen:
+            mask = Val(f"<{', '.join('i1 true' if k in chosen else 'i1 false' for k in range(lanes))}>", LType("i1", lanes))
+            b.masked_store(b.shuffle(value, value, [chosen.get(k, 0) for k in range(lanes)]), first, mask)
+
+
 def _pick(b: BodyBuilder, parts: Sequence[Val], places: Sequence[tuple[int, int]]) -> Val:
     """Lane k is lane `places[k][1]` of `parts[places[k][0]]`."""
     lanes = parts[0].type.lanes
@@ -113,4 +127,4 @@ def _pick(b: BodyBuilder, parts: Sequence[Val], places: Sequence[tuple[int, int]
     return b.shuffle(low, high, [k if part < 2 else lanes + k for k, (part, _) in enumerate(places)])
 
 
-__all__ = ["first_lanes", "load_strided", "transpose_square"]
+__all__ = ["first_lanes", "load_strided", "store_strided", "transpose_square"]
