@@ -9,6 +9,8 @@ so that they can be shared by threads and add by blocks.
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
@@ -74,20 +76,21 @@ class _Legalizer:
             for v in node.operands:
                 self.users.setdefault(v, []).append(node)
 
-    def run(self) -> Graph:
+    def run(self, first: Collection[int] = ()) -> Graph:
+        """The legal graph. Where several outputs are one value, that at one of the positions `first` is it, the others are copies."""
         for node in self.graph.nodes:
             self.visit(node)
-        outputs: list[Value] = []
+        outputs: dict[int, Value] = {}
         taken = set(self.graph.inputs)
-        for v in self.graph.outputs:
-            new = self.whole(self.table[v])
+        for k in sorted(range(len(self.graph.outputs)), key=lambda k: (k not in first, k)):
+            new = self.whole(self.table[self.graph.outputs[k]])
             maker = self.made_by.get(self.root(new))
             if new in taken or self.root(new) in taken or (maker is not None and isinstance(maker.op, Constant)):
                 new = self.emit(Copy(), (new,), None)
             taken.add(new)
             taken.add(self.root(new))
-            outputs.append(new)
-        return Graph(self.graph.name, self.graph.inputs, self.nodes, outputs)
+            outputs[k] = new
+        return Graph(self.graph.name, self.graph.inputs, self.nodes, [outputs[k] for k in sorted(outputs)])
 
     def root(self, v: Value) -> Value:
         layout = self.layout(v)
@@ -276,9 +279,9 @@ def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:
     return RowBlocks((x.size // row, row), (1,), (0,))
 
 
-def legalize(graph: Graph) -> Graph:
-    """The graph in the form described at the top of this file; regions included."""
-    return _Legalizer(graph).run()
+def legalize(graph: Graph, updates: Collection[int] = ()) -> Graph:
+    """The graph in the form described at the top of this file; regions included. `updates`: outputs that are written over inputs."""
+    return _Legalizer(graph).run(updates)
 
 
 def _reads_views(op: Op, operand: TensorType) -> bool:

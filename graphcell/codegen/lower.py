@@ -398,7 +398,7 @@ def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, froz
         updates: (output, input) positions: that output is written into that input's buffer.
         frozen: positions of inputs that seldom change; what depends on them alone is computed by the function `prepare`.
     """
-    graph = legalize(graph)
+    graph = legalize(graph, {k for k, _ in updates})
     program = _lower(graph, updates, target, sorted(set(frozen) - {at for _, at in updates}))
     if program.kept is not None and program.kept.nbytes < LEAST_BYTES:
         return _lower(graph, updates, target, ())
