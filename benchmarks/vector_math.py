@@ -32,7 +32,7 @@ DEFAULT = ("exp", "tanh", "erf", "log", "sigmoid")
 NUMPY: dict[str, Callable[..., Any]] = {
     "acos": np.arccos, "acosh": np.arccosh, "asin": np.arcsin, "asinh": np.arcsinh, "atan": np.arctan,
     "atan2": np.arctan2, "atanh": np.arctanh, "erf": np.vectorize(standard_math.erf), "floor_mod": np.mod,
-    "erfc": np.vectorize(standard_math.erfc), "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
+    "erfc": np.vectorize(standard_math.erfc), "lgamma": np.vectorize(standard_math.lgamma), "pow": np.power, "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: 1 / (1 + np.exp(-x)), "softplus": lambda x: np.logaddexp(0, x),
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
 }  # fmt: skip
@@ -77,7 +77,7 @@ def measure(name: str, kind: str) -> tuple[float, float, float, float]:
     parameters = inspect.signature(getattr(math, name)).parameters.values()
     operands = sum(p.default is inspect.Parameter.empty for p in parameters) - 1
     dtype = np.float32 if kind == "float" else np.float64
-    positive = name in ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "acosh", "cbrt")
+    positive = name in ("log", "log2", "log10", "log1p", "sqrt", "rsqrt", "pow", "acosh", "cbrt", "lgamma")
     low, high = (1.0, 9.0) if positive else (-4.0, 4.0)
     low, high = (-0.99, 0.99) if name in ("asin", "acos", "atanh") else (low, high)
     xs = [rng.uniform(low, high, COUNT).astype(dtype) for _ in range(operands)]

@@ -146,6 +146,38 @@ def _mapped(a: str, scale: int) -> mpf:
     return (mpf(a) - scale) / (mpf(a) + scale)
 
 
+def _lgamma_near(s: mpf) -> mpf:
+    return (mp.loggamma(2 + s) - mp.digamma(2) * s) / s**2
+
+
+def _lgamma_near_weight(s: mpf) -> mpf:
+    """For log gamma(2 + s), and for log gamma(1 + s) = log gamma(2 + s) - log(1 + s)."""
+    direct = s**2 / mp.loggamma(2 + s) if s >= mpf("-0.5") else mpf(0)
+    return max(abs(direct), abs(s**2 / mp.loggamma(1 + s)))
+
+
+def _stirling_rest(v: mpf) -> mpf:
+    a = 1 / mp.sqrt(v)
+    return (mp.loggamma(a) - (a - mpf(1) / 2) * mp.log(a) + a - mp.log(2 * mp.pi) / 2) * a
+
+
+def _digamma_rest(v: mpf) -> mpf:
+    a = 1 / mp.sqrt(v)
+    return (mp.log(a) - 1 / (2 * a) - mp.digamma(a)) / v
+
+
+def _digamma_near(zero: mpf) -> tuple[Function, Function]:
+    """The function, and the weight for digamma(zero + s) and digamma(zero + s - 1), both relative."""
+
+    def function(s: mpf) -> mpf:
+        return mp.digamma(zero + s) / s
+
+    def weight(s: mpf) -> mpf:
+        return max(1 / function(s), abs(s / mp.digamma(zero + s - 1)))
+
+    return function, weight
+
+
 def _fits() -> dict[str, Fit]:
     ln2 = mp.log(2) * mpf("1.0001")
     low_fraction, high_fraction = mp.sqrt(mpf("0.5")) - mpf("1.000001"), mp.sqrt(2) - mpf("0.999999")
@@ -159,6 +191,9 @@ def _fits() -> dict[str, Fit]:
     quarter = (mp.pi / 4 * mpf("1.02")) ** 2
     erfcx2, erfcx3 = _erfcx_of_mapped(2), _erfcx_of_mapped(3)
     ratio, root_ratio = _inverse_erf_ratio, _inverse_erf_ratio_of_root
+    digamma_zero = mp.findroot(mp.digamma, mpf("1.46"))
+    digamma, digamma_weight = _digamma_near(digamma_zero)
+    quarter_turn = mpf("0.2501")
     fits = {
         "EXP": Fit(
             "(e**r - 1 - r) / r**2 on [-ln2, ln2]",
@@ -303,6 +338,44 @@ def _fits() -> dict[str, Fit]:
             _centred(root_ratio, "5"),
             lambda u: 1 / root_ratio(u + 5),
             {"double": (mpf("-1.3"), mpf("1.1"), 19)},
+        ),
+        "LGAMMA_NEAR": Fit(
+            "(log gamma(2 + s) - digamma(2) s) / s**2 on [-1, 1/2], for log gamma(2 + s) from -1/2 on and for log gamma(1 + s)",
+            _lgamma_near,
+            _lgamma_near_weight,
+            {"wide": (-one, mpf("0.5"), 12), "double": (-one, mpf("0.5"), 23)},
+        ),
+        "LGAMMA_FAR": Fit(
+            "a (log gamma(a) - (a - 1/2) log(a) + a - log(2 pi) / 2) with v = 1 / a**2, for 5/2 <= a",
+            _stirling_rest,
+            lambda v: mp.sqrt(v) / mp.loggamma(1 / mp.sqrt(v)),
+            {"wide": (zero, mpf("0.16"), 4), "double": (zero, mpf("0.16"), 11)},
+            grid=800,
+        ),
+        "DIGAMMA_NEAR": Fit(
+            "digamma(z + s) / s where z is its zero, 1 <= z + s <= 2, for digamma(z + s) and digamma(z + s - 1)",
+            digamma,
+            digamma_weight,
+            {"wide": (one - digamma_zero, 2 - digamma_zero, 12), "double": (one - digamma_zero, 2 - digamma_zero, 22)},
+        ),
+        "DIGAMMA_FAR": Fit(
+            "a**2 (log(a) - 1 / 2a - digamma(a)) with v = 1 / a**2, for 2 <= a",
+            _digamma_rest,
+            lambda v: v / mp.digamma(1 / mp.sqrt(v)),
+            {"wide": (zero, mpf("0.25"), 5), "double": (zero, mpf("0.25"), 14)},
+            grid=800,
+        ),
+        "SIN_PI": Fit(
+            "sin(pi r) / (pi r) with z = r**2, for r <= 1/2",
+            lambda z: mp.sinpi(mp.sqrt(z)) / (mp.pi * mp.sqrt(z)),
+            lambda z: mp.pi * mp.sqrt(z) / mp.sinpi(mp.sqrt(z)),
+            {"wide": (zero, quarter_turn, 5), "double": (zero, quarter_turn, 8)},
+        ),
+        "COT_PI": Fit(
+            "(pi r cot(pi r) - 1) / z with z = r**2, for r <= 1/2; the figure is the error of pi cot(pi r) or of its product with r",
+            lambda z: (mp.pi * mp.sqrt(z) * mp.cot(mp.pi * mp.sqrt(z)) - 1) / z,
+            mp.sqrt,
+            {"wide": (zero, quarter_turn, 8), "double": (zero, quarter_turn, 14)},
         ),
     }
     return fits

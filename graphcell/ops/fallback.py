@@ -1,6 +1,6 @@
 """Elementwise primitives that run through `eval` in compiled code too: long series and loops whose use is rare.
 
-The gamma function's family, greatest common divisor, neighbouring floats.
+Derivatives of digamma, greatest common divisor, neighbouring floats.
 """
 
 from __future__ import annotations
@@ -34,32 +34,6 @@ class ElementwiseFallback(Fallback):
         if first.dtype not in self.takes:
             raise DTypeError(f"{self.name}: {first.dtype} is not supported; it takes {', '.join(map(str, self.takes))}")
         return first
-
-
-@frozen
-class Lgamma(ElementwiseFallback):
-    """log |gamma(x)|; infinite at 0, -1, -2, …"""
-
-    name = "lgamma"
-
-    def eval(self, x: Array) -> Array:  # type: ignore[override]
-        return widened(special.lgamma, x)
-
-    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        return (cotangents[0] * apply1(Digamma(), inputs[0]),)
-
-
-@frozen
-class Digamma(ElementwiseFallback):
-    """The derivative of lgamma; NaN at -1, -2, …"""
-
-    name = "digamma"
-
-    def eval(self, x: Array) -> Array:  # type: ignore[override]
-        return widened(special.digamma, x)
-
-    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        return (cotangents[0] * apply1(Polygamma(1), inputs[0]),)
 
 
 @frozen

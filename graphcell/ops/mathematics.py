@@ -16,6 +16,7 @@ from graphcell.ir.op import Array, frozen
 from graphcell.ops import special
 from graphcell.ops.base import Elementwise, Emitter, Val
 from graphcell.ops.dispatch import apply1
+from graphcell.ops.fallback import Polygamma
 
 T = Any  # Tensor: this file stands below the operators that gradient rules use
 Grads = tuple[Any, ...]
@@ -267,6 +268,32 @@ class Erfinv(Real):
 
     def slope(self, x: T, y: T) -> T:
         return apply1(Exp(), y * y) * (0.5 * math.sqrt(math.pi))
+
+
+@frozen
+class Lgamma(Real):
+    """log |gamma(x)|; infinite at 0, -1, -2, …"""
+
+    name = "lgamma"
+    eval_element_nanoseconds = 170.0
+    function = staticmethod(special.lgamma)
+    at_least = np.float64
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Digamma(), x)
+
+
+@frozen
+class Digamma(Real):
+    """The derivative of lgamma; NaN at -1, -2, …"""
+
+    name = "digamma"
+    eval_element_nanoseconds = 170.0
+    function = staticmethod(special.digamma)
+    at_least = np.float64
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(Polygamma(1), x)
 
 
 @frozen

@@ -10,8 +10,8 @@ import numpy as np
 from graphcell.ir.op import Array, frozen
 from graphcell.ops import bessel, incomplete
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.fallback import ElementwiseFallback, Lgamma
-from graphcell.ops.mathematics import Exp, Log, Log1p
+from graphcell.ops.fallback import ElementwiseFallback
+from graphcell.ops.mathematics import Exp, Lgamma, Log, Log1p
 from graphcell.ops.special import widened
 
 Grads = tuple[Any, ...]

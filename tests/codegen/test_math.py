@@ -16,6 +16,7 @@ import pytest
 
 from graphcell.codegen.llvm import math, processor, target
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
+from graphcell.ops import special
 from tests.codegen.harness import NUMPY_TYPES, build
 
 Array = np.ndarray[Any, Any]
@@ -65,12 +66,14 @@ CASES = {
     "cbrt": Case(_cbrt, ((-10, 10),)),
     "cos": Case(mp.cos, ((-10, 10), (-1e4, 1e4), (6e4, 7e4))),
     "cosh": Case(mp.cosh, ((-3, 3), (-90, 90), (700, 711))),
+    "digamma": Case(mp.digamma, ((0, 1.5), (0.9, 1.1), (1.46, 1.463), (1.4, 2.6), (2, 30)), (0, INF)),
     "erf": Case(mp.erf, ((-1.2, 1.2), (-6, 6))),
     "erfc": Case(_erfc, ((-1, 2), (0.7, 1.7), (1, 11), (10, 27))),
     "erfinv": Case(mp.erfinv, ((-1, 1), (0.99, 1)), (-1, 1), 60),
     "exp": Case(mp.exp, ((-2, 2), (-105, 90), (-746, 710))),
     "exp2": Case(lambda x: mp.power(2, x), ((-2, 2), (-150, 129), (-1076, 1025))),
     "expm1": Case(mp.expm1, ((-2, 2), (-40, 90), (80, 710))),
+    "lgamma": Case(mp.loggamma, ((0, 1.6), (0.99, 1.01), (1.4, 2.6), (1.99, 2.01), (2.4, 30)), (0, INF)),
     "log": Case(mp.log, ((0.4, 2.5), (0.99, 1.01)), (0, INF)),
     "log10": Case(mp.log10, ((0.4, 2.5), (0.99, 1.01)), (0, INF)),
     "log1p": Case(mp.log1p, ((-1, 3), (-0.01, 0.01)), (-1, INF)),
@@ -96,12 +99,14 @@ AT_ENDS = {
     "cbrt": (0.0, -0.0, INF, -INF),
     "cos": (1.0, 1.0, NAN, NAN),
     "cosh": (1.0, 1.0, INF, INF),
+    "digamma": (-INF, INF, INF, NAN),
     "erf": (0.0, -0.0, 1.0, -1.0),
     "erfc": (1.0, 1.0, 0.0, 2.0),
     "erfinv": (0.0, -0.0, NAN, NAN),
     "exp": (1.0, 1.0, INF, 0.0),
     "exp2": (1.0, 1.0, INF, 0.0),
     "expm1": (0.0, -0.0, INF, -1.0),
+    "lgamma": (INF, INF, INF, INF),
     "log": (-INF, -INF, INF, NAN),
     "log10": (-INF, -INF, INF, NAN),
     "log1p": (0.0, -0.0, INF, NAN),
@@ -123,11 +128,13 @@ EXACT: dict[str, list[tuple[float, float]]] = {
     "asin": [(1.5, NAN), (-2, NAN)],
     "atanh": [(1, INF), (-1, -INF), (1.5, NAN), (-2, NAN)],
     "cbrt": [(1, 1), (-1, -1)],
+    "digamma": [(-1, NAN), (-2, NAN), (-1001, NAN), (-(2.0**30), NAN), (-1e30, NAN)],
     "erfc": [(30, 0), (-30, 2)],
     "erfinv": [(1, INF), (-1, -INF), (1.5, NAN), (-2, NAN)],
     "exp": [(1e4, INF), (-1e4, 0)],
     "exp2": [(float(k), 2.0**k) for k in (-149, -127, -126, -1, 1, 10, 127)] + [(2000, INF), (-2000, 0)],
     "expm1": [(-100, -1), (1e4, INF)],
+    "lgamma": [(1, 0), (2, 0), (-1, INF), (-2, INF), (-1001, INF), (-(2.0**30), INF), (-1e30, INF)],
     "log": [(1, 0), (-1, NAN)],
     "log10": [(1, 0), (-1, NAN), (10, 1), (1000, 3)],
     "log1p": [(-1, -INF), (-2, NAN)],
@@ -243,6 +250,8 @@ def test_exact_values(name: str, kind: str) -> None:
 _WIDE_REFERENCES: dict[str, Callable[[Array], Array]] = {
     "erf": np.vectorize(standard_math.erf),
     "erfc": np.vectorize(standard_math.erfc),
+    "digamma": special.digamma,
+    "lgamma": special.lgamma,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
     "softplus": lambda x: np.logaddexp(0, x),
@@ -301,6 +310,81 @@ def test_absolute_errors_of_gelu_and_equal_bits_at_every_width(name: str, kind: 
 def test_ends_of_gelu(kind: str) -> None:
     assert same(*evaluated("gelu", kind, [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, NAN), (NAN, NAN)]))
     assert same(*evaluated("gelu_slope", kind, [(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN)]))
+
+
+# -- the gamma function's family below zero ------------------------------------------------------------------
+def _lgamma_terms(a: Any) -> tuple[Any, ...]:
+    return mp.log(abs(mp.sinpi(a)) / mp.pi), mp.log(a), mp.loggamma(a)
+
+
+def _digamma_terms(a: Any) -> tuple[Any, ...]:
+    return mp.digamma(a), 1 / a, mp.pi * mp.cot(mp.pi * a), 1 / (a - mp.nint(a))
+
+
+# References, and the sizes at -x that the error is counted in: next to a zero the terms of the reflection formula cancel.
+REFLECTED: dict[str, tuple[Reference, Callable[[Any], tuple[Any, ...]]]] = {
+    "lgamma": (lambda x: mp.log(abs(mp.gamma(x))), _lgamma_terms),
+    "digamma": (mp.digamma, _digamma_terms),
+}
+ZEROS_BELOW = {  # the float next to the zero
+    "lgamma": [-2.4570247, -2.7476826, -3.1435809, -3.9552942, -4.0393618, -4.9915447],
+    "digamma": [-0.5040830, -1.5734985, -2.6107209, -3.6352934, -4.6532378],
+}
+
+
+def negative_arguments(kind: str) -> Array:
+    """Everywhere below zero, next to 0, -1, -2, … and among positive numbers, so that vectors hold both."""
+    rng = np.random.default_rng(11)
+    near = np.round(rng.uniform(0, 30, 200)) + rng.choice([-1, 1], 200) * 10.0 ** rng.uniform(-12, -1, 200)
+    parts = [*(rng.uniform(a, b, 200) for a, b in ((0, 1.6), (1.4, 5), (5, 20), (20, 1e5))), near, 10.0 ** rng.uniform(-44, -1, 100)]
+    x = -np.concatenate(parts).astype(NUMPY_TYPES[kind])
+    x = rng.permutation(np.concatenate([x[x != np.floor(x)], rng.uniform(0, 9, 100).astype(x.dtype)]))
+    return np.resize(x, x.size + -x.size % 16)
+
+
+@pytest.mark.parametrize("width", ["16", "32", "64"])
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", REFLECTED)
+def test_gamma_below_zero(name: str, kind: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Within an ulp of the terms for float, two for double, and alike in all lanes."""
+    monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, width)
+    reference, terms = REFLECTED[name]
+    x = negative_arguments(kind)
+    got = compiled(name, kind, 8)(x)
+    eps, largest = mp.mpf(float(np.finfo(x.dtype).eps)), float(np.finfo(x.dtype).max)
+    with mp.workprec(PRECISION):
+        for v, g in zip(x.tolist(), got.tolist(), strict=True):
+            want = reference(mp.mpf(v))
+            size = max(abs(want), *map(abs, terms(mp.mpf(-v)))) if v < 0 else abs(want)
+            if abs(want) > largest:
+                assert g == standard_math.copysign(INF, want)
+                continue
+            assert abs(g - want) <= size * eps * (1 if kind == "float" else 2), f"{name}({v!r}) = {g!r}, not {want}"
+    for lanes in (0, 16):
+        assert same(compiled(name, kind, lanes)(x), got)
+
+
+@pytest.mark.parametrize("name", REFLECTED)
+def test_floats_next_to_zeros_of_the_gamma_functions(name: str) -> None:
+    """A float is computed in double: next to zeros below 0 the error is but a small part of an ulp of the terms."""
+    zeros = np.array(ZEROS_BELOW[name], np.float32)
+    x = (zeros[:, None].view(np.int32) + np.arange(-8, 8, dtype=np.int32)).view(np.float32).ravel()
+    got = compiled(name, "float", 16)(x)
+    reference, terms = REFLECTED[name]
+    with mp.workprec(PRECISION):
+        for v, g in zip(x.tolist(), got.tolist(), strict=True):
+            want, size = reference(mp.mpf(v)), max(map(abs, terms(mp.mpf(-v))))
+            assert abs(want) < 1e-3 and abs(g - want) <= mp.ldexp(abs(want), -23) + mp.ldexp(size, -31)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name, zeros", [("lgamma", (1.0, 2.0)), ("digamma", (1.461632144968362,))])
+def test_relative_errors_next_to_positive_zeros(name: str, zeros: tuple[float, ...], kind: str) -> None:
+    steps = np.concatenate([[k * 2**e for e in range(45)] for k in (-1, 1)])
+    x = np.concatenate([zero + steps * np.finfo(np.float64).eps * zero for zero in zeros]).astype(NUMPY_TYPES[kind])
+    x = np.resize(x, x.size + -x.size % 8)
+    with mp.workprec(PRECISION):
+        assert np.max(ulps(compiled(name, kind, 8)(x), [CASES[name].reference(mp.mpf(v)) for v in x.tolist()])) <= ULPS
 
 
 @pytest.mark.parametrize("name", ["tanh", "erf", "sin", "cos", "sigmoid", "softplus", "exp", "sqrt"])
@@ -424,7 +508,7 @@ def have_avx512() -> bool:
 
 
 @pytest.mark.parametrize("width", ["16", "32"])
-@pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf", "sin", "sigmoid", "cbrt", "erfc"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "log", "erf", "sin", "sigmoid", "cbrt", "erfc", "lgamma", "digamma"])
 def test_other_vector_registers_give_the_same_bits(
     name: str, width: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -460,7 +544,7 @@ def test_integers_and_mixed_types_are_refused() -> None:
         Module(), "f", [("i", LType("i32", 4)), ("x", LType("float", 4)), ("y", LType("double", 4))]
     )
     i, x, y = b.args.values()
-    for emit in (math.exp, math.log, math.tanh, math.sin, math.erf, math.cbrt, math.erfc):
+    for emit in (math.exp, math.log, math.tanh, math.sin, math.erf, math.cbrt, math.erfc, math.lgamma, math.digamma):
         with pytest.raises(TypeError, match="i32"):
             emit(b, i)
     for emit_two in (math.pow, math.atan2, math.fmod, math.minimum):

@@ -39,8 +39,8 @@ LIMITS = {
     m.Erf(): [0.0, -0.0, 1.0, -1.0, nan],
     m.Erfc(): [1.0, 1.0, 0.0, 2.0, nan],
     m.Erfinv(): [0.0, -0.0, nan, nan, nan],
-    f.Lgamma(): [inf, inf, inf, inf, nan],
-    f.Digamma(): [-inf, inf, inf, nan, nan],
+    m.Lgamma(): [inf, inf, inf, inf, nan],
+    m.Digamma(): [-inf, inf, inf, nan, nan],
     f.Polygamma(1): [inf, inf, 0.0, inf, nan],
 }  # fmt: skip
 

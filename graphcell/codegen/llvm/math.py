@@ -14,14 +14,15 @@ at every 41st float of either sign, against double precision:
     sigmoid 1.51   softplus 1.81   log_sigmoid 1.83   rsqrt 0.99
 
 Accuracy: within 2 units in the last place for float and double over the whole range (2.6 for tanh of float without AVX-512, which takes
-half the time for that), denormal arguments and results included; half and bfloat to their own rounding. Special values are exact: NaN stays NaN, infinities,
+half the time for that), denormal arguments and results included; half and bfloat to their own rounding. Below 0, lgamma and digamma are reflected: their
+errors stay within an ulp (of double: two) of the terms that nearly cancel next to zeros. Special values are exact: NaN stays NaN, infinities,
 signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
 contraction is that of explicit fused multiply-adds, so that every vector width gives the same bits, and every
 processor with FMA too, but for the functions named above. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
 with huge quotients) the code branches to a function in the same module that loops over the lanes; integer
-powers loop over bits; everything else is free of branches.
+powers loop over bits; lgamma and digamma jump over the reflection where no lane is negative; everything else is free of branches.
 
-The functions live by subject: exponential, exponential_tables, hyperbolic, trigonometry, power, special, arithmetic, philox;
+The functions live by subject: exponential, exponential_tables, hyperbolic, trigonometry, power, special, gamma, arithmetic, philox;
 their polynomials in coefficients.
 """
 
@@ -56,6 +57,7 @@ from graphcell.codegen.llvm.exponential import (
     sigmoid,
     softplus,
 )
+from graphcell.codegen.llvm.gamma import digamma, lgamma
 from graphcell.codegen.llvm.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
 from graphcell.codegen.llvm.philox import (
     normal_f32,
@@ -81,6 +83,7 @@ __all__ = [
     "ceil",
     "cos",
     "cosh",
+    "digamma",
     "erf",
     "erfc",
     "erfinv",
@@ -97,6 +100,7 @@ __all__ = [
     "isfinite",
     "isinf",
     "isnan",
+    "lgamma",
     "log",
     "log1p",
     "log2",

@@ -144,7 +144,7 @@ def _float_power(b: FunctionBuilder, magnitude: Val, exponent: Val) -> Val:
 
 def _double_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
     """a**y for doubles a >= 0, by a logarithm of 65 bits."""
-    high, low = _long_log(b, a)
+    high, low = long_log(b, a)
     high = _log_at_ends(b, a, high)
     exponent = b.mul(y, high)
     rest = b.fma(y, low, b.fma(y, high, b.neg(exponent)))
@@ -155,7 +155,7 @@ def _double_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
     return b.mul(b.mul(b.add(r, b.const(1.0, a)), p), q)
 
 
-def _long_log(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
+def long_log(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
     """log(a) as a sum of two doubles, for finite a > 0: 2 s + 2/3 s**3 + s**5 * p(s**2) with s = f / (2 + f)
     and a = 2**k (1 + f).
     """

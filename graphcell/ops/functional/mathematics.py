@@ -397,12 +397,12 @@ def sinc(input: Any) -> Tensor:
 
 def lgamma(input: Any) -> Tensor:
     """log |gamma(input)|; infinite at 0, -1, -2, … Integers become float32."""
-    return apply1(fallback.Lgamma(), real(input, "lgamma"))
+    return apply1(p.Lgamma(), real(input, "lgamma"))
 
 
 def digamma(input: Any) -> Tensor:
     """The derivative of lgamma; NaN at -1, -2, … Integers become float32."""
-    return apply1(fallback.Digamma(), real(input, "digamma"))
+    return apply1(p.Digamma(), real(input, "digamma"))
 
 
 def polygamma(n: Any, input: Any) -> Tensor:
@@ -417,7 +417,7 @@ def polygamma(n: Any, input: Any) -> Tensor:
     if order < 0:
         raise ArgumentValueError(f"polygamma: n must not be negative, but is {order}")
     x = real(input, "polygamma")
-    return apply1(fallback.Polygamma(order) if order else fallback.Digamma(), x)
+    return apply1(fallback.Polygamma(order) if order else p.Digamma(), x)
 
 
 def mvlgamma(input: Any, p: int) -> Tensor:
