@@ -15,7 +15,7 @@ READ, WRITE = 1.0, 2.0
 """Of one byte. Where one is written, its cache line is read, too."""
 FAST, DIVISION, SLOW, RANDOM = 0.3, 2.0, 7.0, 25.0
 """Of one element of an op."""
-_DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
+DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
 
 
 def cost_again(node: Node) -> float:
@@ -25,7 +25,7 @@ def cost_again(node: Node) -> float:
         return 0.0
     assert isinstance(op, Elementwise)
     per_element = FAST if op.fast else RANDOM if op.name.startswith("random") else SLOW
-    return (DIVISION if op.name in _DIVISIONS else per_element) * node.results[0].type.size
+    return (DIVISION if op.name in DIVISIONS else per_element) * node.results[0].type.size
 
 
 def pads_in_loops(op: Pad, x: TensorType) -> bool:

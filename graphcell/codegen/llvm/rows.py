@@ -14,10 +14,14 @@ from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
+from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction, neutral
+from graphcell.passes.costs import DIVISIONS
 
 ROW_SCRATCH_BYTES = 1 << 18
 """Rows up to this size may be kept on the stack between stages; longer ones are computed again."""
+QUICK_SCRATCH_BYTES, WORTH_KEEPING = 1 << 14, 16
+"""Rows up to this size are kept where fast instructions, this many or more, would be done again."""
 UNROLLED_POINTS = 16
 """Points of the inner loops, but for the vector loop, up to which they are unrolled."""
 UNROLLED_INSTRUCTIONS = 512
@@ -33,6 +37,12 @@ def reduces(kernel: LoopKernel) -> bool:
 def _weight(kernel: LoopKernel) -> int:
     """Rough vector instructions of one point."""
     return max(1, sum(12 if s.is_slow else 1 for s in kernel.body))
+
+
+def _instructions(s: Statement) -> int:
+    """Rough vector instructions of a statement, divisions by their time, and with what rounds its result to 16 bits."""
+    own = 12 if s.is_slow else 8 if isinstance(s.what, Op) and s.what.name in DIVISIONS else 1
+    return own + (6 if s.dtype.is_float and s.dtype.bits == 16 and not isinstance(s.what, Load) else 0)
 
 
 def slots_of(kernel: LoopKernel, target: Target) -> int:
@@ -152,7 +162,7 @@ class RowEmitter(PointEmitter):
         return found
 
     def _choose_spills(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
-        """Slow inner values that a later stage needs again: kept in a row buffer on the stack."""
+        """Inner values of much work that a later stage needs again: kept in a row buffer on the stack."""
         body = self.kernel.body
         if self.kernel.stages <= stage + 1 or self.keeps_points:
             return []
@@ -161,10 +171,26 @@ class RowEmitter(PointEmitter):
         later_roots += [a for s in body if s.is_reduction and s.stage > stage + 1 for a in s.args]
         later = self._needed(later_roots)
         slow = self._slow_set()
-        candidates = {n for n in now & later if n in slow and self._is_inner(n) and n not in self.spilled}
-        behind = {a for m in candidates for a in body[m].args if body[a].stage == body[m].stage}
         elements = self._row_elements() * self.lanes * self.slots if self.vertical else self._row_elements() + self.lanes
-        return sorted(n for n in candidates - behind if elements * compute_type(body[n].dtype).bytes <= ROW_SCRATCH_BYTES)
+
+        def pays(n: int) -> bool:
+            bytes_ = elements * compute_type(body[n].dtype).bytes
+            return bytes_ <= ROW_SCRATCH_BYTES and (n in slow or (bytes_ <= QUICK_SCRATCH_BYTES and self._work_behind(n) >= WORTH_KEEPING))
+
+        candidates = {n for n in now & later if self._is_inner(n) and n not in self.spilled and pays(n)}
+        behind = {a for m in candidates for a in body[m].args if body[a].stage == body[m].stage}
+        return sorted(candidates - behind)
+
+    def _work_behind(self, local: int) -> int:
+        """Rough instructions that find a local at a point, from what is known in the row."""
+        found: set[int] = set()
+        stack = [local]
+        while stack:
+            n = stack.pop()
+            if n not in found and self._is_inner(n) and n not in self.spilled and not self.kernel.body[n].is_reduction:
+                found.add(n)
+                stack.extend(self.kernel.body[n].args)
+        return sum(_instructions(self.kernel.body[n]) for n in found)
 
     def _slow_set(self) -> set[int]:
         """Locals that have a slow op behind them, within the same stage."""
