@@ -16,18 +16,19 @@ import numpy as np
 from graphcell.codegen.axes import Trail, fresh_dims
 from graphcell.codegen.layout import Layout, Padded, own_layout, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
-from graphcell.dtype import float32
+from graphcell.dtype import float32, int32, int64
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Array, Op, infer_types
 from graphcell.ir.types import TensorType
-from graphcell.ops.arithmetic import Cast
+from graphcell.ops.arithmetic import Cast, Select
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View, neutral
+from graphcell.ops.comparison import Less
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
 from graphcell.ops.pooling import Windows
-from graphcell.passes.costs import pads_in_loops
+from graphcell.passes.costs import masks_are_quick, pads_in_loops
 from graphcell.passes.row_blocks import RowBlocks, row_blocks
 from graphcell.records import dataclass
 
@@ -36,6 +37,8 @@ SPLIT_REDUCTION_FROM = 1 << 14
 _ROW = 1 << 10
 _FEWEST_ROWS = 16
 """Rows that must be left when each is reduced."""
+_MOST_CHOSEN = 4
+"""Parts, and readers, of a concatenation between whose parts these readers choose."""
 _MOST_ABOVE = 64
 """Values that are looked at for what a reduction is computed from."""
 
@@ -121,6 +124,9 @@ class _Legalizer:
         if isinstance(node.op, Pad) and self.is_read_guarded(node.op, node):
             self.table[node.results[0]] = self.padded(node.op, self.table[node.operands[0]], node)
             return
+        if isinstance(node.op, Concat) and self.is_chosen(node):
+            self.table[node.results[0]] = self.chosen(node.op, node)
+            return
         regions = tuple(legalize(g) for g in node.op.regions)
         op = node.op.with_regions(regions) if regions else node.op
         if is_loop_op(op):
@@ -164,14 +170,18 @@ class _Legalizer:
         """True for a padding that loops read with guards instead of from memory: not one that windows read again and again."""
         if not pads_in_loops(op, node.operands[0].type) or not node.results[0].type.size:
             return False
-        seen = list(node.results)
-        for v in seen:
-            for user in self.users.get(v, ()):
-                if isinstance(user.op, Windows):
-                    return False
-                if isinstance(user.op, View):
+        return not any(isinstance(user.op, Windows) for user in self.readers(node.results[0]))
+
+    def readers(self, v: Value) -> list[Node]:
+        """The nodes that read v, through views too; `Windows` count as readers."""
+        found, seen = [], [v]
+        for x in seen:
+            for user in self.users.get(x, ()):
+                if isinstance(user.op, View) and not isinstance(user.op, Windows):
                     seen += user.results
-        return True
+                else:
+                    found.append(user)
+        return found
 
     def padded(self, op: Pad, x: Value, like: Node) -> Value:
         """`x` with padding around it, as a view of memory."""
@@ -184,6 +194,43 @@ class _Legalizer:
         if layout is None or view_layout(trial, layout) is None:
             x = self.whole(x)
         return self.emit(Padded(op), (x,), like)
+
+    def is_chosen(self, node: Node) -> bool:
+        """True for a concatenation that a few loops read: they choose between its parts, which are not copied."""
+        result = node.results[0].type
+        readers = self.readers(node.results[0])
+        if not masks_are_quick(result.dtype) or len(node.operands) > _MOST_CHOSEN or not 0 < len(readers) <= _MOST_CHOSEN:
+            return False
+        if not all(is_loop_op(user.op) for user in readers) or not all(v.type.size for v in node.operands) or self.is_output(node.results[0]):
+            return False
+        makers = [self.made_by.get(self.root(self.table[v])) for v in node.operands]
+        return not any(m is not None and isinstance(m.op, (MatMul, AttentionGrad)) for m in makers)  # these write to their part of the whole
+
+    def is_output(self, v: Value) -> bool:
+        """True if v, or a view of it, is an output."""
+        seen = [v]
+        for x in seen:
+            seen += [y for user in self.users.get(x, ()) if isinstance(user.op, View) for y in user.results]
+        return not set(seen).isdisjoint(self.graph.outputs)
+
+    def chosen(self, op: Concat, node: Node) -> Value:
+        """The concatenation as a choice, by the index along its axis, between its parts amid padding."""
+        whole = node.results[0].type
+        places = Iota(whole.shape, op.axis, int32 if whole.shape[op.axis] < 1 << 31 else int64)
+        zero = number_of(0, whole.dtype)
+        result, end = None, whole.shape[op.axis]
+        for v in reversed(node.operands):
+            begin = end - v.type.shape[op.axis]
+            low, high = (tuple(n if k == op.axis else 0 for k in range(whole.rank)) for n in (begin, whole.shape[op.axis] - end))
+            part = self.padded(Pad(low, high, (0,) * whole.rank, zero), self.table[v], node)
+            if result is None:
+                result = part
+            else:
+                bound = self.emit(Full(end, whole.shape, places.dtype), (), node)
+                result = self.emit(Select(), (self.emit(Less(), (self.emit(places, (), node), bound), node), part, result), node)
+            end = begin
+        assert result is not None
+        return result
 
     def visit_reduction(self, node: Node) -> None:
         op, x = node.op, self.table[node.operands[0]]

@@ -96,7 +96,7 @@ class _Frame(ControlFlow):
 
     def _unit(self, group: Group) -> _Unit:
         if is_loop_op(group.nodes[0].op):
-            return _Unit(None, schedule(group, self.info, self._output_set))
+            return _Unit(None, schedule(group, self.info, self._output_set, self.lowering.target.avx512))
         return _Unit(group.nodes[0], None)
 
     def _fuse_epilogues(self) -> None:

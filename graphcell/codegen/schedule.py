@@ -80,7 +80,7 @@ class _Scheduler:
         return table
 
     # -- body --------------------------------------------------------------------------------------------------------
-    def run(self) -> ScheduledKernel:
+    def run(self, masks: bool) -> ScheduledKernel:
         for node in self.group.nodes:
             args = tuple(self._operand(node, k) for k in range(len(node.operands)))
             self._compute(node, args)
@@ -92,7 +92,7 @@ class _Scheduler:
         outer = sum(a not in self.reduced for a in self.loops)
         dtypes = tuple(v.type.dtype for v in self.buffers)
         kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes)))
-        return ScheduledKernel(choose_vector(collapse(kernel)), tuple(self.buffers), frozenset(self.stored))
+        return ScheduledKernel(choose_vector(collapse(kernel), masks), tuple(self.buffers), frozenset(self.stored))
 
     def _buffer(self, v: Value) -> int:
         return self.buffers.setdefault(v, len(self.buffers))
@@ -182,7 +182,7 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
     return with_loops(kernel, extents, outer, lambda v: v[:d] + v[d + 1 :], lambda mask: mask & ((1 << d) - 1) | mask >> (d + 1) << d)
 
 
-def choose_vector(kernel: LoopKernel) -> LoopKernel:
+def choose_vector(kernel: LoopKernel, masks: bool = False) -> LoopKernel:
     """Picks the vector loop, and the loop along which tiles are transposed (if any), with which the kernel takes the fewest instructions.
 
     Without reductions the vector loop becomes the inner loop.
@@ -193,7 +193,7 @@ def choose_vector(kernel: LoopKernel) -> LoopKernel:
     best, tile = count - 1, -1
     if kernel.points:
         candidates = [(d, e) for d in range(count) for e in (-1, *_tile_loops(kernel, d))]
-        best, tile = min(candidates, key=lambda c: (kernel.extents[c[0]] == 1, _vector_cost(kernel, *c), -kernel.extents[c[0]], -c[0], c[1]))
+        best, tile = min(candidates, key=lambda c: (kernel.extents[c[0]] == 1, _vector_cost(kernel, c[0], c[1], masks), -kernel.extents[c[0]], -c[0], c[1]))
     outer = kernel.outer if kernel.outer < count else count - 1
     if kernel.outer == count:
         order = [d for d in range(count) if d not in (best, tile)] + [d for d in (tile, best) if d >= 0]
@@ -229,6 +229,8 @@ _ROW_INSTRUCTIONS = 4
 """What it costs to begin a row."""
 _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
+_STRIDED = 2.5
+"""What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to."""
 _TILED = 6.0
 """What a vector costs that comes from a tile, or goes into one."""
 _GUARD = 2.0
@@ -237,7 +239,7 @@ _FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 100
 """Iterations from which a loop is tiled, and rough instructions of a point up to which (all points of a tile are unrolled)."""
 
 
-def _vector_cost(kernel: LoopKernel, d: int, tile: int = -1) -> float:
+def _vector_cost(kernel: LoopKernel, d: int, tile: int, masks: bool) -> float:
     """Rough vector instructions of a kernel, if loop d is the vector loop and tiles are taken along `tile`.
 
     A partial vector costs as much as a whole one (but short rows get shorter vectors). Elements that are not neighbours in memory are
@@ -276,7 +278,8 @@ def _vector_cost(kernel: LoopKernel, d: int, tile: int = -1) -> float:
         elif across or statement.loops:
             row_cost += one if across or statement.loops >> d & 1 else 1.0
     for store in kernel.stores:
-        one = _access_cost(store.access.strides, d, tile, lanes, _SCATTER_LANE)
+        strided = masks and 1 < store.access.strides[d] <= SMALL_STRIDE and kernel.operands[store.access.operand].bits >= 32
+        one = _STRIDED * store.access.strides[d] if strided else _access_cost(store.access.strides, d, tile, lanes, _SCATTER_LANE)
         inside = kernel.body[store.local].loops & in_row or not reductions or any(store.access.strides[outer:])
         if inside:
             step_cost += one
@@ -305,9 +308,11 @@ def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:
     return with_loops(kernel, vector(kernel.extents), kernel.outer, vector, lambda mask: sum(1 << new for new, old in enumerate(order) if mask >> old & 1))
 
 
-def schedule(group: Group, info: Analysis, outputs: set[Value]) -> ScheduledKernel:
-    """The kernel of a group; `outputs` are the values that the graph returns."""
-    return _Scheduler(group, info, outputs).run()
+def schedule(group: Group, info: Analysis, outputs: set[Value], masks: bool = False) -> ScheduledKernel:
+    """The kernel of a group; `outputs` are the values that the graph returns, `masks` says that the processor stores some lanes of a vector
+    by one instruction.
+    """
+    return _Scheduler(group, info, outputs).run(masks)
 
 
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:

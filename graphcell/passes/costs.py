@@ -5,6 +5,7 @@ The unit is the time in which memory moves one byte. Refuses: ops that are no lo
 
 from __future__ import annotations
 
+from graphcell.dtype import DType
 from graphcell.ir.graph import Node
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, View
@@ -28,8 +29,11 @@ def cost_again(node: Node) -> float:
     return (DIVISION if op.name in DIVISIONS else per_element) * node.results[0].type.size
 
 
+def masks_are_quick(dtype: DType) -> bool:
+    """Whether processors load and store some lanes of a vector of such elements by one instruction."""
+    return (dtype.is_float or dtype.is_integer) and dtype.bits >= 32
+
+
 def pads_in_loops(op: Pad, x: TensorType) -> bool:
-    """Whether a loop may read `x` with what `op` puts around it, without a copy: processors load some lanes of a vector only if elements
-    have 32 bits or more.
-    """
-    return not any(op.interior) and (x.dtype.is_float or x.dtype.is_integer) and x.dtype.bits >= 32 and x.size > 0
+    """Whether a loop may read `x` with what `op` puts around it, without a copy."""
+    return not any(op.interior) and masks_are_quick(x.dtype) and x.size > 0

@@ -12,6 +12,7 @@ from graphcell.ops.base import Elementwise, Reduction, reduced_shape
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
+from graphcell.passes.costs import pads_in_loops
 from graphcell.passes.rewrite import Rewriter
 from graphcell.passes.simplify_elementwise import MANTISSA
 
@@ -218,6 +219,23 @@ def concat_of_fills(r: Rewriter, node: Node) -> Result:
     return r.full(first.value, node.results[0]) if same else None
 
 
+def concat_with_fill(r: Rewriter, node: Node) -> Result:
+    """A fill before or after the other parts is padding, where loops may read that without a copy."""
+    assert isinstance(node.op, Concat)
+    axis, (result,) = node.op.axis, node.results
+    for at, rest in ((0, node.operands[1:]), (-1, node.operands[:-1])):
+        fill, value = node.operands[at], r.number(node.operands[at])
+        if value is None or not rest:
+            continue
+        width = fill.type.shape[axis]
+        ends = [tuple(width if k == axis and at == end else 0 for k in range(result.type.rank)) for end in (0, -1)]
+        op = Pad(ends[0], ends[1], (0,) * result.type.rank, number_of(value, result.type.dtype))
+        inner = result.type.shape[axis] - width
+        if pads_in_loops(op, result.type.with_shape((*result.type.shape[:axis], inner, *result.type.shape[axis + 1 :]))):
+            return r.emit(op, *(rest if len(rest) == 1 else r.emit(node.op, *rest)))
+    return None
+
+
 def concat_of_slices(r: Rewriter, node: Node) -> Result:
     """Neighbouring slices of one value, put together again, are one slice."""
     assert isinstance(node.op, Concat)
@@ -422,6 +440,7 @@ MOVEMENT_RULES = (
     (Concat, concat_of_one),
     (Concat, concat_of_concat),
     (Concat, concat_of_fills),
+    (Concat, concat_with_fill),
     (Concat, concat_of_slices),
     (Reduction, reduce_over_ones),
     (Reduction, reduce_of_fill),
