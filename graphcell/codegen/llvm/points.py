@@ -227,8 +227,11 @@ class PointEmitter:
     def _lane_offsets(self, stride: int) -> Val:
         return Val(f"<{', '.join(f'i64 {k * stride}' for k in range(self.lanes))}>", LType("i64", self.lanes))
 
-    def _every_lane(self) -> Val:
-        return self.mask if self.mask is not None else const(True, LType("i1", self.lanes))
+    def _every_lane(self, backwards: bool = False) -> Val:
+        """The mask, the last lane first if `backwards` (for a mask that is known)."""
+        if self.mask is None:
+            return const(True, LType("i1", self.lanes))
+        return Val(f"<{', '.join(reversed(self.mask.text.strip('<>').split(', ')))}>", self.mask.type) if backwards else self.mask
 
     def _load(self, access: Access, dtype: DType) -> Val:
         stride = access.strides[self.kernel.vector] if self.kernel.vector >= 0 and self.kernel.extents[self.kernel.vector] > 1 else 0
@@ -247,12 +250,15 @@ class PointEmitter:
         b, vector, dtype = self.b, self.kernel.vector, what.dtype
         assert what.outside is not None
         stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
-        row, lanes = self._holds(what.guards)
+        backwards = stride == -1 and self._lanes_are_known()
+        row, lanes = self._holds(what.guards, backwards)
         pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))
         if stride:
-            inside = self._every_lane() if row is None else b.and_(self._every_lane(), b.splat(row, self.lanes))
+            inside = self._every_lane(backwards) if row is None else b.and_(self._every_lane(backwards), b.splat(row, self.lanes))
             inside = inside if lanes is None else b.and_(inside, lanes)
-            if stride == 1:
+            if backwards:
+                pointer = displaced(b, pointer, 1 - self.lanes, storage_type(dtype))
+            if backwards or stride == 1:
                 value = b.load_value(pointer, dtype, self.lanes, inside)
             else:
                 value = b.gather_value(b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), dtype, inside)
@@ -264,10 +270,11 @@ class PointEmitter:
             held = lanes if row is None else row if lanes is None else b.and_(lanes, b.splat(row, self.lanes))
         assert held is not None
         value = b.splat(value, held.type.lanes)
-        return b.select(held, value, b.splat(const(what.outside.value, compute_type(dtype)), value.type.lanes))
+        value = b.select(held, value, b.splat(const(what.outside.value, compute_type(dtype)), value.type.lanes))
+        return b.shuffle(value, value, range(self.lanes - 1, -1, -1)) if backwards else value
 
-    def _holds(self, guards: Sequence[Guard]) -> tuple[Val | None, Val | None]:
-        """Whether the guards hold: those that are the same in all lanes, and the others, lane by lane."""
+    def _holds(self, guards: Sequence[Guard], backwards: bool) -> tuple[Val | None, Val | None]:
+        """Whether the guards hold: those that are the same in all lanes, and the others, lane by lane (from the last, if `backwards`)."""
         b, vector = self.b, self.kernel.vector
         found: list[Val | None] = [None, None]
         for guard in guards:
@@ -276,7 +283,8 @@ class PointEmitter:
             if stride:
                 reach = abs(guard.offset) + sum(abs(s) * n for s, n in zip(guard.strides, self.kernel.extents, strict=True)) + abs(stride) * self.lanes
                 kind = I32 if reach < 1 << 31 else I64
-                ramp = Val(f"<{', '.join(f'{kind.kind} {k * stride}' for k in range(self.lanes))}>", LType(kind.kind, self.lanes))
+                steps = range(self.lanes - 1, -1, -1) if backwards else range(self.lanes)
+                ramp = Val(f"<{', '.join(f'{kind.kind} {k * stride}' for k in steps)}>", LType(kind.kind, self.lanes))
                 at = b.add(b.splat(b.cast(at, kind), self.lanes), ramp)
             holds = b.icmp("ult", at, b.const(guard.extent, at))
             before = found[bool(stride)]
