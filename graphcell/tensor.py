@@ -42,7 +42,7 @@ ContentsEpoch = ctypes.c_int64(0)
 """Counts the runs of executables that update Tensors in place; with `StorageEpoch`, every change of what a Parameter holds."""
 
 StateEpoch = ctypes.c_int64(0)
-"""Counts every change of an attribute of a Cell; a compiled function that sees it unchanged need not check what it read."""
+"""Counts every change of an attribute of a Cell, and of the type of a Tensor; a compiled function that sees it unchanged need not check what it read."""
 
 Activity = ctypes.c_int64(0)
 """How many threads build a graph, record a tape or cast automatically; while there are none, a call of a compiled function just runs it."""
@@ -273,8 +273,10 @@ class Tensor:
         return self._address
 
     def rebind(self, data: Array) -> None:
-        """Makes `data` (same dtype and shape) the buffer of this Tensor; arrays and views taken before keep the old values."""
+        """Makes `data` the buffer of this Tensor; arrays and views taken before keep the old values."""
         before = self._data
+        if before is None or before.dtype != data.dtype or before.shape != data.shape:
+            StateEpoch.value += 1  # compiled functions that read this Tensor were made for its type
         self._data, self._address, self.init = data, None, None
         self._forget_given()
         self.mark = object()

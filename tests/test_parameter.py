@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 from graphcell import dtype as ms
-from graphcell import ops
+from graphcell import jit, nn, ops
 from graphcell.common.initializer import One, initializer
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import Trace
@@ -233,3 +233,37 @@ def test_parameter_tuple() -> None:
             ParameterTuple(wrong)  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="prefix must be a string"):
         both.clone(3)  # type: ignore[arg-type]
+
+
+def in_cell(p: Parameter) -> Any:
+    class Scale(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p = p
+
+        @jit
+        def construct(self, x: Any) -> Any:
+            return x + self.p
+
+    return Scale()
+
+
+@pytest.mark.parametrize("made", [lambda p: jit(lambda x: x + p), in_cell])
+def test_compiled_functions_see_another_type(made: Any) -> None:
+    """Of the Parameters that they read: the code for the type before would read memory as what it is not."""
+    p = P(1, 1, 1)
+    f, x = made(p), T(1, 1, 1)
+    for _ in range(3):
+        assert f(x).tolist() == [2.0, 2.0, 2.0]
+    p.assign_value(Tensor(np.full(3, 5.0)))
+    for _ in range(3):
+        assert f(x).dtype is ms.float64 and f(x).tolist() == [6.0, 6.0, 6.0]
+    p.set_data(Tensor([7.0], ms.float64), slice_shape=True)
+    for _ in range(3):
+        assert f(x).tolist() == [8.0, 8.0, 8.0]
+    assert p.set_dtype(ms.float16) is ms.float16
+    for _ in range(3):
+        assert f(x).dtype is ms.float32 and f(x).tolist() == [8.0, 8.0, 8.0]
+    p.set_data(Tensor([1.0, 2.0], ms.float16), slice_shape=True)
+    with pytest.raises(ValueError):
+        f(x)

@@ -472,6 +472,16 @@ def test_memory_order() -> None:
     assert not y.is_contiguous() and y.stride() == [1, 3] and y.contiguous().is_contiguous() and y.contiguous().tolist() == y.tolist()
 
 
+def test_set_dtype() -> None:
+    t = Tensor([1.7, 2.2], ms.float32)
+    assert t.set_dtype(ms.int32) is ms.int32
+    assert t.dtype is ms.int32 and t.asnumpy().tolist() == [1, 2]
+    with pytest.raises(TypeError, match="takes a dtype"):
+        t.set_dtype("float16")
+    with pytest.raises(RuntimeError, match="when a function is compiled"):
+        jit(lambda x: x.set_dtype(ms.float16))(t)
+
+
 def test_assign_value() -> None:
     x = T(1, 2)
     assert x.assign_value(I(3, 4, 5)) is x and x.tolist() == [3, 4, 5] and x.dtype is ms.int64

@@ -128,6 +128,8 @@ class Guards:
         self._always: list[_Read] = []
         self._with_cells: list[_Read] = []
         self._tensors: list[tuple[_Read, TensorType, int]] = []
+        self._types: list[TensorType] = []
+        """Of the captured Tensors."""
         self.holds: Callable[[], bool] = lambda: False
 
     # -- collecting ----------------------------------------------------------------------------------------
@@ -222,6 +224,7 @@ class Guards:
         """
         self._with_cells += [_Read(*entry) for entry in noted]
         places = {id(t): k for k, t in enumerate(captured)}
+        self._types = [t.ir_type for t in captured]
         for read in self._reads.values():
             if type(read.value) is Tensor:
                 self._tensors.append((read, read.value.ir_type, places.get(id(read.value), -1)))
@@ -349,6 +352,10 @@ class Guards:
             if captured[place] is not tensor:
                 captured[place] = tensor
                 StorageEpoch.value += 1
+        for tensor, before in zip(captured, self._types, strict=True):
+            if tensor.ir_type != before:
+                name = getattr(tensor, "name", "")
+                return f"the type of {f'Parameter {name!r}' if name else 'a Tensor'} that it reads: {before} became {tensor.ir_type}"
         return ""
 
 

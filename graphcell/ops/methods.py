@@ -16,7 +16,7 @@ import numpy as np
 
 from graphcell import dtype as dt
 from graphcell.dtype import DType
-from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, IndexRangeError, ShapeError
+from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, IndexRangeError, ShapeError, UnsupportedSyntaxError
 from graphcell.ops.dispatch import write, written_in
 from graphcell.ops.functional import activation, arithmetic, common, comparison, creation, mathematics
 from graphcell.ops.functional.axes import one_of
@@ -308,6 +308,21 @@ def assign_value(self: Tensor, value: Any) -> Tensor:
     return self
 
 
+def set_dtype(self: Tensor, dtype: DType) -> DType:
+    """Makes `dtype` the dtype of this Tensor and converts its values; gives back `dtype`.
+
+    Raises:
+        TypeError: dtype is no dtype. RuntimeError: in a compiled function.
+    """
+    if not isinstance(dtype, DType):
+        raise ArgumentTypeError(f"Tensor.set_dtype takes a dtype such as mindspore.float16, but got {type(dtype).__name__}")
+    if state.trace is not None:
+        raise UnsupportedSyntaxError("Tensor.set_dtype: the dtype of a Tensor is known when a function is compiled", hint="use astype inside of it")
+    if dtype is not self.dtype:
+        write(self, common.cast(self, dtype))
+    return dtype
+
+
 # -- storage -----------------------------------------------------------------------------------------------------------------
 def contiguous(self: Tensor) -> Tensor:
     """The same values in row-major order: the Tensor itself where they lie so already."""
@@ -393,7 +408,8 @@ METHODS: tuple[tuple[str, Any], ...] = (
     ("short", converter(dt.int16)), ("int", converter(dt.int32)), ("long", converter(dt.int64)),
     ("new_full", new_full), ("add", add), ("sub", sub),
     ("remainder", remainder), ("where", where), ("allclose", allclose), ("add_", add_), ("sub_", sub_), ("mul_", mul_), ("div_", div_), ("copy_", copy_),
-    ("fill_", fill_), ("zero_", zero_), ("clamp_", clamp_), ("assign_value", assign_value), ("exp_", in_place(mathematics.exp, "exp_")),
+    ("fill_", fill_), ("zero_", zero_), ("clamp_", clamp_), ("assign_value", assign_value), ("set_dtype", set_dtype),
+    ("exp_", in_place(mathematics.exp, "exp_")),
     ("floor_", in_place(mathematics.floor, "floor_")), ("erfinv_", in_place(mathematics.erfinv, "erfinv_")),
     ("contiguous", contiguous), ("is_contiguous", is_contiguous), ("stride", stride), ("storage_offset", storage_offset),
     ("data_ptr", data_ptr), ("is_signed", is_signed), ("is_pinned", _false), ("is_shared", _false),

@@ -131,7 +131,9 @@ def integer_pairs(name: str) -> tuple[Array, ...]:
     x, y = (v.ravel() for v in np.meshgrid(ends, ends))
     wide = rng.integers(info.min, info.max, (2, 2000), dtype, endpoint=True)
     shifted = wide[1] >> rng.integers(0, info.bits - 1, 2000).astype(dtype)
-    return pad(np.concatenate([x, wide[0]]), np.concatenate([y, shifted]))
+    multiples = [(a // b) * b + step if b else a for a, b, step in zip(wide[0].tolist(), shifted.tolist(), rng.integers(-1, 2, 2000).tolist(), strict=True)]
+    near = np.array([min(max(m, info.min), info.max) for m in multiples], dtype)
+    return pad(np.concatenate([x, wide[0], near]), np.concatenate([y, shifted, shifted]))
 
 
 def truncated(x: int, y: int) -> int:

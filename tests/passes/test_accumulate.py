@@ -87,6 +87,13 @@ def test_pads_that_overlap_or_leave_a_gap_are_updates(low2: int, high2: int, val
     assert names(after) == ["pad", "slice", "add", "update_slice"]
 
 
+def test_pads_little_larger_than_their_insides_are_added_as_they_are() -> None:
+    """Loops read these without a copy; elements of 16 bits are added where they lie."""
+    text = PADS.format(a=7, b=8, low=1, high=1, low2=1, high2=0, value=0.0, order="%p, %q").replace("high=(1,", "high=(0,")
+    assert names(done(text)) == ["pad", "pad", "add"]
+    assert names(done(text.replace("f32", "f16"))) == ["pad", "slice", "add", "update_slice"]
+
+
 def test_a_pad_with_another_number_stays() -> None:
     after = done(PADS.format(a=3, b=4, low=1, high=5, low2=4, high2=1, value=2.0, order="%p, %q"))
     assert "concat" not in names(after) and "update_slice" in names(after)
