@@ -170,7 +170,12 @@ class _Legalizer:
         """True for a padding that loops read with guards instead of from memory: not one that windows read again and again."""
         if not pads_in_loops(op, node.operands[0].type) or not node.results[0].type.size:
             return False
-        return not any(isinstance(user.op, Windows) for user in self.readers(node.results[0]))
+        return self.lies_along_rows(self.table[node.operands[0]]) and not any(isinstance(user.op, Windows) for user in self.readers(node.results[0]))
+
+    def lies_along_rows(self, v: Value) -> bool:
+        """True if elements of v that differ in the last index lie side by side in memory; loops read others by transposing squares."""
+        layout = self.layout(v)
+        return layout is None or not v.type.rank or v.type.shape[-1] == 1 or layout.strides[-1] in (0, 1, -1)
 
     def readers(self, v: Value) -> list[Node]:
         """The nodes that read v, through views too; `Windows` count as readers."""
@@ -201,7 +206,9 @@ class _Legalizer:
         readers = self.readers(node.results[0])
         if not masks_are_quick(result.dtype) or len(node.operands) > _MOST_CHOSEN or not 0 < len(readers) <= _MOST_CHOSEN:
             return False
-        if not all(is_loop_op(user.op) for user in readers) or not all(v.type.size for v in node.operands) or self.is_output(node.results[0]):
+        if not all(is_loop_op(user.op) for user in readers) or self.is_output(node.results[0]):
+            return False
+        if not all(v.type.size and self.lies_along_rows(self.table[v]) for v in node.operands):
             return False
         makers = [self.made_by.get(self.root(self.table[v])) for v in node.operands]
         return not any(m is not None and isinstance(m.op, (MatMul, AttentionGrad)) for m in makers)  # these write to their part of the whole

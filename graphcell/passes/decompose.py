@@ -6,6 +6,7 @@ differentiation, so that gradients are those of the whole ops.
 
 from __future__ import annotations
 
+import functools
 import itertools
 import math
 
@@ -14,6 +15,7 @@ from graphcell.errors import DataIndexError, Span, render
 from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
 from graphcell.ops.arithmetic import Add, Cast, Mul, Select, Sub
+from graphcell.ops.base import Elementwise
 from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, IsFinite, Less, NotEqual
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import If
@@ -23,21 +25,30 @@ from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, ReduceMinPlace
 from graphcell.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin, ReduceSum
+from graphcell.passes.costs import masks_are_quick
 from graphcell.passes.row_blocks import RowBlocks, row_blocks
+
+_MOST_OPS = 12
+"""Elementwise ops that are done for each place of windows apart."""
 
 
 class _Decomposition:
     def __init__(self, graph: Graph):
         self.graph = graph
         self.nodes: list[Node] = []
+        self.made_by: dict[Value, Node] = {}
         self.table: dict[Value, Value] = {v: v for v in graph.inputs}
         self.span: Span | None = None
 
     def emit(self, op: Op, *operands: Value) -> Value:
         types = infer_types(op, tuple(v.type for v in operands))
         node = Node(op, operands, tuple(map(Value, types)), self.span)
-        self.nodes.append(node)
+        self._append(node)
         return node.results[0]
+
+    def _append(self, node: Node) -> None:
+        self.nodes.append(node)
+        self.made_by.update(dict.fromkeys(node.results, node))
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -53,7 +64,7 @@ class _Decomposition:
                 self.table[node.results[0]] = replacement
                 continue
             regions = tuple(decompose(g) for g in node.op.regions)
-            self.nodes.append(copy_node(node, self.table, node.op.with_regions(regions) if regions else None))
+            self._append(copy_node(node, self.table, node.op.with_regions(regions) if regions else None))
         return Graph(self.graph.name, self.graph.inputs, self.nodes, [self.table[v] for v in self.graph.outputs])
 
     def _decomposed(self, node: Node) -> Value | None:
@@ -181,21 +192,67 @@ class _Decomposition:
         return self.emit(Pad((0,) * rank, high, (0,) * rank, zero), x) if any(high) else x
 
     def _fold_overlapping(self, op: Fold, x: Value) -> Value:
-        """Windows that overlap: the sum, over the places in a window, of that place of all windows spread by the stride."""
+        """Windows that overlap: the sum, over the places in a window (taps), of that place of all windows spread by the stride.
+
+        Taps that lead to the same of every stride-th elements are added before they are spread, where loops can read shifted values
+        without copies.
+        """
         rank = len(op.shape)
-        counts = x.type.shape[:rank]
-        total: Value | None = None
+        together: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for tap in itertools.product(*map(range, op.size)):
-            part = self.emit(Slice((*(0,) * rank, *tap), (*counts, *(1,) * len(tap)), (1,) * x.type.rank), x)
-            part = self.emit(Reshape(counts), part)
+            reach = [t * d for t, d in zip(tap, op.dilation, strict=True)]
+            quick = masks_are_quick(x.type.dtype)
+            together.setdefault(tuple(r % s if quick else r for r, s in zip(reach, op.stride, strict=True)), []).append(tap)
+        total: Value | None = None
+        for first, taps in together.items():
+            lengths = list(x.type.shape[:rank])
+            for k, a in enumerate(op.axes):
+                lengths[a] += max(tap[k] * op.dilation[k] - first[k] for tap in taps) // op.stride[k]
+            parts = [self._moved(self._tap(x, tap, rank), op, tap, first, lengths) for tap in taps]
+            part = functools.reduce(functools.partial(self.emit, Add()), parts)
             low, high, interior = [0] * rank, [0] * rank, [0] * rank
-            for a, t, s, d in zip(op.axes, tap, op.stride, op.dilation, strict=True):
-                low[a], interior[a] = t * d, s - 1
-                high[a] = op.shape[a] - t * d - (counts[a] - 1) * s - 1
+            for k, a in enumerate(op.axes):
+                low[a], interior[a] = first[k], op.stride[k] - 1
+                high[a] = op.shape[a] - first[k] - (lengths[a] - 1) * op.stride[k] - 1
             part = self.emit(Pad(tuple(low), tuple(high), tuple(interior), number_of(0, x.type.dtype)), part)
             total = part if total is None else self.emit(Add(), total, part)
         assert total is not None
         return total
+
+    def _moved(self, part: Value, op: Fold, tap: tuple[int, ...], first: tuple[int, ...], lengths: list[int]) -> Value:
+        """One place of all windows amid zeros, where it lies among every stride-th elements from `first` on, `lengths` of them."""
+        low = [0] * len(lengths)
+        for k, a in enumerate(op.axes):
+            low[a] = (tap[k] * op.dilation[k] - first[k]) // op.stride[k]
+        high = tuple(n - b - d for n, b, d in zip(lengths, low, part.type.shape, strict=True))
+        return self.emit(Pad(tuple(low), high, (0,) * len(lengths), number_of(0, part.type.dtype)), part)
+
+    def _tap(self, x: Value, tap: tuple[int, ...], rank: int) -> Value:
+        """One place of all windows, computed from such places of other values where x is computed by few ops."""
+        counts, made = x.type.shape[:rank], self.made_by.get(x)
+        if made is not None and isinstance(made.op, Elementwise) and made.op.fast and self._ops_behind(x) <= _MOST_OPS:
+            return self.emit(made.op, *(self._tap(v, tap, rank) for v in made.operands))
+        if made is not None and isinstance(made.op, Iota):
+            k = made.op.axis - rank
+            return self.emit(Iota(counts, made.op.axis, made.op.dtype) if k < 0 else Full(number_of(tap[k], made.op.dtype), counts, made.op.dtype))
+        if made is not None and isinstance(made.op, Full):
+            return self.emit(Full(made.op.value, counts, made.op.dtype))
+        if made is not None and isinstance(made.op, Transpose) and made.op.perm[rank:] == tuple(range(rank, x.type.rank)):
+            return self.emit(Transpose(made.op.perm[:rank]), self._tap(made.operands[0], tap, rank))
+        part = self.emit(Slice((*(0,) * rank, *tap), (*counts, *(1,) * len(tap)), (1,) * x.type.rank), x)
+        return self.emit(Reshape(counts), part)
+
+    def _ops_behind(self, x: Value) -> int:
+        """How many elementwise ops compute x, through transposes."""
+        found: set[Value] = set()
+        stack = [x]
+        while stack:
+            v = stack.pop()
+            made = self.made_by.get(v)
+            if v not in found and made is not None and isinstance(made.op, (Elementwise, Transpose)):
+                found.add(v)
+                stack.extend(made.operands)
+        return len(found)
 
 
 def _is_decomposed(node: Node) -> bool:
