@@ -140,5 +140,32 @@ layernorm_short = lambda: layernorm_of(100000, 16)
 layernorm_weights = lambda: layernorm_of(4096, 768)
 
 
+def heat_stencil():
+    v = t(1200, 1100)
+
+    def f(u):
+        p = jnp.pad(u, 1)
+        lap = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4.0 * u
+        return ((u + 0.1 * lap - v) ** 2).mean()
+
+    return of(f, t(1200, 1100))
+
+
+def rotary_pairs():
+    angle = jnp.outer(jnp.arange(200.0), 10000.0 ** (-jnp.arange(0, 64, 2) / 64))
+    cos, sin = jnp.cos(angle), jnp.sin(angle)
+
+    def f(x):
+        a, b = x[..., ::2], x[..., 1::2]
+        y = jnp.stack((a * cos - b * sin, a * sin + b * cos), -1).reshape(x.shape)
+        return (y * y * x).sum()
+
+    return of(f, t(4, 8, 200, 64))
+
+
+def poisson_loss():
+    return of(lambda x, y: (jnp.exp(x) - y * x + lax.lgamma(y + 1.0)).mean(), t(1000, 1000), jnp.abs(t(1000, 1000)) * 5.0)
+
+
 if __name__ == "__main__":
     P.main(globals())

@@ -299,9 +299,42 @@ def newton_loop():
     return lambda: f(x)
 
 
+def heat_stencil():
+    """One step of heat conduction, and how far it is from what was measured."""
+    v = t(1200, 1100)
+
+    def f(u):
+        p = ops.pad(u, (1, 1, 1, 1))
+        lap = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4.0 * u
+        return ops.square(u + 0.1 * lap - v).mean()
+
+    return grad(f, t(1200, 1100))
+
+
+def rotary_pairs():
+    """Rotary position embedding of interleaved pairs."""
+    angle = np.outer(np.arange(200), 10000.0 ** (-np.arange(0, 64, 2) / 64)).astype(np.float32)
+    cos, sin = Tensor(np.cos(angle)), Tensor(np.sin(angle))
+
+    def f(x):
+        a, b = x[..., ::2], x[..., 1::2]
+        y = ops.stack((a * cos - b * sin, a * sin + b * cos), axis=-1).reshape(x.shape)
+        return (y * y * x).sum()
+
+    return grad(f, t(4, 8, 200, 64))
+
+
+def poisson_loss():
+    def f(x, y):
+        return (ops.exp(x) - y * x + ops.lgamma(y + 1.0)).mean()
+
+    return grad(f, t(1000, 1000), ops.abs(t(1000, 1000)) * 5.0)
+
+
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
-matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train"""
+matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train
+heat_stencil rotary_pairs poisson_loss"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

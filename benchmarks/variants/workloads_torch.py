@@ -223,5 +223,33 @@ def newton_loop():
     return run
 
 
+def heat_stencil():
+    v = t(1200, 1100)
+
+    def f(u):
+        p = F.pad(u, (1, 1, 1, 1))
+        lap = p[2:, 1:-1] + p[:-2, 1:-1] + p[1:-1, 2:] + p[1:-1, :-2] - 4.0 * u
+        return F.mse_loss(u + 0.1 * lap, v)
+
+    return P.grad_of(f, t(1200, 1100))
+
+
+def rotary_pairs():
+    angle = torch.outer(torch.arange(200.0), 10000.0 ** (-torch.arange(0, 64, 2) / 64))
+    cos, sin = torch.cos(angle), torch.sin(angle)
+
+    def f(x):
+        a, b = x[..., ::2], x[..., 1::2]
+        y = torch.stack((a * cos - b * sin, a * sin + b * cos), -1).flatten(-2)
+        return (y * y * x).sum()
+
+    return P.grad_of(f, t(4, 8, 200, 64))
+
+
+def poisson_loss():
+    y = t(1000, 1000).abs() * 5.0
+    return P.grad_of(lambda x: (torch.exp(x) - y * x + torch.lgamma(y + 1.0)).mean(), t(1000, 1000))
+
+
 if __name__ == "__main__":
     P.main(globals())
