@@ -9,6 +9,7 @@ so that they can be shared by threads and add by blocks.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 
 import numpy as np
@@ -39,6 +40,8 @@ _FEWEST_ROWS = 16
 """Rows that must be left when each is reduced."""
 _MOST_CHOSEN = 4
 """Parts, and readers, of a concatenation between whose parts these readers choose."""
+_FEWEST_CHOSEN = 16
+"""Neighbouring elements of such a concatenation, a vector or more, of which each part has its own."""
 _MOST_ABOVE = 64
 """Values that are looked at for what a reduction is computed from."""
 
@@ -124,7 +127,7 @@ class _Legalizer:
         if isinstance(node.op, Pad) and self.is_read_guarded(node.op, node):
             self.table[node.results[0]] = self.padded(node.op, self.table[node.operands[0]], node)
             return
-        if isinstance(node.op, Concat) and self.is_chosen(node):
+        if isinstance(node.op, Concat) and self.is_chosen(node.op, node):
             self.table[node.results[0]] = self.chosen(node.op, node)
             return
         regions = tuple(legalize(g) for g in node.op.regions)
@@ -200,11 +203,13 @@ class _Legalizer:
             x = self.whole(x)
         return self.emit(Padded(op), (x,), like)
 
-    def is_chosen(self, node: Node) -> bool:
+    def is_chosen(self, op: Concat, node: Node) -> bool:
         """True for a concatenation that a few loops read: they choose between its parts, which are not copied."""
         result = node.results[0].type
         readers = self.readers(node.results[0])
         if not masks_are_quick(result.dtype) or len(node.operands) > _MOST_CHOSEN or not 0 < len(readers) <= _MOST_CHOSEN:
+            return False
+        if math.prod(result.shape[op.axis :]) < _FEWEST_CHOSEN:
             return False
         if not all(is_loop_op(user.op) for user in readers) or self.is_output(node.results[0]):
             return False
