@@ -1,9 +1,10 @@
-"""Convolutions with 3x3 or 5x5 taps by Winograd's algorithm: forward and gradient with respect to the input.
+"""Convolutions of unit stride by Winograd's algorithm: forward and gradient with respect to the input.
 
 Enters: a `Correlation` (either direction) and a `Schedule`. Leaves: functions in the module and the `Plan` to
 call them. The image is cut in tiles of outputs; the input and the weights of each are transformed, multiplied
 product by product (a matrix product over the channels each, [tiles, channels] . [channels, columns]), and the
-products transformed back, 2.25 (F(2x2, 3x3)), 2.8 (F(2x2, 5x5)) or 4 (F(4x4, 3x3)) times fewer multiplications than direct summation.
+products transformed back, 2.25 (F(2x2, 3x3)), 2.8 (F(2x2, 5x5)) or 4 (F(4x4, 3x3)) times fewer multiplications than direct summation, along
+one axis 2 (F(1x4, 1x3)), 2.5 (F(1x4, 1x5)) or 1.75 (F(1x2, 1x7)). The pixels of a tile lie as far apart as the taps (winograd_tiling.py).
 
 A tile with infinities, NaN or numbers near the largest one is summed directly, as soon as its products show them.
 

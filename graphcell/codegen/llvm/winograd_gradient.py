@@ -1,8 +1,8 @@
-"""Gradient of a 3x3 or 5x5 convolution with respect to its weights by Winograd's algorithm.
+"""Gradient of a convolution of unit stride with respect to its weights by Winograd's algorithm.
 
 Enters: a `ConvSpec` and a `Schedule`. Leaves: functions in the module and the `Plan` to call them. A tile of
 the cotangent is the filter here: its correlation with the tile of the input gives as many numbers for each
-channel and filter as there are taps, F(3x3, 4x4), F(3x3, 2x2) or F(5x5, 2x2). Both are transformed, and product by product the sum over all
+channel and filter as there are taps, F(3x3, 4x4) or F(1x5, 1x4), say. Both are transformed, and product by product the sum over all
 tiles is a matrix product over them, [channels, tiles] . [tiles, filters]; what is transformed back are the
 sums. Tiles are divided in a fixed number of parts, whose results the last stage adds in order.
 """

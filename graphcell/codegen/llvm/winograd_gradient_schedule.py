@@ -1,4 +1,4 @@
-"""Whether the gradient with respect to 3x3 or 5x5 weights is worth Winograd's algorithm, and how it is carried out.
+"""Whether the gradient with respect to weights is worth Winograd's algorithm, and how it is carried out.
 
 Enters: a `ConvSpec` and the machine. Leaves: a `Schedule`, a pure function of both, printable, or None where
 direct summation is estimated to be faster.
@@ -21,7 +21,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
 from graphcell.codegen.llvm.text import LType
-from graphcell.codegen.llvm.winograd_schedule import MARGIN, applies, enabled, narrow, narrow_tiles, operand, tiling
+from graphcell.codegen.llvm.winograd_schedule import applies, enabled, margin, narrow, narrow_tiles, operand, tiling
 from graphcell.codegen.llvm.winograd_tiles import Operand
 from graphcell.codegen.llvm.winograd_tiling import Tiling
 from graphcell.codegen.llvm.winograd_transforms import GRADIENT, GRADIENT_F2, GRADIENT_F2_OF_5, GRADIENT_F4, Nested, transform_cycles
@@ -83,10 +83,12 @@ def choose(spec: ConvSpec, target: ContractionTarget) -> Schedule | None:
     """The fastest schedule, None if that is direct summation."""
     if not enabled() or not applies(forward_correlation(spec)):
         return None
-    plans = [schedule(spec, target, algorithm) for algorithm in GRADIENT[spec.kh, spec.kw]]
+    plans = [schedule(spec, target, algorithm) for algorithm in GRADIENT.get((spec.kh, spec.kw), ())]
     plans = [plan for plan in plans if narrow_tiles(plan.algorithm, plan.tiling, max(spec.c, spec.k), spec.kind)]
     best = min(plans, key=lambda plan: winograd_time(spec, plan, target), default=None)
-    return best if best and winograd_time(spec, best, target) < MARGIN * direct_time(spec, target) else None
+    if best is None or winograd_time(spec, best, target) >= margin(best.algorithm, best.tiling) * direct_time(spec, target):
+        return None
+    return best
 
 
 def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Nested, shared: bool | None = None) -> Schedule:
@@ -140,7 +142,7 @@ def winograd_time(spec: ConvSpec, plan: Schedule, target: ContractionTarget) -> 
     into, cotangent, back = _transforms(plan.algorithm)
     channels, filters = ceil_div(spec.c, lanes), ceil_div(spec.k, lanes)
     again = (1, 1) if plan.shared else plan.slabs[::-1]
-    tiles = plan.tiles * (into * channels * again[0] + cotangent * filters * again[1] + 120)
+    tiles = plan.tiles * (into * channels * again[0] + cotangent * filters * again[1] + (50 if plan.algorithm.flat else 120))
     return products + tiles + back * spec.c * filters * plan.splits + _sum_time(spec, target)
 
 

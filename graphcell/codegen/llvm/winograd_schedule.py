@@ -1,4 +1,4 @@
-"""Whether a 3x3 or 5x5 correlation is worth Winograd's algorithm, which one, and how it is carried out.
+"""Whether a correlation is worth Winograd's algorithm, which one, and how it is carried out.
 
 Enters: a `Correlation` and the machine. Leaves: a `Schedule`, a pure function of both, printable, or None
 where direct convolution is estimated to be faster.
@@ -42,7 +42,7 @@ _MOST_OWN = 3  # times half of the L2 cache, on a thread's stack
 _MOST_OWN_TAPS = 9  # with which blocks may transform weights that others transform, too
 _MOST_SHARED = 64 << 20  # bytes of transformed input that are kept
 _MOST_ZEROS = 64 << 10  # bytes of the row of a tile whose pixels lie apart
-MARGIN = 0.95
+_MARGIN, _MARGIN_OF_OTHERS = 0.95, 0.86  # of square filters without dilation, whose transforms were measured, and of others
 _TRANSFORMS = {F2: (55, 150, 45), F4: (190, 220, 120), F2_OF_5: (190, 400, 90)}
 """Cycles to transform one vector of the input, of the weights, and back, measured."""
 _PACK = 12  # cycles of a vector of a tap's weights before it is transformed
@@ -118,6 +118,11 @@ def tiling(part: Correlation, steps: tuple[int, int]) -> Tiling:
     return Tiling(part.images, (part.rows.count, part.pixels.count), steps, (down, across))
 
 
+def margin(algorithm: Nested, cut: Tiling) -> float:
+    """The part of the time of direct summation that the estimate must be below."""
+    return _MARGIN if algorithm.rows == algorithm.pixels and cut.apart == (1, 1) else _MARGIN_OF_OTHERS
+
+
 def narrow_tiles(algorithm: Nested, cut: Tiling, channels: int, kind: str) -> bool:
     """Whether a row of pixels as long as that of a tile may lie on a thread's stack: zeros, for rows outside of the image."""
     apart = cut.apart[1]
@@ -149,7 +154,8 @@ def choose(part: Correlation, target: ContractionTarget, prepared: bool = False)
     if not plans:
         return None
     best = min(plans, key=lambda plan: winograd_time(part, plan, target, prepared))
-    return best if winograd_time(part, best, target, prepared) < MARGIN * direct_time(part, target, prepared) else None
+    time, direct = winograd_time(part, best, target, prepared), direct_time(part, target, prepared)
+    return best if time < margin(best.algorithm, best.tiling) * direct else None
 
 
 def schedule(part: Correlation, target: ContractionTarget, algorithm: Nested, own_filters: bool = False) -> Schedule:
@@ -203,7 +209,7 @@ def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, 
     )
     products *= narrow(part.columns, part.kind, target)
     channels, vectors = ceil_div(part.reduced, lanes), ceil_div(part.columns, lanes)
-    tiles = plan.tiles * (into * channels + back * vectors + 60)
+    tiles = plan.tiles * (into * channels + back * vectors + (25 if plan.algorithm.flat else 60))
     weights = part.reduced * vectors * filters
     if plan.chunk:
         return products + tiles + weights * plan.groups
@@ -217,7 +223,7 @@ def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, 
 def _transforms(algorithm: Nested) -> tuple[float, float, float]:
     """`_TRANSFORMS`, estimated where it was not measured."""
     into, filters, back = map(transform_cycles, (algorithm.input_matrices, algorithm.filter_matrices, algorithm.output_matrices))
-    return _TRANSFORMS.get(algorithm, (into, filters + _PACK * math.prod(algorithm.taps), back + 10))
+    return _TRANSFORMS.get(algorithm, (into, filters + _PACK * math.prod(algorithm.taps), back + (5 if algorithm.flat else 10)))
 
 
 def direct_time(part: Correlation, target: ContractionTarget, prepared: bool) -> float:

@@ -2,8 +2,8 @@
 
 Enters: `Minimal(outputs, taps, points)`, the algorithm F(outputs, taps) that computes `outputs` neighbouring
 results of a correlation with `taps` taps by outputs + taps - 1 multiplications: y = A [(G g) * (B d)], by
-evaluation of polynomials at 0, the points, their negatives, and infinity. In two dimensions each matrix is
-applied along both axes. Leaves: exact matrices, and values of the module under construction.
+evaluation of polynomials at 0, the points, their negatives, and infinity. `Nested` has an algorithm for each axis of
+an image, F(1, 1), which does nothing, where a filter has one tap. Leaves: exact matrices, and values of the module under construction.
 
 The matrices amplify rounding errors, the more the farther their points are from 1 and the more points there are.
 Largest errors of a 3x3 convolution of normally distributed float32 numbers with 16, 64 and 256 channels against
@@ -11,8 +11,15 @@ float64, in units of the largest error of direct summation in float32: F(2x2, 3x
 the points 5/8 and 3/2 used here 2.5, 2.0, 1.5 (as standard deviations 2.2, 1.9, 1.7), while the textbook's 1 and 2
 give 10, 6.6, 7.5; F(6x6, 3x3) with 1, 2 and 1/2 gives 18, 13, 12, which is why it is not used. Gradients in the
 weights over 64, 2304 and 16384 pixels: F(3x3, 2x2) 0.8, 0.5, 1.9, F(3x3, 4x4) 1.9, 1.2, 3.2 (2.8, 1.6, 2.3). Of 5x5
-convolutions: F(2x2, 5x5) 1.0, 0.8, 0.9 (1.6, 1.3, 1.2); its gradient F(5x5, 2x2) 3.3, 3.1, 5.1 (4.2, 2.3, 3.5). Tiles
-with infinities, NaN or numbers near the largest one are noticed and summed directly (winograd_direct.py).
+convolutions: F(2x2, 5x5) 1.0, 0.8, 0.9 (1.6, 1.3, 1.2); its gradient F(5x5, 2x2) 3.3, 3.1, 5.1 (4.2, 2.3, 3.5). Of 3x5:
+F(4x2, 3x5) 2.2, 0.9, 0.6 (1.8, 1.5, 1.4), F(3x5, 4x2) 2.2, 1.8, 4.9 (3.5, 1.7, 3.3).
+
+Along one axis errors are not squared, so that there are larger tiles: F(3, 2) 0.9, 1.2, 1.1; F(5, 2) 2.1, 2.0, 1.8;
+F(4, 3) 1.4, 2.1, 1.0; F(3, 4) 1.3, 0.9, 0.9; F(2, 5) 1.2, 0.6, 0.7; F(4, 5) 2.2, 1.7, 1.8; F(2, 7) 2.1, 1.6, 1.8; not used:
+(by simulation) F(6, 3) 3.4, 3.0, 2.6, F(4, 7) 5.3, 3.8, 3.4. Gradients: F(2, 3) 0.9, 0.6, 1.7; F(2, 5) 1.4, 1.1, 1.9; F(3, 4) 1.3, 0.7, 2.5;
+F(3, 6) 3.3, 1.5, 4.0; F(4, 3) 2.5, 1.1, 3.1; F(4, 5) 3.6, 2.3, 4.6; F(5, 2) 2.7, 1.3, 4.2; F(5, 4) 4.4, 1.8, 4.6; not used:
+F(7, 2) 5.5, 2.6, 9.5. Tiles with infinities, NaN or numbers near the largest one are noticed and summed directly
+(winograd_direct.py).
 
 References: S. Winograd, "Arithmetic Complexity of Computations", SIAM 1980; A. Lavin, S. Gray, "Fast
 Algorithms for Convolutional Neural Networks", CVPR 2016; B. Barabasz, A. Anderson, K. Soodhalter, D. Gregg,
@@ -109,6 +116,11 @@ class Nested:
         return self.rows.size, self.pixels.size
 
     @property
+    def flat(self) -> bool:
+        """Whether it is one of one dimension."""
+        return min(self.size) == 1
+
+    @property
     def input_matrices(self) -> Matrices:
         return self.rows.input_matrix, self.pixels.input_matrix
 
@@ -138,9 +150,13 @@ def _by(count: str, algorithms: Sequence[Nested]) -> dict[tuple[int, int], tuple
     return found
 
 
+def _both_ways(one: Minimal, other: Minimal) -> tuple[Nested, Nested]:
+    return Nested(one, other), Nested(other, one)
+
+
 def _lines(algorithms: Sequence[Minimal]) -> list[Nested]:
     """Along one axis each, for filters with one tap along the other."""
-    return [nested for one in algorithms for nested in (Nested(ALONE, one), Nested(one, ALONE))]
+    return [nested for one in algorithms for nested in _both_ways(ALONE, one)]
 
 
 ALONE = Minimal(1, 1, ())
@@ -151,20 +167,26 @@ GRADIENT_F2 = _square(Minimal(3, 2, (Fraction(1),)))
 GRADIENT_F4 = _square(Minimal(3, 4, (Fraction(5, 8), Fraction(3, 2))))
 GRADIENT_F2_OF_5 = _square(Minimal(5, 2, (Fraction(11, 16), Fraction(3, 2))))
 _FORWARD_LINES = (
+    Minimal(3, 2, (Fraction(1),)),
+    Minimal(5, 2, (Fraction(11, 16), Fraction(3, 2))),
     Minimal(4, 3, (Fraction(11, 16), Fraction(3, 2))),
+    Minimal(3, 4, (Fraction(11, 16), Fraction(3, 2))),
     Minimal(2, 5, (Fraction(11, 16), Fraction(3, 2))),
     Minimal(4, 5, (Fraction(1, 2), Fraction(1), Fraction(2))),
-    Minimal(2, 7, (Fraction(5, 8), Fraction(1), Fraction(2))),
+    Minimal(2, 7, (Fraction(9, 16), Fraction(1), Fraction(2))),
 )
 _GRADIENT_LINES = (
-    Minimal(3, 4, (Fraction(5, 8), Fraction(3, 2))),
+    Minimal(2, 3, (Fraction(1),)),
+    Minimal(2, 5, (Fraction(5, 8), Fraction(7, 4))),
+    Minimal(3, 4, (Fraction(11, 16), Fraction(3, 2))),
     Minimal(3, 6, (Fraction(1, 2), Fraction(1), Fraction(2))),
+    Minimal(4, 3, (Fraction(11, 16), Fraction(3, 2))),
+    Minimal(4, 5, (Fraction(1, 2), Fraction(1), Fraction(7, 4))),
     Minimal(5, 2, (Fraction(11, 16), Fraction(3, 2))),
-    Minimal(5, 4, (Fraction(1, 2), Fraction(1), Fraction(2))),
-    Minimal(7, 2, (Fraction(1, 2), Fraction(1), Fraction(7, 4))),
+    Minimal(5, 4, (Fraction(1, 2), Fraction(1), Fraction(7, 4))),
 )
-FORWARD = _by("taps", (F2, F4, F2_OF_5, *_lines(_FORWARD_LINES)))
-GRADIENT = _by("outputs", (GRADIENT_F2, GRADIENT_F4, GRADIENT_F2_OF_5, *_lines(_GRADIENT_LINES)))
+FORWARD = _by("taps", (F2, F4, F2_OF_5, *_both_ways(F4.rows, F2_OF_5.rows), *_lines(_FORWARD_LINES)))
+GRADIENT = _by("outputs", (GRADIENT_F2, GRADIENT_F4, GRADIENT_F2_OF_5, *_both_ways(_GRADIENT_LINES[2], GRADIENT_F2_OF_5.rows), *_lines(_GRADIENT_LINES)))
 """The algorithms by the taps of a convolution, down and across. The gradient with respect to the weights has as many outputs, and its taps
 are a tile of the cotangent."""
 
@@ -238,10 +260,11 @@ def transform_rows(
 
 
 def transform_cycles(matrices: Matrices) -> float:
-    """About how long `transform_grid` takes for one vector, as measured with the algorithms of 3x3 taps."""
+    """About how long `transform_grid` takes for one vector, as measured with the algorithms of 3 and 3x3 taps: along one axis all is in registers."""
     down, across = ((len(matrix), len(matrix[0])) for matrix in matrices)
     terms = [sum(1 for row in matrix for factor in row if factor) if len(matrix[0]) > 1 else 0 for matrix in matrices]
-    return 0.62 * (down[0] * across[0] + down[1] * across[1]) + 0.55 * (across[1] * terms[0] + down[0] * terms[1])
+    memory, arithmetic = (0.62, 0.55) if min(down + across) > 1 else (0.4, 0.3)
+    return memory * (down[0] * across[0] + down[1] * across[1]) + arithmetic * (across[1] * terms[0] + down[0] * terms[1])
 
 
 def _combine(b: FunctionBuilder, factors: Sequence[Fraction], xs: Sequence[Val]) -> Val:
