@@ -42,7 +42,7 @@ _MOST_OWN = 3  # times half of the L2 cache, on a thread's stack
 _MOST_OWN_TAPS = 9  # with which blocks may transform weights that others transform, too
 _MOST_SHARED = 64 << 20  # bytes of transformed input that are kept
 _MOST_ZEROS = 64 << 10  # bytes of the row of a tile whose pixels lie apart
-_MARGIN, _MARGIN_OF_OTHERS = 0.95, 0.86  # of square filters without dilation, whose transforms were measured, and of others
+_MARGIN, _MARGIN_OF_OTHERS, _MARGIN_OF_LINES = 0.95, 0.9, 0.86  # the less of it was measured, the smaller
 _TRANSFORMS = {F2: (55, 150, 45), F4: (190, 220, 120), F2_OF_5: (190, 400, 90)}
 """Cycles to transform one vector of the input, of the weights, and back, measured."""
 _PACK = 12  # cycles of a vector of a tap's weights before it is transformed
@@ -120,6 +120,8 @@ def tiling(part: Correlation, steps: tuple[int, int]) -> Tiling:
 
 def margin(algorithm: Nested, cut: Tiling) -> float:
     """The part of the time of direct summation that the estimate must be below."""
+    if algorithm.flat:
+        return _MARGIN_OF_LINES
     return _MARGIN if algorithm.rows == algorithm.pixels and cut.apart == (1, 1) else _MARGIN_OF_OTHERS
 
 
