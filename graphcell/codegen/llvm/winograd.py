@@ -113,9 +113,9 @@ class _Emitter:
     @property
     def _offsets(self) -> tuple[int, int, int]:
         """In the scratch memory: bytes before the products, before the weights, of all."""
-        plan, square = self.plan, self.plan.algorithm.products
-        products = 0 if plan.shared_input else round_up(square * plan.input.plane * self._size, 64)
-        filters = products + round_up(square * plan.products.plane * self._size, 64)
+        plan, count = self.plan, self.plan.algorithm.products
+        products = 0 if plan.shared_input else round_up(count * plan.input.plane * self._size, 64)
+        filters = products + round_up(count * plan.products.plane * self._size, 64)
         weights = self._panels.elements(plan.columns_per_slab) if plan.chunk else 0
         return products, filters, filters + round_up(weights * self._size, 64)
 
