@@ -1,11 +1,13 @@
-"""3x3 and 5x5 convolutions of unit stride: direct summation, Winograd's algorithm in its forms, and which is chosen.
+"""Convolutions of unit stride: direct summation, Winograd's algorithm in its forms, and which is chosen.
 
-    python benchmarks/convolutions.py [--op forward|input|weights] [--taps 3|5] [--only text] [--prepared]
+    python benchmarks/convolutions.py [--op forward|input|weights] [--taps 3|5|1x7|...] [--dilation 1] [--lines] [--only text]
+        [--prepared]
 
 A line has for each way the microseconds measured and, in brackets, as the schedule estimates them (for a clock of
 `--ghz`); "own" transforms the weights where they are used, not in a stage. Then what the schedule chose, how much
 faster that is than direct summation, and how much slower than the best way. With --prepared the stages that
-read the weights only are left out, on both sides. Pin the process to a core (`taskset -c 0`).
+read the weights only are left out, on both sides. With --lines images are
+long rows, as those of one-dimensional convolutions. Pin the process to a core (`taskset -c 0`).
 """
 
 from __future__ import annotations
@@ -36,6 +38,10 @@ SHAPES = (  # images, height and width, channels, filters
     (16, 1, 128, 128), (32, 3, 64, 64), (32, 2, 256, 256), (64, 7, 128, 128), (64, 7, 512, 512), (64, 4, 64, 64), (64, 4, 512, 512),
     (64, 28, 1, 8), (64, 14, 8, 16),
 )  # fmt: skip
+LINES = (  # images, length, channels, filters
+    (8, 500, 128, 128), (8, 500, 24, 24), (1, 800, 32, 32), (2, 800, 32, 32), (16, 50, 64, 64), (32, 128, 64, 64), (8, 2000, 8, 8), (4, 100, 3, 16),
+    (1, 4000, 64, 64), (8, 31, 256, 256), (64, 8, 20, 20), (8, 500, 64, 6), (1, 60, 512, 512), (2, 16, 64, 64), (8, 125, 100, 40), (8, 2000, 1, 32),
+)  # fmt: skip
 
 
 @dataclass
@@ -55,14 +61,14 @@ def ways(spec: ConvSpec, op: str, prepared: bool, arrays: dict[str, Array]) -> I
     del os.environ[forward.SWITCH_VARIABLE]
     if op == "weights":
         yield Way("direct", direct, gradient.direct_time(spec, target))
-        for algorithm in GRADIENT[spec.kh]:
+        for algorithm in GRADIENT.get((spec.kh, spec.kw), ()):
             found = gradient.schedule(spec, target, algorithm)
             run = native(lambda m, t, p=found: emit_winograd_gradient(m, "winograd", spec, p, t, None, ()), arrays)  # type: ignore[misc]
             yield Way(str(algorithm), run, gradient.winograd_time(spec, found, target))
         return
     part, names = correlation(spec, op), ("x", "w", "y") if op == "forward" else ("dy", "w", "dx")
     yield Way("direct", direct, forward.direct_time(part, target, prepared))
-    for algorithm in FORWARD[spec.kh]:
+    for algorithm in FORWARD[spec.kh, spec.kw]:
         for own in (False, True):
             plan = forward.schedule(part, target, algorithm, own)
             run = native(lambda m, t, p=plan: emit_winograd(m, "winograd", part, p, t, None, (), names), arrays)  # type: ignore[misc]
@@ -104,17 +110,23 @@ def report(spec: ConvSpec, op: str, prepared: bool, cycles: float) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--op", default="forward", choices=("forward", "input", "weights"))
-    parser.add_argument("--taps", type=int, default=3, choices=(3, 5), help="along each side")
+    parser.add_argument("--taps", default="3", help="along each side, or down and across as 1x7")
+    parser.add_argument("--dilation", type=int, default=1, help="along the axes that have several taps")
+    parser.add_argument("--lines", action="store_true", help="images of one row")
     parser.add_argument("--only", default="", help="run the cases whose name contains this text")
     parser.add_argument("--prepared", action="store_true", help="weights are transformed in advance")
     parser.add_argument("--ghz", type=float, default=3.7, help="512-bit multiply-adds a nanosecond of this processor")
     options = parser.parse_args()
     contractions.SECONDS = 0.02
     line: Callable[[ConvSpec], str] = lambda spec: report(spec, options.op, options.prepared, options.ghz * 1e9)  # noqa: E731
-    for n, size, c, k in SHAPES:
-        name = f"{n}x{size}x{size}x{c}->{k}"
+    kh, kw = (int(n) for n in (options.taps if "x" in options.taps else f"{options.taps}x{options.taps}").split("x"))
+    shapes = [(n, 1, w, c, k) for n, w, c, k in LINES] if options.lines else [(n, size, size, c, k) for n, size, c, k in SHAPES]
+    down, across = (options.dilation * (taps // 2) for taps in (kh, kw))
+    for n, h, w, c, k in shapes:
+        name = f"{n}x{h}x{w}x{c}->{k}"
         if options.only in name:
-            print(f"{name:20} {line(ConvSpec(n, size, size, c, k, options.taps, options.taps, padding=(options.taps // 2,) * 4))}", flush=True)
+            spec = ConvSpec(n, h, w, c, k, kh, kw, padding=(down, down, across, across), dilation=(options.dilation,) * 2)
+            print(f"{name:20} {line(spec)}", flush=True)
 
 
 if __name__ == "__main__":

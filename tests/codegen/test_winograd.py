@@ -20,7 +20,7 @@ from graphcell.codegen.llvm.winograd import emit_winograd
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
 from graphcell.codegen.llvm.winograd_gradient_schedule import choose as choose_gradient
 from graphcell.codegen.llvm.winograd_schedule import applies, choose, schedule
-from graphcell.codegen.llvm.winograd_transforms import F2, F2_OF_5, F4, FORWARD, GRADIENT, Minimal
+from graphcell.codegen.llvm.winograd_transforms import F2, F4, FORWARD, GRADIENT, Minimal, Nested
 from graphcell.errors import ArgumentValueError
 from tests.codegen import convolutions as reference
 from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, with_chunks
@@ -48,6 +48,7 @@ LARGE = [
 ]
 
 
+ALL = [algorithm for table in (FORWARD, GRADIENT) for found in table.values() for algorithm in found]
 OF_5 = [
     ConvSpec(2, 8, 8, 16, 32, 5, 5, padding=(2, 2, 2, 2)),
     ConvSpec(3, 9, 11, 19, 37, 5, 5, padding=(2, 2, 2, 2)),  # tiles hang over, channels are no whole vectors
@@ -55,7 +56,32 @@ OF_5 = [
     ConvSpec(2, 6, 5, 20, 33, 5, 5, padding=(0, 4, 1, 2)),
     ConvSpec(1, 3, 3, 16, 16, 5, 5, padding=(5, 3, 3, 6)),  # tiles of padding only
 ]
-CASES = [(spec, algorithm) for spec in SPECS for algorithm in (F2, F4)] + [(spec, F2_OF_5) for spec in OF_5]
+LINES = [
+    ConvSpec(2, 1, 50, 19, 37, 1, 3, padding=(0, 0, 1, 1)),
+    ConvSpec(3, 9, 11, 19, 37, 1, 5, padding=(0, 0, 2, 2)),
+    ConvSpec(2, 13, 6, 20, 33, 7, 1, padding=(3, 3, 0, 0), weights="HWIO"),
+    ConvSpec(2, 12, 7, 6, 16, 3, 1),
+    ConvSpec(2, 5, 9, 8, 16, 1, 3, padding=(1, 2, -1, 3)),  # rows of zeros though the filter has one
+    ConvSpec(2, 9, 5, 16, 24, 5, 1, padding=(4, -1, 2, -1)),
+    ConvSpec(1, 1, 3, 5, 20, 1, 7, padding=(0, 0, 7, 5)),  # tiles of padding only
+]
+OBLONG = [
+    ConvSpec(2, 11, 9, 9, 21, 3, 5, padding=(1, 1, 2, 2)),
+    ConvSpec(1, 12, 13, 20, 16, 5, 3, padding=(2, 5, 1, 1), dilation=(1, 3), weights="HWIO"),
+    ConvSpec(3, 1, 37, 18, 20, 1, 2, padding=(0, 0, 4, 0), dilation=(1, 4)),
+    ConvSpec(2, 10, 3, 8, 40, 4, 1, padding=(1, 0, 0, 0)),
+]
+DILATED = [
+    ConvSpec(2, 9, 11, 19, 37, 3, 3, padding=(2, 2, 2, 2), dilation=(2, 2)),
+    ConvSpec(1, 13, 10, 16, 20, 3, 3, padding=(3, 1, 2, 2), dilation=(3, 2), weights="HWIO"),
+    ConvSpec(2, 5, 9, 8, 16, 3, 3, padding=(8, 8, 4, 4), dilation=(8, 4)),  # one pixel of each residue class
+    ConvSpec(2, 1, 40, 16, 24, 1, 3, padding=(0, 0, 8, 0), dilation=(5, 4)),
+    ConvSpec(2, 20, 4, 16, 17, 5, 1, padding=(4, 5, 0, 0), dilation=(2, 7)),
+    ConvSpec(1, 14, 13, 5, 7, 5, 5, padding=(8, 8, 3, 5), dilation=(4, 2)),
+]
+NEW = [*LINES, *OBLONG, *DILATED]
+CASES = [(spec, algorithm) for spec in (*SPECS, *OF_5, *NEW) for algorithm in FORWARD[spec.kh, spec.kw]]
+WITH_SPECIALS = (SPECS[2], SPECS[4], SPECS[5], *OF_5[1:3], *LINES[1:3], *DILATED[:2], DILATED[4])
 
 
 def correlation(spec: ConvSpec, direction: str) -> Correlation:
@@ -63,7 +89,7 @@ def correlation(spec: ConvSpec, direction: str) -> Correlation:
 
 
 def build(
-    spec: ConvSpec, direction: str, width: int, algorithm: Minimal, own_filters: bool, epilogue: Epilogue | None = None, extra: Extra = ()
+    spec: ConvSpec, direction: str, width: int, algorithm: Nested, own_filters: bool, epilogue: Epilogue | None = None, extra: Extra = ()
 ) -> Runner:
     part = correlation(spec, direction)
 
@@ -100,7 +126,7 @@ def assert_close(got: Array, want: Array, kind: str, terms: int, scale: float = 
     np.testing.assert_allclose(got.astype(np.float64), want, rtol=2 * stored, atol=atol)
 
 
-def check(spec: ConvSpec, direction: str, width: int, algorithm: Minimal, own_filters: bool) -> None:
+def check(spec: ConvSpec, direction: str, width: int, algorithm: Nested, own_filters: bool) -> None:
     inputs, output, want, kind, terms = problem(spec, direction)
     runner = build(spec, direction, width, algorithm, own_filters)
     got = runner(inputs, output, want.shape, storage(kind))
@@ -109,7 +135,7 @@ def check(spec: ConvSpec, direction: str, width: int, algorithm: Minimal, own_fi
     assert got.tobytes() == again.tobytes()
 
 
-@pytest.mark.parametrize("algorithm", [a for table in (FORWARD, GRADIENT) for found in table.values() for a in found], ids=str)
+@pytest.mark.parametrize("algorithm", dict.fromkeys(one for found in ALL for one in (found.rows, found.pixels)), ids=str)
 def test_matrices_compute_the_correlation_exactly(algorithm: Minimal) -> None:
     """A [(G g) * (B d)] is the correlation, in rational numbers, in one dimension for a basis of filters."""
     data = [Fraction(k * k + 3, 7) for k in range(algorithm.size)]
@@ -124,6 +150,12 @@ def test_matrices_compute_the_correlation_exactly(algorithm: Minimal) -> None:
         assert got == data[tap : tap + algorithm.outputs]
 
 
+def test_the_rest_of_the_way_back_stays_finite() -> None:
+    """What `all_moderate` lets pass: it multiplies by 256."""
+    for algorithm in ALL:
+        assert max(sum(map(abs, row)) for row in algorithm.pixels.output_matrix) < 256
+
+
 def test_points_must_fit() -> None:
     with pytest.raises(ValueError, match="needs 4 points"):
         Minimal(4, 3, (Fraction(1),))
@@ -133,7 +165,7 @@ def test_points_must_fit() -> None:
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
 @pytest.mark.parametrize("direction", NAMES)
 @pytest.mark.parametrize(("spec", "algorithm"), CASES, ids=str)
-def test_convolution(spec: ConvSpec, direction: str, algorithm: Minimal, own_filters: bool) -> None:
+def test_convolution(spec: ConvSpec, direction: str, algorithm: Nested, own_filters: bool) -> None:
     check(spec, direction, HOST, algorithm, own_filters)
 
 
@@ -153,8 +185,8 @@ def same_specials(got: Array, want: Array) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("own_filters", [False, True], ids=["pack", "own"])
 @pytest.mark.parametrize("direction", NAMES)
-@pytest.mark.parametrize(("spec", "algorithm"), [case for case in CASES if case[0] in (SPECS[2], SPECS[4], SPECS[5], *OF_5[1:3])], ids=str)
-def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, direction: str, algorithm: Minimal, own_filters: bool) -> None:
+@pytest.mark.parametrize(("spec", "algorithm"), [case for case in CASES if case[0] in WITH_SPECIALS], ids=str)
+def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, direction: str, algorithm: Nested, own_filters: bool) -> None:
     inputs, output, clean, kind, _ = problem(spec, direction)
     runner = build(spec, direction, HOST, algorithm, own_filters)
     name = NAMES[direction][0]
@@ -193,9 +225,10 @@ def test_other_vector_widths(spec: ConvSpec, direction: str, width: int) -> None
 
 
 @pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
+@pytest.mark.parametrize("spec", [OF_5[1], LINES[1], DILATED[0], DILATED[4]], ids=str)
 @pytest.mark.parametrize("direction", NAMES)
-def test_other_vector_widths_of_5x5(direction: str, width: int) -> None:
-    check(OF_5[1], direction, width, F2_OF_5, False)
+def test_other_vector_widths_of_other_taps(spec: ConvSpec, direction: str, width: int) -> None:
+    check(spec, direction, width, FORWARD[spec.kh, spec.kw][-1], False)
 
 
 @pytest.mark.parametrize("direction", NAMES)
@@ -219,19 +252,37 @@ def test_random_specs(seed: int) -> None:
 
 
 @pytest.mark.parametrize("channels", [16, 64, 256])
-@pytest.mark.parametrize(("taps", "bounds"), [(3, ((F2, 1.0), (F4, 4.0))), (5, ((F2_OF_5, 2.0),))], ids=str)
+@pytest.mark.parametrize(
+    ("taps", "bounds"),
+    [((3, 3), (1.0, 4.0)), ((5, 5), (2.0,)), ((1, 3), (4.0,)), ((2, 1), (2.0, 4.0)), ((5, 1), (2.0, 4.0)), ((1, 7), (4.0,)), ((3, 5), (4.0,))],
+    ids=str,
+)
 def test_error_is_within_three_times_that_of_direct_summation(
-    taps: int, bounds: tuple[tuple[Minimal, float], ...], channels: int, monkeypatch: pytest.MonkeyPatch
+    taps: tuple[int, int], bounds: tuple[float, ...], channels: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As the docstring of winograd_transforms.py says; direct summation is measured in the same run."""
-    spec = ConvSpec(2, 24, 24, channels, 16, taps, taps, padding=(taps // 2,) * 4)
+    spec = ConvSpec(2, 24, 24, channels, 16, *taps, padding=(taps[0] // 2,) * 2 + (taps[1] // 2,) * 2)
     inputs, output, want, kind, _ = problem(spec, "forward")
     monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
     direct = compile_plan(lambda module, target: emit_convolution(module, "conv", spec, target), TARGETS[HOST])
     unit = np.abs(direct(inputs, output, want.shape, storage(kind)) - want).max()
-    for algorithm, bound in bounds:
+    for algorithm, bound in zip(FORWARD[taps], bounds, strict=True):
         error = np.abs(build(spec, "forward", HOST, algorithm, False)(inputs, output, want.shape, storage(kind)) - want).max()
         assert error < bound * unit
+
+
+@pytest.mark.parametrize("seed", range(6))
+def test_random_lines_and_dilations(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    taps = list(FORWARD)[int(rng.integers(len(FORWARD)))]
+    dilation = (int(rng.integers(1, 4)), int(rng.integers(1, 6)))
+    n, h, w, c, k = (int(rng.integers(low, high)) for low, high in ((1, 4), (1, 9), (1, 20), (1, 40), (1, 70)))
+    top, bottom, left, right = (int(v) for v in rng.integers(0, 4, 4))
+    reach = [d * (t - 1) for d, t in zip(dilation, taps, strict=True)]
+    spec = ConvSpec(n, h + reach[0], w + reach[1], c, k, *taps, padding=(top, bottom, left, right), dilation=dilation)
+    for direction in NAMES:
+        for algorithm in FORWARD[taps]:
+            check(spec, direction, int(rng.choice(list(TARGETS))), algorithm, bool(rng.integers(2)))
 
 
 def linear_index(columns: int) -> Epilogue:
@@ -246,10 +297,10 @@ def linear_index(columns: int) -> Epilogue:
 
 
 @pytest.mark.parametrize("direction", NAMES)
-@pytest.mark.parametrize("spec", SPECS[:4], ids=str)
+@pytest.mark.parametrize("spec", [*SPECS[:4], LINES[2], DILATED[1]], ids=str)
 def test_epilogue_sees_each_element_once_with_its_place(spec: ConvSpec, direction: str) -> None:
     inputs, output, want, kind, terms = problem(spec, direction)
-    runner = with_chunks(build(spec, direction, HOST, F4, False, linear_index(want.shape[-1])), 0.5)
+    runner = with_chunks(build(spec, direction, HOST, FORWARD[spec.kh, spec.kw][-1], False, linear_index(want.shape[-1])), 0.5)
     got = runner(inputs, output, want.shape, storage(kind)).astype(np.float64)
     assert_close(got, 4 * want + np.arange(want.size).reshape(want.shape), kind, terms, scale=4)
 
@@ -287,13 +338,15 @@ def test_packed_weights_depend_on_weights_only() -> None:
 
 
 def test_where_it_applies() -> None:
-    assert applies(forward_correlation(SPECS[0]))
+    for spec in (SPECS[0], *NEW):
+        assert applies(forward_correlation(spec)) and applies(gradient_correlations(spec)[0])
     for other in (
         ConvSpec(2, 8, 8, 16, 32, 3, 3, stride=(2, 2), padding=SAME),
-        ConvSpec(2, 8, 8, 16, 32, 3, 3, dilation=(1, 2), padding=SAME),
         ConvSpec(2, 8, 8, 16, 32, 3, 3, groups=2, padding=SAME),
         ConvSpec(2, 8, 8, 16, 16, 3, 3, groups=16, padding=SAME),
-        ConvSpec(2, 8, 8, 16, 32, 5, 3, padding=SAME),
+        ConvSpec(2, 8, 8, 16, 32, 6, 3, padding=SAME),
+        ConvSpec(2, 8, 8, 16, 32, 1, 3, stride=(2, 1), padding=SAME),
+        ConvSpec(2, 8, 8, 16, 32, 1, 1, padding=SAME),
         ConvSpec(2, 8, 8, 0, 32, 3, 3, padding=SAME),
     ):
         assert not applies(forward_correlation(other)) and choose(forward_correlation(other), TARGETS[HOST]) is None
@@ -329,6 +382,14 @@ def test_memory_is_bounded(size: int, channels: int) -> None:
         if gradient is not None:
             plan = emit_winograd_gradient(Module(), "conv", spec, gradient, target, None, ())
             assert plan.scratch_bytes <= 3 * target.l2_bytes
+
+
+def test_pixels_far_apart_are_summed_directly() -> None:
+    """A thread's stack holds a row of zeros as long as that of a tile."""
+    for dilation, taken in ((8, True), (800, False)):
+        spec = ConvSpec(4, 40, 2000, 64, 64, 3, 3, padding=SAME, dilation=(1, dilation))
+        found = choose(forward_correlation(spec), TARGETS[HOST]), choose_gradient(spec, TARGETS[HOST])
+        assert [plan is not None for plan in found] == [taken, taken]
 
 
 def test_emitters_take_it() -> None:

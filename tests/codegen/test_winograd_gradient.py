@@ -17,19 +17,31 @@ from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.codegen.llvm.winograd_gradient import emit_winograd_gradient
 from graphcell.codegen.llvm.winograd_gradient_schedule import choose, schedule
-from graphcell.codegen.llvm.winograd_transforms import GRADIENT_F2, GRADIENT_F2_OF_5, GRADIENT_F4, Minimal
+from graphcell.codegen.llvm.winograd_transforms import GRADIENT, GRADIENT_F2, GRADIENT_F4, Nested
 from tests.codegen import convolutions as reference
 from tests.codegen.plans import TARGETS, Runner, compile_plan, storage, with_chunks
-from tests.codegen.test_winograd import OF_5, SPECIAL, SPECS, assert_close, linear_index, same_specials
+from tests.codegen.test_winograd import (
+    DILATED,
+    LINES,
+    NEW,
+    OBLONG,
+    OF_5,
+    SPECIAL,
+    SPECS,
+    WITH_SPECIALS,
+    assert_close,
+    linear_index,
+    same_specials,
+)
 
 Array = NDArray[Any]
 HOST = max(TARGETS)
 SAME = (1, 1, 1, 1)
-CASES = [(spec, algorithm) for spec in SPECS for algorithm in (GRADIENT_F2, GRADIENT_F4)] + [(spec, GRADIENT_F2_OF_5) for spec in OF_5]
+CASES = [(spec, algorithm) for spec in (*SPECS, *OF_5, *NEW) for algorithm in GRADIENT.get((spec.kh, spec.kw), ())]
 
 
 def build(
-    spec: ConvSpec, width: int, algorithm: Minimal, shared: bool, epilogue: Epilogue | None = None, extra: Extra = ()
+    spec: ConvSpec, width: int, algorithm: Nested, shared: bool, epilogue: Epilogue | None = None, extra: Extra = ()
 ) -> Runner:
     def emit(module: Module, target: Target) -> Plan:
         return emit_winograd_gradient(module, "conv", spec, schedule(spec, target, algorithm, shared), target, epilogue, extra)
@@ -45,7 +57,7 @@ def problem(spec: ConvSpec) -> tuple[dict[str, Array], Array]:
     return {"x": x, "dy": dy}, dw if spec.weights == "OIHW" else np.ascontiguousarray(dw.transpose(2, 3, 1, 0))
 
 
-def check(spec: ConvSpec, width: int, algorithm: Minimal, shared: bool) -> None:
+def check(spec: ConvSpec, width: int, algorithm: Nested, shared: bool) -> None:
     inputs, want = problem(spec)
     runner = build(spec, width, algorithm, shared)
     got = runner(inputs, "dw", want.shape, storage(spec.w_kind))
@@ -57,14 +69,14 @@ def check(spec: ConvSpec, width: int, algorithm: Minimal, shared: bool) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
 @pytest.mark.parametrize(("spec", "algorithm"), CASES, ids=str)
-def test_gradient(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
+def test_gradient(spec: ConvSpec, algorithm: Nested, shared: bool) -> None:
     check(spec, HOST, algorithm, shared)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
-@pytest.mark.parametrize(("spec", "algorithm"), [case for case in CASES if case[0] in (SPECS[2], SPECS[4], SPECS[5], *OF_5[1:3])], ids=str)
-def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, algorithm: Minimal, shared: bool) -> None:
+@pytest.mark.parametrize(("spec", "algorithm"), [case for case in CASES if case[0] in WITH_SPECIALS], ids=str)
+def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec, algorithm: Nested, shared: bool) -> None:
     inputs, clean = problem(spec)
     runner = build(spec, HOST, algorithm, shared)
     for value in SPECIAL:
@@ -98,8 +110,9 @@ def test_other_vector_widths(spec: ConvSpec, width: int) -> None:
 
 
 @pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
-def test_other_vector_widths_of_5x5(width: int) -> None:
-    check(OF_5[1], width, GRADIENT_F2_OF_5, False)
+@pytest.mark.parametrize("spec", [OF_5[1], LINES[1], OBLONG[0], DILATED[0], DILATED[4]], ids=str)
+def test_other_vector_widths_of_other_taps(spec: ConvSpec, width: int) -> None:
+    check(spec, width, GRADIENT[spec.kh, spec.kw][-1], False)
 
 
 @pytest.mark.slow
@@ -133,21 +146,19 @@ def test_epilogue_sees_each_element_once_with_its_place(weights: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("spec", "bounds"),
-    [
-        (ConvSpec(4, 24, 24, 16, 32, 3, 3, padding=SAME), ((GRADIENT_F2, 1.5), (GRADIENT_F4, 5.0))),
-        (ConvSpec(4, 24, 24, 16, 32, 5, 5, padding=(2, 2, 2, 2)), ((GRADIENT_F2_OF_5, 5.0),)),
-    ],
+    ("taps", "bounds"),
+    [((3, 3), (1.5, 5.0)), ((5, 5), (5.0,)), ((1, 3), (3.0, 5.0)), ((2, 1), (1.5, 3.0)), ((5, 1), (5.0, 5.0)), ((3, 5), (5.0,))],
     ids=str,
 )
 def test_error_is_within_a_few_times_that_of_direct_summation(
-    spec: ConvSpec, bounds: tuple[tuple[Minimal, float], ...], monkeypatch: pytest.MonkeyPatch
+    taps: tuple[int, int], bounds: tuple[float, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    spec = ConvSpec(4, 24, 24, 16, 32, *taps, padding=(taps[0] // 2,) * 2 + (taps[1] // 2,) * 2)
     inputs, want = problem(spec)
     monkeypatch.setenv("GRAPHCELL_WINOGRAD", "0")
     direct = compile_plan(lambda module, target: emit_weights_gradient(module, "conv", spec, target), TARGETS[HOST])
     unit = np.abs(direct(inputs, "dw", want.shape, storage("float")) - want).max()
-    for algorithm, bound in bounds:
+    for algorithm, bound in zip(GRADIENT[taps], bounds, strict=True):
         error = np.abs(build(spec, HOST, algorithm, False)(inputs, "dw", want.shape, storage("float")) - want).max()
         assert error < bound * unit
 

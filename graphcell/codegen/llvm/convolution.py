@@ -11,7 +11,7 @@ input channels with constant displacements (no im2col). Where taps reach over th
 its band of input rows, with the zeros around them, into scratch memory of its own; where they do not the
 input is read in place. Weights are packed into panels by a stage of its own, which depends on the weights
 only: a caller whose weights are constant runs it once. Depthwise convolution has channels as lanes of both
-operands. A 1x1 convolution with unit stride is a matmul, and 3x3 ones go through Winograd's algorithm where
+operands. A 1x1 convolution with unit stride is a matmul, and larger ones go through Winograd's algorithm where
 that is estimated to be faster (winograd.py).
 """
 

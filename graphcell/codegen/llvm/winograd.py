@@ -1,9 +1,10 @@
-"""Convolutions with 3x3 or 5x5 taps by Winograd's algorithm: forward and gradient with respect to the input.
+"""Convolutions of unit stride by Winograd's algorithm: forward and gradient with respect to the input.
 
 Enters: a `Correlation` (either direction) and a `Schedule`. Leaves: functions in the module and the `Plan` to
 call them. The image is cut in tiles of outputs; the input and the weights of each are transformed, multiplied
 product by product (a matrix product over the channels each, [tiles, channels] . [channels, columns]), and the
-products transformed back, 2.25 (F(2x2, 3x3)), 2.8 (F(2x2, 5x5)) or 4 (F(4x4, 3x3)) times fewer multiplications than direct summation.
+products transformed back, 2.25 (F(2x2, 3x3)), 2.8 (F(2x2, 5x5)) or 4 (F(4x4, 3x3)) times fewer multiplications than direct summation, along
+one axis 2 (F(1x4, 1x3)), 2.5 (F(1x4, 1x5)) or 1.75 (F(1x2, 1x7)). The pixels of a tile lie as far apart as the taps (winograd_tiling.py).
 
 A tile with infinities, NaN or numbers near the largest one is summed directly, as soon as its products show them.
 
@@ -112,9 +113,9 @@ class _Emitter:
     @property
     def _offsets(self) -> tuple[int, int, int]:
         """In the scratch memory: bytes before the products, before the weights, of all."""
-        plan, square = self.plan, self.plan.algorithm.square
-        products = 0 if plan.shared_input else round_up(square * plan.input.plane * self._size, 64)
-        filters = products + round_up(square * plan.products.plane * self._size, 64)
+        plan, count = self.plan, self.plan.algorithm.products
+        products = 0 if plan.shared_input else round_up(count * plan.input.plane * self._size, 64)
+        filters = products + round_up(count * plan.products.plane * self._size, 64)
         weights = self._panels.elements(plan.columns_per_slab) if plan.chunk else 0
         return products, filters, filters + round_up(weights * self._size, 64)
 
@@ -127,19 +128,18 @@ class _Emitter:
             shared.append(("packed", self._panels.elements(plan.column_tiles) * self._size))
         if plan.shared_input:
             stages.append(self._emit_input(functions))
-            shared.append(("transformed", plan.algorithm.square * plan.input.plane * self._size))
+            shared.append(("transformed", plan.algorithm.products * plan.input.plane * self._size))
         stages.append(self._emit_work(functions))
         return Plan(tuple(stages), tuple(shared), self._offsets[2], str(plan))
 
     def _emit_functions(self) -> _Functions:
         part, plan, lanes = self.part, self.plan, self.target.lanes(self.part.kind)
         origin = (part.rows.origin, part.pixels.origin)
-        outputs, size = plan.algorithm.outputs, plan.algorithm.size
         tiles = InputTiles(
-            part.in_shape, plan.grid, outputs, origin, size, plan.algorithm.input_matrix, part.in_kind, part.kind, lanes
+            part.in_shape, plan.tiling, origin, plan.algorithm.input_matrices, part.in_kind, part.kind, lanes
         )
-        direct = DirectTile(part, plan.grid, outputs, lanes)
-        results = OutputTiles(plan.algorithm, part.out_shape, plan.grid, part.kind, part.out_kind, lanes, direct)
+        direct = DirectTile(part, plan.tiling, lanes)
+        results = OutputTiles(plan.algorithm, part.out_shape, plan.tiling, part.kind, part.out_kind, lanes, direct)
         return _Functions(
             tiles.emit(self.module, f"{self.name}.tiles", plan.input),
             self._panels.emit_functions(self.module, self.name) if plan.chunk else [],
@@ -181,7 +181,7 @@ class _Emitter:
         stop = b.binary("smin", b.mul(b.args["end"], i64(_TILES_PER_INPUT_BLOCK)), i64(plan.tiles))
         to = b.gep(b.args["transformed"], b.mul(first, i64(plan.input.pitch)), self._kind)
         b.call(functions.input, VOID, b.args[self.names[0]], first, stop, i64(0), i64(self.part.reduced), to)
-        work = 4 * plan.algorithm.square * self.part.reduced * _TILES_PER_INPUT_BLOCK
+        work = 4 * plan.algorithm.products * self.part.reduced * _TILES_PER_INPUT_BLOCK
         return Stage(b.finish(), params.buffers, (), ceil_div(plan.tiles, _TILES_PER_INPUT_BLOCK), work)
 
     def _emit_work(self, functions: _Functions) -> Stage:
@@ -205,7 +205,7 @@ class _Emitter:
                     index = i64(0) if plan.slabs == 1 else inner.index
                     self._emit_slab(b, functions, rows, tiles, index, b.args["scratch"])
         blocks = slabs * plan.groups
-        flops = 2 * plan.algorithm.square * plan.tiles * part.reduced * part.columns
+        flops = 2 * plan.algorithm.products * plan.tiles * part.reduced * part.columns
         return Stage(b.finish(), buffers, tuple(n for n, _ in self.extra), blocks, flops // blocks)
 
     def _emit_slab(
@@ -239,7 +239,7 @@ class _Emitter:
         left = b.gep(block.left, channels[0], self._kind)
         counts = {"count": b.sub(channels[1], channels[0])}
         resume = b.cast(b.icmp("sgt", channels[0], i64(0)), LType("i64"))
-        with b.loop(0, plan.algorithm.square, name="product", at_least_once=True) as product:
+        with b.loop(0, plan.algorithm.products, name="product", at_least_once=True) as product:
             for i, row_segment in enumerate(plan.row_segments):
                 with tile_loop(b, row_segment, *block.rows, "rows") as (_, row):
                     within = b.sub(row, block.tiles[0])

@@ -11,10 +11,11 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from graphcell.codegen.llvm.contraction import affine, split_index
+from graphcell.codegen.llvm.contraction import affine
 from graphcell.codegen.llvm.correlation import ConvSpec, Correlation
 from graphcell.codegen.llvm.packing import clear_run, load_as, load_strided
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.winograd_tiling import Tiling
 from graphcell.records import dataclass
 
 _HEADROOM = 256.0  # more than the sum of the factors on the rest of the way
@@ -35,11 +36,10 @@ def all_moderate(b: FunctionBuilder, values: Sequence[Val], mask: Val | None) ->
 
 @dataclass(frozen=True, slots=True)
 class DirectTile:
-    """A tile of `outputs` x `outputs` pixels of a correlation of unit stride without groups; `grid` counts images, tile rows and tiles."""
+    """A tile of outputs of a correlation of unit stride without groups."""
 
     part: Correlation
-    grid: tuple[int, int, int]
-    outputs: int
+    tiling: Tiling
     lanes: int
 
     def emit(self, b: FunctionBuilder, x: Val, w: Val, tile: Val, column: Val, mask: Val | None) -> list[Val]:
@@ -47,8 +47,9 @@ class DirectTile:
         part, kind, vector = self.part, LType(self.part.kind), LType(self.part.kind, self.lanes)
         h, width, channels = part.in_shape
         by_reduced, by_column, by_row, by_tap, _ = part.weight_strides
-        image, down, across = split_index(b, tile, self.grid)
-        count = self.outputs * self.outputs
+        image, top, left = self.tiling.start(b, tile)
+        (down, across), (rows, pixels) = self.tiling.apart, self.tiling.steps
+        count = rows * pixels
         sums = b.alloca(kind, count * self.lanes)
         clear_run(b, sums, count * self.lanes, part.kind, self.lanes)
         with (
@@ -60,24 +61,23 @@ class DirectTile:
             start = part.rows.weight * by_row + part.pixels.weight * by_tap
             at = b.gep(w, affine(b, [*steps, (channel.index, by_reduced), (column, by_column)], start), LType(part.w_kind))
             weight = load_strided(b, at, by_column, part.w_kind, part.kind, self.lanes, mask)
-            with b.loop(0, self.outputs, name="row") as i, b.loop(0, self.outputs, name="pixel") as j:
-                row = affine(b, [(down, self.outputs), (i.index, 1), (tap_row.index, part.rows.tap_step)], part.rows.origin)
-                pixel = affine(b, [(across, self.outputs), (j.index, 1), (tap.index, part.pixels.tap_step)], part.pixels.origin)
+            with b.loop(0, rows, name="row") as i, b.loop(0, pixels, name="pixel") as j:
+                row = affine(b, [(top, 1), (i.index, down), (tap_row.index, part.rows.tap_step)], part.rows.origin)
+                pixel = affine(b, [(left, 1), (j.index, across), (tap.index, part.pixels.tap_step)], part.pixels.origin)
                 with b.if_then(b.and_(b.icmp("ult", row, i64(h)), b.icmp("ult", pixel, i64(width)))):
                     place = affine(b, [(image, h * width * channels), (row, width * channels), (pixel, channels), (channel.index, 1)])
                     value = load_as(b, b.gep(x, place, LType(part.in_kind)), part.in_kind, part.kind, 0)
-                    to = b.gep(sums, affine(b, [(i.index, self.outputs * self.lanes), (j.index, self.lanes)]), kind)
+                    to = b.gep(sums, affine(b, [(i.index, pixels * self.lanes), (j.index, self.lanes)]), kind)
                     b.store(b.fma(b.splat(value, self.lanes), weight, b.load(to, vector)), to)
         return [b.load(b.gep(sums, k * self.lanes, kind), vector) for k in range(count)]
 
 
 @dataclass(frozen=True, slots=True)
 class DirectWeight:
-    """The gradient with respect to the weights, over tiles of `step` x `step` pixels of the cotangent."""
+    """The gradient with respect to the weights, over tiles of the cotangent."""
 
     spec: ConvSpec
-    grid: tuple[int, int, int]
-    step: int
+    tiling: Tiling
     lanes: int
 
     def emit(self, module: Module, name: str, mask: Val | None) -> str:
@@ -91,11 +91,11 @@ class DirectWeight:
         clear_run(b, sums, taps * self.lanes, spec.kind, self.lanes)
         with (
             b.loop(b.args["begin"], b.args["end"], name="tile") as tile,
-            b.loop(0, self.step, name="row") as i,
-            b.loop(0, self.step, name="pixel") as j,
+            b.loop(0, self.tiling.steps[0], name="row") as i,
+            b.loop(0, self.tiling.steps[1], name="pixel") as j,
         ):
-            image, down, across = split_index(b, tile.index, self.grid)
-            row, pixel = affine(b, [(down, self.step), (i.index, 1)]), affine(b, [(across, self.step), (j.index, 1)])
+            image, top, left = self.tiling.start(b, tile.index)
+            row, pixel = affine(b, [(top, 1), (i.index, self.tiling.apart[0])]), affine(b, [(left, 1), (j.index, self.tiling.apart[1])])
             with b.if_then(b.and_(b.icmp("ult", row, i64(spec.oh)), b.icmp("ult", pixel, i64(spec.ow)))):
                 at = affine(b, [(image, spec.oh * spec.ow * spec.k), (row, spec.ow * spec.k), (pixel, spec.k), (b.args["filter"], 1)])
                 cotangent = load_as(b, b.gep(b.args["dy"], at, LType(spec.y_kind)), spec.y_kind, spec.kind, self.lanes, mask)
@@ -113,7 +113,8 @@ class DirectWeight:
     def _add(self, b: FunctionBuilder, sums: Val, at: tuple[Val, Val, Val], tap: tuple[Val, Val], cotangent: Val) -> None:
         """What a pixel of the cotangent adds to the sum of a tap."""
         spec, vector = self.spec, cotangent.type
-        row, pixel = affine(b, [(at[1], 1), (tap[0], 1)], -spec.padding[0]), affine(b, [(at[2], 1), (tap[1], 1)], -spec.padding[2])
+        row = affine(b, [(at[1], 1), (tap[0], spec.dilation[0])], -spec.padding[0])
+        pixel = affine(b, [(at[2], 1), (tap[1], spec.dilation[1])], -spec.padding[2])
         with b.if_then(b.and_(b.icmp("ult", row, i64(spec.h)), b.icmp("ult", pixel, i64(spec.w)))):
             source = affine(b, [(at[0], spec.h * spec.w * spec.c), (row, spec.w * spec.c), (pixel, spec.c), (b.args["channel"], 1)])
             value = load_as(b, b.gep(b.args["x"], source, LType(spec.x_kind)), spec.x_kind, spec.kind, 0)

@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.contraction import Columns, KernelParams, Segment, S
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.weight_panels import WeightPacker
-from graphcell.codegen.llvm.winograd_transforms import Minimal, evaluate, transform_square
+from graphcell.codegen.llvm.winograd_transforms import Nested, evaluate, transform_grid
 from graphcell.records import dataclass
 
 STEP = 16  # channels that are transformed at once, whose taps stay in the L1 cache
@@ -24,7 +24,7 @@ class FilterPanels:
     """Panels with room for `depth` channels each."""
 
     part: Correlation
-    algorithm: Minimal
+    algorithm: Nested
     tile: TileShape
     column_segments: tuple[tuple[Segment, Columns], ...]
     depth: int
@@ -40,7 +40,7 @@ class FilterPanels:
     @property
     def panel(self) -> int:
         """Elements from column tile to column tile."""
-        return self.algorithm.square * self.plane(Columns(self.tile.vectors, self.tile.lanes, self.tile.lanes))
+        return self.algorithm.products * self.plane(Columns(self.tile.vectors, self.tile.lanes, self.tile.lanes))
 
     def elements(self, column_tiles: int) -> int:
         return self.panel * column_tiles
@@ -57,7 +57,7 @@ class FilterPanels:
             stop = b.binary("smin", b.add(channel, i64(STEP)), i64(self.part.reduced))
             self.call(b, kernels, (tile, b.add(tile, i64(1))), (channel, stop), b.args["packed"], (i64(0), i64(0)))
         return Stage(
-            b.finish(), params.buffers, (), self.column_tiles * steps, STEP * self.tile.vectors * 4 * self.algorithm.square
+            b.finish(), params.buffers, (), self.column_tiles * steps, STEP * self.tile.vectors * 4 * self.algorithm.products
         )
 
     def call(
@@ -104,11 +104,11 @@ class FilterPanels:
                     from_tap, at = b.gep(taps, loop.index, kind), b.gep(b.args["to"], loop.index, kind)
 
                     def load(i: int, j: int, tap: Val = from_tap, count: int = count) -> Val:
-                        return b.load(b.gep(tap, (i * self.algorithm.taps + j) * count * columns.padded, kind), vector)
+                        return b.load(b.gep(tap, (i * part.pixels.taps + j) * count * columns.padded, kind), vector)
 
                     def store(i: int, j: int, value: Val, at: Val = at) -> None:
-                        b.store(value, b.gep(at, (i * self.algorithm.size + j) * plane, kind))
+                        b.store(value, b.gep(at, (i * self.algorithm.pixels.size + j) * plane, kind))
 
-                    transform_square(b, self.algorithm.filter_matrix, self.algorithm.taps, load, evaluate, store)
+                    transform_grid(b, self.algorithm.filter_matrices, load, evaluate, store)
         return b.finish()
 

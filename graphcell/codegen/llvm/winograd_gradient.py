@@ -1,8 +1,8 @@
-"""Gradient of a 3x3 or 5x5 convolution with respect to its weights by Winograd's algorithm.
+"""Gradient of a convolution of unit stride with respect to its weights by Winograd's algorithm.
 
 Enters: a `ConvSpec` and a `Schedule`. Leaves: functions in the module and the `Plan` to call them. A tile of
 the cotangent is the filter here: its correlation with the tile of the input gives as many numbers for each
-channel and filter as there are taps, F(3x3, 4x4), F(3x3, 2x2) or F(5x5, 2x2). Both are transformed, and product by product the sum over all
+channel and filter as there are taps, F(3x3, 4x4) or F(1x5, 1x4), say. Both are transformed, and product by product the sum over all
 tiles is a matrix product over them, [channels, tiles] . [tiles, filters]; what is transformed back are the
 sums. Tiles are divided in a fixed number of parts, whose results the last stage adds in order.
 """
@@ -82,7 +82,7 @@ class _Emitter:
         return LType(self.spec.kind)
 
     def _bytes(self, operand: Operand) -> int:
-        return round_up(self.plan.algorithm.square * operand.plane * self._size, 64)
+        return round_up(self.plan.algorithm.products * operand.plane * self._size, 64)
 
     def emit(self) -> Plan:
         spec, plan = self.spec, self.plan
@@ -105,11 +105,9 @@ class _Emitter:
         spec, algorithm = self.spec, self.plan.algorithm
         return InputTiles(
             (spec.h, spec.w, spec.c),
-            self.plan.grid,
-            algorithm.taps,
+            self.plan.tiling,
             (-spec.padding[0], -spec.padding[2]),
-            algorithm.size,
-            algorithm.input_matrix,
+            algorithm.input_matrices,
             spec.x_kind,
             spec.kind,
             self._lanes,
@@ -119,11 +117,9 @@ class _Emitter:
         spec, algorithm = self.spec, self.plan.algorithm
         return InputTiles(
             (spec.oh, spec.ow, spec.k),
-            self.plan.grid,
-            algorithm.taps,
+            self.plan.tiling,
             (0, 0),
-            algorithm.taps,
-            algorithm.filter_matrix,
+            algorithm.filter_matrices,
             spec.y_kind,
             spec.kind,
             self._lanes,
@@ -137,7 +133,7 @@ class _Emitter:
         stop = b.binary("smin", b.mul(b.args["end"], i64(_TILES_PER_INPUT_BLOCK)), i64(self.plan.tiles))
         at = b.gep(b.args[to], b.mul(first, i64(operand.pitch)), self._kind)
         b.call(function, VOID, b.args[source], first, stop, i64(0), i64(channels), at)
-        work = 4 * self.plan.algorithm.square * channels * _TILES_PER_INPUT_BLOCK
+        work = 4 * self.plan.algorithm.products * channels * _TILES_PER_INPUT_BLOCK
         return Stage(b.finish(), params.buffers, (), ceil_div(self.plan.tiles, _TILES_PER_INPUT_BLOCK), work)
 
     def _kernels(self) -> list[list[tuple[MicroKernel, str]]]:
@@ -187,7 +183,7 @@ class _Emitter:
             to = b.gep(b.args["partial"], affine(b, [(part, spec.kh * spec.kw * spec.c * spec.k)]), self._kind)
             b.call(results, VOID, block.products, b.args["x"], b.args["dy"], to, *block.channels, *block.filters, first, stop)
         blocks = plan.splits * plan.slabs[0] * plan.slabs[1]
-        flops = 2 * plan.algorithm.square * plan.tiles * spec.c * spec.k
+        flops = 2 * plan.algorithm.products * plan.tiles * spec.c * spec.k
         return Stage(b.finish(), params.buffers, (), blocks, flops // blocks)
 
     def _block(self, b: FunctionBuilder, row_slab: Val, column_slab: Val) -> _Block:
@@ -225,7 +221,7 @@ class _Emitter:
     ) -> None:
         """The matrix products of the block, all products of the algorithm, over `count` tiles."""
         plan = self.plan
-        with b.loop(0, plan.algorithm.square, name="product", at_least_once=True) as product:
+        with b.loop(0, plan.algorithm.products, name="product", at_least_once=True) as product:
             a_plane = b.gep(left, affine(b, [(product.index, plan.left.plane)]), self._kind)
             b_plane = b.gep(right, affine(b, [(product.index, plan.right.plane)]), self._kind)
             c_plane = b.gep(block.products, affine(b, [(product.index, plan.products.plane)]), self._kind)
@@ -260,7 +256,7 @@ class _Emitter:
         vector, lanes = LType(spec.kind, self._lanes), self._lanes
         numbers = ("low", "high", "left", "right", "begin", "end")
         params = [*((n, PTR) for n in ("products", "x", "dy", "to")), *((n, I64) for n in numbers)]
-        direct = DirectWeight(spec, plan.grid, algorithm.taps, lanes)
+        direct = DirectWeight(spec, plan.tiling, lanes)
         b = FunctionBuilder(self.module, f"{self.name}.results", params, attributes="nounwind noinline")
         with b.loop(b.args["low"], b.args["high"], name="channel") as channel:
             source = b.mul(b.sub(channel.index, b.args["low"]), i64(plan.products.pitch))
@@ -272,18 +268,18 @@ class _Emitter:
                 to = b.gep(target, filter, self._kind)
 
                 def load(i: int, j: int) -> Val:
-                    return b.load(b.gep(at, (i * algorithm.size + j) * plan.products.plane, self._kind), vector)
+                    return b.load(b.gep(at, (i * algorithm.pixels.size + j) * plan.products.plane, self._kind), vector)
 
                 def store(i: int, j: int, value: Val) -> None:
                     store_as(b, value, b.gep(to, (spec.kw * i + j) * spec.c * spec.k, self._kind), spec.kind, mask)
 
-                matrix = algorithm.output_matrix
-                columns = transform_columns(b, matrix, algorithm.size, load, interpolate)
+                matrices = algorithm.output_matrices
+                columns = transform_columns(b, matrices, load, interpolate)
                 rare = direct.emit(self.module, f"{self.name}.direct{int(mask is not None)}", mask)
                 given = [b.args["x"], b.args["dy"], to, channel.index, filter, b.args["begin"], b.args["end"]]
                 b.if_else(
                     all_moderate(b, [value for line in columns for value in line], mask),
-                    lambda: transform_rows(b, matrix, columns, interpolate, store),
+                    lambda: transform_rows(b, matrices, columns, interpolate, store),
                     lambda: b.call(rare, VOID, *given) and None,
                 )
 

@@ -1,4 +1,4 @@
-"""Whether the gradient with respect to 3x3 or 5x5 weights is worth Winograd's algorithm, and how it is carried out.
+"""Whether the gradient with respect to weights is worth Winograd's algorithm, and how it is carried out.
 
 Enters: a `ConvSpec` and the machine. Leaves: a `Schedule`, a pure function of both, printable, or None where
 direct summation is estimated to be faster.
@@ -21,9 +21,10 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
 from graphcell.codegen.llvm.text import LType
-from graphcell.codegen.llvm.winograd_schedule import MARGIN, applies, enabled, narrow, operand, tile_grid
+from graphcell.codegen.llvm.winograd_schedule import applies, enabled, margin, narrow, narrow_tiles, operand, tiling
 from graphcell.codegen.llvm.winograd_tiles import Operand
-from graphcell.codegen.llvm.winograd_transforms import GRADIENT, GRADIENT_F2, GRADIENT_F2_OF_5, GRADIENT_F4, Minimal
+from graphcell.codegen.llvm.winograd_tiling import Tiling
+from graphcell.codegen.llvm.winograd_transforms import GRADIENT, GRADIENT_F2, GRADIENT_F2_OF_5, GRADIENT_F4, Nested, transform_cycles
 from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 16
@@ -32,7 +33,7 @@ _LEAST_PART = 16  # tiles
 _SLAB = 64  # channels and filters of a slab, about
 _MOST_SHARED = 16 << 20  # bytes of transformed tiles that are kept
 _TRANSFORMS = {GRADIENT_F2: (55, 45, 60), GRADIENT_F4: (190, 150, 110), GRADIENT_F2_OF_5: (190, 80, 500)}
-"""Cycles to transform one vector of the input, of the cotangent, and of the result (25 of which leave the second cache)."""
+"""Cycles to transform one vector of the input, of the cotangent, and of the result (25 of which leave the second cache), measured."""
 _MEMORY = 4.0  # bytes of the partial results of a cycle, written, read and written again
 
 
@@ -44,8 +45,8 @@ class Schedule(RegisterTiles):
     own transform all tiles; else a block transforms `chunk` tiles at a time.
     """
 
-    algorithm: Minimal
-    grid: tuple[int, int, int]
+    algorithm: Nested
+    tiling: Tiling
     tile: TileShape
     row_segments: tuple[Segment, ...]
     column_segments: tuple[tuple[Segment, Columns], ...]
@@ -60,7 +61,7 @@ class Schedule(RegisterTiles):
 
     @property
     def tiles(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
+        return self.tiling.tiles
 
     @property
     def splits(self) -> int:
@@ -71,9 +72,8 @@ class Schedule(RegisterTiles):
         return ceil_div(self.row_tiles, self.rows_per_slab), ceil_div(self.column_tiles, self.columns_per_slab)
 
     def __str__(self) -> str:
-        taps = f"{self.algorithm.outputs}x{self.algorithm.outputs}"
         return (
-            f"F({taps}, {self.algorithm.taps}x{self.algorithm.taps}), {self.tiles} tiles in {self.splits} parts, "
+            f"{self.algorithm}, {self.tiles} tiles in {self.splits} parts, "
             f"slabs {self.slabs[0]}x{self.slabs[1]}, register tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
             f"tiles by {'stage' if self.shared else f'block, {self.chunk} at once'}"
         )
@@ -83,16 +83,19 @@ def choose(spec: ConvSpec, target: ContractionTarget) -> Schedule | None:
     """The fastest schedule, None if that is direct summation."""
     if not enabled() or not applies(forward_correlation(spec)):
         return None
-    plans = [schedule(spec, target, algorithm) for algorithm in GRADIENT[spec.kh]]
-    best = min(plans, key=lambda plan: winograd_time(spec, plan, target))
-    return best if winograd_time(spec, best, target) < MARGIN * direct_time(spec, target) else None
+    plans = [schedule(spec, target, algorithm) for algorithm in GRADIENT.get((spec.kh, spec.kw), ())]
+    plans = [plan for plan in plans if narrow_tiles(plan.algorithm, plan.tiling, max(spec.c, spec.k), spec.kind)]
+    best = min(plans, key=lambda plan: winograd_time(spec, plan, target), default=None)
+    if best is None or winograd_time(spec, best, target) >= margin(best.algorithm, best.tiling) * direct_time(spec, target):
+        return None
+    return best
 
 
-def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Minimal, shared: bool | None = None) -> Schedule:
+def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Nested, shared: bool | None = None) -> Schedule:
     """Slabs whose products stay in the L2 cache; tiles are transformed once unless that takes much memory."""
     size, lanes = LType(spec.kind).bytes, target.lanes(spec.kind)
-    grid = tile_grid(forward_correlation(spec), algorithm.taps)
-    tiles = grid[0] * grid[1] * grid[2]
+    cut = tiling(forward_correlation(spec), algorithm.taps)
+    tiles = cut.tiles
     tile = choose_tile(spec.c, spec.k, spec.kind, target)
     rows, columns = split_evenly(spec.c, tile.rows), split_columns(spec.k, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
@@ -102,8 +105,8 @@ def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Minimal, shar
     columns_per_slab = _even(column_tiles, ceil_div(_SLAB, tile.columns))
     slabs = ceil_div(row_tiles, rows_per_slab) * ceil_div(column_tiles, columns_per_slab)
     if shared is None:
-        shared = slabs > 1 and algorithm.square * (left.plane + right.plane) * size <= _MOST_SHARED
-    flops = 2 * algorithm.square * tiles * spec.c * spec.k
+        shared = slabs > 1 and algorithm.products * (left.plane + right.plane) * size <= _MOST_SHARED
+    flops = 2 * algorithm.products * tiles * spec.c * spec.k
     wanted = min(_BLOCKS_WANTED, max(1, flops // _FLOPS_PER_BLOCK))
     parts = min(ceil_div(wanted, slabs), max(1, tiles // _LEAST_PART))
     split = ceil_div(tiles, parts)
@@ -113,11 +116,11 @@ def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Minimal, shar
             min(widths[0], round_up(rows_per_slab * tile.rows, lanes) + lanes),  # a slab may begin within a vector
             min(widths[1], round_up(columns_per_slab * tile.columns, lanes)),
         )
-        chunk = _even(split, max(_LEAST_PART, target.l2_bytes // (algorithm.square * sum(held) * size)))
+        chunk = _even(split, max(_LEAST_PART, target.l2_bytes // (algorithm.products * sum(held) * size)))
         left, right = (operand(width, chunk, size, lanes) for width in held)
     products = operand(round_up(columns_per_slab * tile.columns, lanes), rows_per_slab * tile.rows, size, lanes)
     return Schedule(
-        algorithm, grid, tile, rows, columns, rows_per_slab, columns_per_slab, split, chunk, shared, left, right, products
+        algorithm, cut, tile, rows, columns, rows_per_slab, columns_per_slab, split, chunk, shared, left, right, products
     )
 
 
@@ -130,17 +133,23 @@ def _even(extent: int, most: int) -> int:
 def winograd_time(spec: ConvSpec, plan: Schedule, target: ContractionTarget) -> float:
     lanes = target.lanes(spec.kind)
     calls = ceil_div(plan.split_tiles, plan.chunk) * plan.splits
-    products = plan.algorithm.square * sum(
+    products = plan.algorithm.products * sum(
         (tile_cost(rows.size, columns.vectors) * plan.tiles + calls * (3 * rows.size * columns.vectors + 20)) * rows.tiles * segment.tiles
         for rows in plan.row_segments
         for segment, columns in plan.column_segments
     )
     products *= narrow(spec.k, spec.kind, target)
-    into, cotangent, back = _TRANSFORMS[plan.algorithm]
+    into, cotangent, back = _transforms(plan.algorithm)
     channels, filters = ceil_div(spec.c, lanes), ceil_div(spec.k, lanes)
     again = (1, 1) if plan.shared else plan.slabs[::-1]
-    tiles = plan.tiles * (into * channels * again[0] + cotangent * filters * again[1] + 120)
+    tiles = plan.tiles * (into * channels * again[0] + cotangent * filters * again[1] + (50 if plan.algorithm.flat else 120))
     return products + tiles + back * spec.c * filters * plan.splits + _sum_time(spec, target)
+
+
+def _transforms(algorithm: Nested) -> tuple[float, float, float]:
+    """`_TRANSFORMS`, estimated where it was not measured."""
+    into, cotangent, back = map(transform_cycles, (algorithm.input_matrices, algorithm.filter_matrices, algorithm.output_matrices))
+    return _TRANSFORMS.get(algorithm, (into, cotangent, back + 25))
 
 
 def direct_time(spec: ConvSpec, target: ContractionTarget) -> float:

@@ -1,4 +1,4 @@
-"""Whether a 3x3 or 5x5 correlation is worth Winograd's algorithm, which one, and how it is carried out.
+"""Whether a correlation is worth Winograd's algorithm, which one, and how it is carried out.
 
 Enters: a `Correlation` and the machine. Leaves: a `Schedule`, a pure function of both, printable, or None
 where direct convolution is estimated to be faster.
@@ -6,6 +6,7 @@ where direct convolution is estimated to be faster.
 
 from __future__ import annotations
 
+import math
 import os
 
 from graphcell.codegen.llvm.contraction import (
@@ -27,7 +28,8 @@ from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.winograd_filters import STEP
 from graphcell.codegen.llvm.winograd_tiles import Operand
-from graphcell.codegen.llvm.winograd_transforms import F2, F2_OF_5, F4, FORWARD, Minimal
+from graphcell.codegen.llvm.winograd_tiling import Tiling
+from graphcell.codegen.llvm.winograd_transforms import F2, F2_OF_5, F4, FORWARD, Nested, transform_cycles
 from graphcell.errors import ArgumentValueError
 from graphcell.records import dataclass
 
@@ -37,22 +39,24 @@ _OWN_BLOCKS_WANTED = 4  # with groups of tiles that all transform the weights
 _FLOPS_PER_BLOCK = 200_000
 _SLAB_VECTORS = 4
 _MOST_OWN = 3  # times half of the L2 cache, on a thread's stack
-_MOST_OWN_TAPS = 3  # along each side, with which blocks may transform weights that others transform, too
+_MOST_OWN_TAPS = 9  # with which blocks may transform weights that others transform, too
 _MOST_SHARED = 64 << 20  # bytes of transformed input that are kept
-MARGIN = 0.95
+_MOST_ZEROS = 64 << 10  # bytes of the row of a tile whose pixels lie apart
+_MARGIN, _MARGIN_OF_OTHERS, _MARGIN_OF_LINES = 0.95, 0.9, 0.86  # the less of it was measured, the smaller
 _TRANSFORMS = {F2: (55, 150, 45), F4: (190, 220, 120), F2_OF_5: (190, 400, 90)}
-"""Cycles to transform one vector of the input, of the weights, and back."""
+"""Cycles to transform one vector of the input, of the weights, and back, measured."""
+_PACK = 12  # cycles of a vector of a tap's weights before it is transformed
 _READ, _READ_AGAIN, _WRITE = 5.5, 10.0, 6.0
 """Bytes of a cycle that memory gives, gives again soon, and takes."""
 
 
 def applies(part: Correlation) -> bool:
-    """3x3 or 5x5 taps, unit strides and dilation, one group, and something to do."""
+    """Taps for which there is an algorithm, unit strides, one group, and something to do."""
     return (
         part.groups == 1
         and not part.depthwise
-        and part.rows.taps in FORWARD
-        and all(axis.taps == part.rows.taps and axis.in_step == axis.tap_step == axis.step == 1 for axis in (part.rows, part.pixels))
+        and (part.rows.taps, part.pixels.taps) in FORWARD
+        and all(axis.in_step == axis.step == 1 for axis in (part.rows, part.pixels))
         and min(*part.grid, part.reduced, part.columns) > 0
     )
 
@@ -66,8 +70,8 @@ class Schedule(RegisterTiles):
     `chunk` a block transforms the weights it needs, so many channels at once; 0: a stage of its own does.
     """
 
-    algorithm: Minimal
-    grid: tuple[int, int, int]
+    algorithm: Nested
+    tiling: Tiling
     tile: TileShape
     row_segments: tuple[Segment, ...]
     column_segments: tuple[tuple[Segment, Columns], ...]
@@ -80,7 +84,7 @@ class Schedule(RegisterTiles):
 
     @property
     def tiles(self) -> int:
-        return self.grid[0] * self.grid[1] * self.grid[2]
+        return self.tiling.tiles
 
     @property
     def block_tiles(self) -> int:
@@ -97,7 +101,7 @@ class Schedule(RegisterTiles):
 
     def input_bytes(self, kind: str) -> int:
         """Of the transformed input."""
-        return self.algorithm.square * self.input.plane * LType(kind).bytes
+        return self.algorithm.products * self.input.plane * LType(kind).bytes
 
     def __str__(self) -> str:
         return (
@@ -108,9 +112,23 @@ class Schedule(RegisterTiles):
         )
 
 
-def tile_grid(part: Correlation, extent: int) -> tuple[int, int, int]:
-    """Images, rows of tiles, tiles of a row, when outputs are cut in tiles of `extent` x `extent`."""
-    return part.images, ceil_div(part.rows.count, extent), ceil_div(part.pixels.count, extent)
+def tiling(part: Correlation, steps: tuple[int, int]) -> Tiling:
+    """The outputs cut in tiles of `steps` pixels, which are as far apart as the taps."""
+    down, across = (axis.tap_step if axis.taps > 1 else 1 for axis in (part.rows, part.pixels))
+    return Tiling(part.images, (part.rows.count, part.pixels.count), steps, (down, across))
+
+
+def margin(algorithm: Nested, cut: Tiling) -> float:
+    """The part of the time of direct summation that the estimate must be below."""
+    if algorithm.flat:
+        return _MARGIN_OF_LINES
+    return _MARGIN if algorithm.rows == algorithm.pixels and cut.apart == (1, 1) else _MARGIN_OF_OTHERS
+
+
+def narrow_tiles(algorithm: Nested, cut: Tiling, channels: int, kind: str) -> bool:
+    """Whether a row of pixels as long as that of a tile may lie on a thread's stack: zeros, for rows outside of the image."""
+    apart = cut.apart[1]
+    return apart == 1 or algorithm.pixels.size * apart * channels * LType(kind).bytes <= _MOST_ZEROS
 
 
 def enabled() -> bool:
@@ -131,33 +149,35 @@ def choose(part: Correlation, target: ContractionTarget, prepared: bool = False)
     """
     if not enabled() or not applies(part):
         return None
-    own = (False,) if prepared or part.rows.taps > _MOST_OWN_TAPS else (False, True)
-    plans = [schedule(part, target, algorithm, own_filters) for algorithm in FORWARD[part.rows.taps] for own_filters in own]
+    own = (False,) if prepared or part.taps > _MOST_OWN_TAPS else (False, True)
+    plans = [schedule(part, target, algorithm, own_filters) for algorithm in FORWARD[part.rows.taps, part.pixels.taps] for own_filters in own]
+    plans = [plan for plan in plans if narrow_tiles(plan.algorithm, plan.tiling, part.reduced, part.in_kind)]
     plans = [plan for plan in plans if not plan.shared_input or plan.input_bytes(part.kind) <= _MOST_SHARED]
     if not plans:
         return None
     best = min(plans, key=lambda plan: winograd_time(part, plan, target, prepared))
-    return best if winograd_time(part, best, target, prepared) < MARGIN * direct_time(part, target, prepared) else None
+    time, direct = winograd_time(part, best, target, prepared), direct_time(part, target, prepared)
+    return best if time < margin(best.algorithm, best.tiling) * direct else None
 
 
-def schedule(part: Correlation, target: ContractionTarget, algorithm: Minimal, own_filters: bool = False) -> Schedule:
+def schedule(part: Correlation, target: ContractionTarget, algorithm: Nested, own_filters: bool = False) -> Schedule:
     """Blocks whose transformed input and products stay in the L2 cache, and enough of them for many threads.
 
     With `own_filters` each block transforms the weights it needs.
     """
     size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
-    grid = tile_grid(part, algorithm.outputs)
-    tiles = grid[0] * grid[1] * grid[2]
+    cut = tiling(part, algorithm.outputs)
+    tiles = cut.tiles
     tile = choose_tile(tiles, part.columns, part.kind, target)
     rows, columns = split_evenly(tiles, tile.rows), split_columns(part.columns, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
-    flops = 2 * algorithm.square * tiles * part.reduced * part.columns
+    flops = 2 * algorithm.products * tiles * part.reduced * part.columns
     wanted = min(_BLOCKS_WANTED, max(1, flops // _FLOPS_PER_BLOCK))
-    room = target.l2_bytes // 2 // (algorithm.square * size)  # elements of each product
+    room = target.l2_bytes // 2 // (algorithm.products * size)  # elements of each product
     slab = min(column_tiles, max(1, _SLAB_VECTORS // tile.vectors))
     channels = round_up(part.reduced, lanes)
     least = (channels + slab * tile.columns) * rows[0].size  # of a block of one register tile, if it transforms its input
-    weights = algorithm.square * part.reduced * round_up(part.columns, lanes) * size
+    weights = algorithm.products * part.reduced * round_up(part.columns, lanes) * size
     fused = max(1, (1 if weights <= target.l2_bytes else 2) * room // least)  # fewer blocks where each reads many weights
     shared_input = own_filters or ceil_div(row_tiles, fused) < wanted or least > _MOST_OWN * room
     per_block = min(row_tiles, fused)
@@ -176,30 +196,36 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Minimal, o
     chunk = 0
     if own_filters:
         chunk = min(round_up(part.reduced, STEP), max(STEP, room // (slab * tile.columns) // STEP * STEP))
-    return Schedule(algorithm, grid, tile, rows, columns, per_block, slab, shared_input, chunk, v, m)
+    return Schedule(algorithm, cut, tile, rows, columns, per_block, slab, shared_input, chunk, v, m)
 
 
 # -- estimated times, in cycles of one multiply-add ----------------------------------------------------------
 def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, prepared: bool) -> float:
     """Products, transforms, and the transformed weights, which come from memory when they are many."""
     size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
-    into, filters, back = _TRANSFORMS[plan.algorithm]
-    products = plan.algorithm.square * sum(
+    into, filters, back = _transforms(plan.algorithm)
+    products = plan.algorithm.products * sum(
         (tile_cost(rows.size, columns.vectors) * part.reduced + 2 * rows.size * columns.vectors + 20) * rows.tiles * segment.tiles
         for rows in plan.row_segments
         for segment, columns in plan.column_segments
     )
     products *= narrow(part.columns, part.kind, target)
     channels, vectors = ceil_div(part.reduced, lanes), ceil_div(part.columns, lanes)
-    tiles = plan.tiles * (into * channels + back * vectors + 60)
+    tiles = plan.tiles * (into * channels + back * vectors + (25 if plan.algorithm.flat else 60))
     weights = part.reduced * vectors * filters
     if plan.chunk:
         return products + tiles + weights * plan.groups
-    bytes_ = plan.algorithm.square * part.reduced * vectors * lanes * size
+    bytes_ = plan.algorithm.products * part.reduced * vectors * lanes * size
     streams = bytes_ > target.l2_bytes // 2
     if streams:
         products = max(products, bytes_ / _READ + (plan.groups - 1) * bytes_ / _READ_AGAIN)
     return products + tiles + (0 if prepared else weights + streams * bytes_ / _WRITE)
+
+
+def _transforms(algorithm: Nested) -> tuple[float, float, float]:
+    """`_TRANSFORMS`, estimated where it was not measured."""
+    into, filters, back = map(transform_cycles, (algorithm.input_matrices, algorithm.filter_matrices, algorithm.output_matrices))
+    return _TRANSFORMS.get(algorithm, (into, filters + _PACK * math.prod(algorithm.taps), back + (5 if algorithm.flat else 10)))
 
 
 def direct_time(part: Correlation, target: ContractionTarget, prepared: bool) -> float:

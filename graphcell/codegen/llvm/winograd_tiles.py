@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from graphcell.codegen.llvm.contraction import Epilogue, Extra, affine, split_index
+from graphcell.codegen.llvm.contraction import Epilogue, Extra, affine
 from graphcell.codegen.llvm.packing import clear_run, displaced, load_as, store_finished
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.codegen.llvm.winograd_direct import DirectTile, all_moderate
-from graphcell.codegen.llvm.winograd_transforms import Matrix, Minimal, evaluate, interpolate, transform_columns, transform_rows, transform_square
+from graphcell.codegen.llvm.winograd_tiling import Tiling
+from graphcell.codegen.llvm.winograd_transforms import Matrices, Nested, evaluate, interpolate, transform_columns, transform_grid, transform_rows
 from graphcell.records import dataclass
 
 
@@ -27,50 +28,62 @@ class Operand:
 
 @dataclass(frozen=True, slots=True)
 class InputTiles:
-    """Tiles of `extent` x `extent` pixels, `step` apart, the first of which begins at pixel `origin` (row,
-    pixel; it may lie outside) of the image; `grid` counts images, tile rows and tiles.
+    """Tiles of as many pixels as the matrices have columns; each begins `origin` (row, pixel) after the place that `tiling`
+    says, which may lie outside of the image.
     """
 
     shape: tuple[int, int, int]  # h, w, channels
-    grid: tuple[int, int, int]
-    step: int
+    tiling: Tiling
     origin: tuple[int, int]
-    extent: int
-    matrix: Matrix
+    matrices: Matrices
     in_kind: str
     kind: str
     lanes: int
+
+    @property
+    def _pixels(self) -> tuple[range, range]:
+        """Where the rows of a tile and the pixels of a row are, counted from the first."""
+        down, across = (range(0, len(matrix[0]) * apart, apart) for matrix, apart in zip(self.matrices, self.tiling.apart, strict=True))
+        return down, across
+
+    @property
+    def _rows_exist(self) -> bool:
+        """Whether all rows of all tiles are rows of the image."""
+        down, extent = self._pixels[0], self.tiling.extents[0]
+        return len(down) == 1 and self.tiling.steps[0] == 1 and 0 <= self.origin[0] <= self.shape[0] - extent
 
     def emit(self, module: Module, name: str, to: Operand) -> str:
         """Emits `void name(ptr x, i64 begin, i64 end, i64 low, i64 high, ptr to)`: channels low .. high (whole
         vectors, but for the last) of tiles begin .. end, the first of which goes to `to`; up to whole vectors the
         channels beyond the last become zero. Returns the name.
         """
-        h, w, c = self.shape
-        fits = h >= self.extent and w >= self.extent
+        (h, w, c), (down, across) = self.shape, self._pixels
+        fits = h > down[-1] and w > across[-1]
         inner = self._emit_tile(module, f"{name}.inner", to, False) if fits else ""
         edge = self._emit_tile(module, f"{name}.edge", to, True)
         params = [("x", PTR), *((n, I64) for n in ("begin", "end", "low", "high")), ("to", PTR)]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline")
         channels = b.args["low"], b.args["high"]
-        nothing = b.alloca(LType(self.in_kind), self.extent * c)
-        clear_run(b, nothing, self.extent * c, self.in_kind, self.lanes)
+        nothing = None
+        if not self._rows_exist:
+            nothing = b.alloca(LType(self.in_kind), (across[-1] + 1) * c)
+            clear_run(b, nothing, (across[-1] + 1) * c, self.in_kind, self.lanes)
         with b.loop(b.args["begin"], b.args["end"], name="tile") as tile:
-            image, down, across = split_index(b, tile.index, self.grid)
-            row = affine(b, [(down, self.step)], self.origin[0])
-            pixel = affine(b, [(across, self.step)], self.origin[1])
+            image, top, left = self.tiling.start(b, tile.index)
+            row, pixel = affine(b, [(top, 1)], self.origin[0]), affine(b, [(left, 1)], self.origin[1])
             at = b.gep(b.args["to"], affine(b, [(b.sub(tile.index, b.args["begin"]), to.pitch)]), LType(self.kind))
             start = affine(b, [(image, h * w * c), (row, w * c), (pixel, c)])
-            lines = [displaced(b, b.args["x"], affine(b, [(start, 1)], i * w * c), LType(self.in_kind)) for i in range(self.extent)]
+            lines = [displaced(b, b.args["x"], affine(b, [(start, 1)], i * w * c), LType(self.in_kind)) for i in down]
 
             def partly(row: Val = row, pixel: Val = pixel, at: Val = at, lines: list[Val] = lines) -> None:
-                inside = [
-                    b.select(b.icmp("ult", affine(b, [(row, 1)], i), i64(h)), line, nothing) for i, line in enumerate(lines)
-                ]
+                inside = lines
+                if nothing is not None:
+                    exist = [b.icmp("ult", affine(b, [(row, 1)], i), i64(h)) for i in down]
+                    inside = [b.select(bit, line, nothing) for bit, line in zip(exist, lines, strict=True)]
                 b.call(edge, VOID, *inside, at, *channels, b.sub(i64(0), pixel), b.sub(i64(w), pixel))
 
             if fits:
-                whole = b.and_(b.icmp("ult", row, i64(h - self.extent + 1)), b.icmp("ult", pixel, i64(w - self.extent + 1)))
+                whole = b.and_(b.icmp("ult", row, i64(h - down[-1])), b.icmp("ult", pixel, i64(w - across[-1])))
                 b.if_else(whole, lambda at=at, lines=lines: b.call(inner, VOID, *lines, at, *channels), partly)  # type: ignore[misc]
             else:
                 partly()
@@ -81,29 +94,27 @@ class InputTiles:
         where its rows of pixels begin. With `partly` two more parameters `i64 first, i64 stop` say which pixels
         exist.
         """
-        c, kind = self.shape[2], LType(self.kind)
+        c, kind, (down, across), products = self.shape[2], LType(self.kind), self._pixels, len(self.matrices[1])
         numbers = ("low", "high", "first", "stop") if partly else ("low", "high")
-        params = [*((f"line{i}", PTR) for i in range(self.extent)), ("to", PTR), *((n, I64) for n in numbers)]
+        params = [*((f"line{i}", PTR) for i in range(len(down))), ("to", PTR), *((n, I64) for n in numbers)]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline")
-        exists: list[Val | None] = [None] * self.extent
+        exists: list[Val | None] = [None] * len(across)
         if partly:
-            inside = [
-                b.and_(b.icmp("sle", b.args["first"], i64(j)), b.icmp("sgt", b.args["stop"], i64(j))) for j in range(self.extent)
-            ]
+            inside = [b.and_(b.icmp("sle", b.args["first"], i64(j)), b.icmp("sgt", b.args["stop"], i64(j))) for j in across]
             exists = [b.splat(bit, self.lanes) for bit in inside]
 
         def piece(channel: Val, lanes: Val | None) -> None:
-            lines = [displaced(b, b.args[f"line{i}"], channel, LType(self.in_kind)) for i in range(self.extent)]
+            lines = [displaced(b, b.args[f"line{i}"], channel, LType(self.in_kind)) for i in range(len(down))]
             at = b.gep(b.args["to"], b.sub(channel, b.args["low"]), kind)
 
             def load(i: int, j: int) -> Val:
-                source = displaced(b, lines[i], j * c, LType(self.in_kind))
+                source = displaced(b, lines[i], across[j] * c, LType(self.in_kind))
                 return load_as(b, source, self.in_kind, self.kind, self.lanes, _both(b, exists[j], lanes))
 
             def store(i: int, j: int, value: Val) -> None:
-                b.store(value, b.gep(at, (i * len(self.matrix) + j) * to.plane, kind))
+                b.store(value, b.gep(at, (i * products + j) * to.plane, kind))
 
-            transform_square(b, self.matrix, self.extent, load, evaluate, store)
+            transform_grid(b, self.matrices, load, evaluate, store)
 
         _for_channels(b, c, self.lanes, piece)
         return b.finish()
@@ -128,11 +139,11 @@ def _both(b: FunctionBuilder, x: Val | None, y: Val | None) -> Val | None:
 
 @dataclass(frozen=True, slots=True)
 class OutputTiles:
-    """Tiles of outputs x outputs pixels of images of `shape` (h, w, channels); `grid` as of InputTiles."""
+    """Tiles of outputs of images of `shape` (h, w, channels)."""
 
-    algorithm: Minimal
+    algorithm: Nested
     shape: tuple[int, int, int]
-    grid: tuple[int, int, int]
+    tiling: Tiling
     kind: str
     out_kind: str
     lanes: int
@@ -145,11 +156,9 @@ class OutputTiles:
         params = [*((n, PTR) for n in ("products", "x", "w", "y")), *((n, I64) for n in ("begin", "end", "low", "high"))]
         rare: dict[Val | None, str] = {}
         b = FunctionBuilder(module, name, [*params, *extra], attributes="nounwind noinline")
-        (h, w, c), outputs = self.shape, self.algorithm.outputs
-        whole = h % outputs == 0 and w % outputs == 0
+        (h, w, c), (down, across) = self.shape, self.tiling.apart
         with b.loop(b.args["begin"], b.args["end"], name="tile") as tile:
-            image, down, across = split_index(b, tile.index, self.grid)
-            row, pixel = affine(b, [(down, outputs)]), affine(b, [(across, outputs)])
+            image, row, pixel = self.tiling.start(b, tile.index)
             first = affine(b, [(image, h * w), (row, w), (pixel, 1)])
             room = (b.sub(i64(h), row), b.sub(i64(w), pixel))
             source = affine(b, [(b.sub(tile.index, b.args["begin"]), products.pitch)])
@@ -159,24 +168,25 @@ class OutputTiles:
                 product = b.gep(at, b.sub(column, b.args["low"]), LType(self.kind))
 
                 def load(i: int, j: int) -> Val:
-                    place = (i * self.algorithm.size + j) * products.plane
+                    place = (i * self.algorithm.pixels.size + j) * products.plane
                     return b.load(b.gep(product, place, LType(self.kind)), LType(self.kind, self.lanes))
 
                 def store(i: int, j: int, value: Val) -> None:
-                    if whole:
+                    i, j = i * down, j * across
+                    if self.tiling.whole:
                         self._store(b, value, first, i * w + j, column, mask, epilogue)
                         return
                     with b.if_then(b.and_(b.icmp("sgt", room[0], i64(i)), b.icmp("sgt", room[1], i64(j)))):
                         self._store(b, value, first, i * w + j, column, mask, epilogue)
 
-                matrix = self.algorithm.output_matrix
-                columns = transform_columns(b, matrix, self.algorithm.size, load, interpolate)
+                matrices = self.algorithm.output_matrices
+                columns = transform_columns(b, matrices, load, interpolate)
                 if mask not in rare:
                     rare[mask] = self._emit_direct(module, f"{name}.direct{len(rare)}", epilogue, extra, mask)
                 given = [b.args["x"], b.args["w"], b.args["y"], tile.index, column, *(b.args[n] for n, _ in extra)]
                 b.if_else(
                     all_moderate(b, [value for line in columns for value in line], mask),
-                    lambda: transform_rows(b, matrix, columns, interpolate, store),
+                    lambda: transform_rows(b, matrices, columns, interpolate, store),
                     lambda: b.call(rare[mask], VOID, *given) and None,
                 )
 
@@ -187,13 +197,12 @@ class OutputTiles:
         """Emits `void name(ptr x, ptr w, ptr y, i64 tile, i64 column, extra...)`, which sums a vector of columns of a tile directly."""
         params = [*((n, PTR) for n in ("x", "w", "y")), ("tile", I64), ("column", I64), *extra]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline cold")
-        (h, w, _), outputs, column = self.shape, self.algorithm.outputs, b.args["column"]
+        (h, w, _), column = self.shape, b.args["column"]
         values = self.direct.emit(b, b.args["x"], b.args["w"], b.args["tile"], column, mask)
-        image, down, across = split_index(b, b.args["tile"], self.grid)
-        row, pixel = affine(b, [(down, outputs)]), affine(b, [(across, outputs)])
+        image, row, pixel = self.tiling.start(b, b.args["tile"])
         first = affine(b, [(image, h * w), (row, w), (pixel, 1)])
         for k, value in enumerate(values):
-            i, j = divmod(k, outputs)
+            i, j = (place * apart for place, apart in zip(divmod(k, self.tiling.steps[1]), self.tiling.apart, strict=True))
             with b.if_then(b.and_(b.icmp("sgt", b.sub(i64(h), row), i64(i)), b.icmp("sgt", b.sub(i64(w), pixel), i64(j)))):
                 self._store(b, value, first, i * w + j, column, mask, epilogue)
         return b.finish()
