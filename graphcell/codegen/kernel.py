@@ -123,7 +123,8 @@ class Load:
     outside: Splat | None = None
 
     def __str__(self) -> str:
-        return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards)])
+        outside = [f"else {self.outside.value!r}"] if self.outside is not None else []
+        return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards), *outside])
 
 
 Source = Load | GatherLoad | Splat | Index | MulAdd

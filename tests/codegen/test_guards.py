@@ -172,6 +172,13 @@ PROGRAMS: dict[str, tuple[Program, list[Array]]] = {
     "dynamic_slice": (lambda x, i, j: apply1(DynamicSlice((2, 9)), x, i, j), [normal(5, 19), np.array(99), np.array(-99)]),
     "dynamic_update": (lambda x, u, i, j: apply1(DynamicUpdateSlice(), x, u, i, j), [normal(5, 19), normal(2, 9), np.array(-9), np.array(2**40)]),
     "update_slice": (lambda x, u: apply1(UpdateSlice((4, 18), (-2, -3)), x, u), [normal(5, 19), normal(3, 7)]),
+    "padded_function": (lambda x: ops.tanh(ops.pad(x, (10, 3, 1, 2))), [normal(4, 31)]),
+    "padded_integers": (lambda x: ops.cast(ops.pad(x, (28, 3, 0, 1), value=-1), dt.float32), [sample(dt.int64, 33, 3)]),
+    "padded_backwards": (lambda x: ops.exp(ops.flip(ops.pad(x, (2, 35, 3, 1)), (0, 1))), [normal(6, 45)]),
+    "padded_across": (lambda x: ops.sin(ops.pad(x, (2, 5, 3, 1)).T) * 2.0, [normal(37, 20)]),
+    "padded_apart": (lambda x: ops.pad(x, (2, 5, 3, 1))[::2, 1::3] * 2.0, [normal(9, 50)]),
+    "padded_constants": (lambda x: x + ops.pad(ops.ones((3, 20), dt.float32), (4, 9, 2, 0)), [normal(5, 33)]),
+    "rolled": (lambda x: ops.concat((x[:, 20:], x[:, :20]), 1) * x, [normal(5, 37)]),
     "scan_rows": (lambda x: apply1(Cumulative(1, "add"), x), [normal(37, 5)]),
     "scan_columns": (lambda x: apply1(Cumulative(0, "max", True), x), [normal(5, 37)]),
     "bitcast": (lambda x: apply1(Bitcast(dt.int8), x), [normal(3, 5)]),
@@ -189,10 +196,10 @@ def test_programs_stay_inside_their_buffers(name: str) -> None:
 @pytest.mark.parametrize("seed", range(700, 708))
 def test_views_stay_inside_their_buffers(seed: int) -> None:
     graph, arrays = _Views(seed).run(8)
-    check(graph, arrays, list(TARGETS)[-1:])
+    check(graph, arrays, list(TARGETS))
 
 
 @pytest.mark.parametrize("seed", range(700, 708))
 def test_random_graphs_stay_inside_their_buffers(seed: int) -> None:
     graph, arrays = random_graph(seed, exact=True)
-    check(graph, arrays, list(TARGETS)[-1:])
+    check(graph, arrays, list(TARGETS))

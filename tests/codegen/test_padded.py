@@ -170,3 +170,32 @@ def test_a_pad_that_a_product_reads_is_made_in_one_pass() -> None:
     got, text = compiled(lambda x, w: ops.matmul(ops.pad(x, (1, 3)), w), x, w)
     np.testing.assert_array_equal(got.asnumpy(), np.pad(x, ((0, 0), (1, 3))) @ w)
     assert text.count("loops (") == 1
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize(("name", "exact"), [("tanh", np.tanh), ("exp", np.exp), ("sin", np.sin)])
+@pytest.mark.parametrize(("shape", "pads"), [((4, 31), (10, 0, 1, 2)), ((2, 8), (0, 35, 0, 1)), ((5, 3), (28, 3, 0, 1)), ((3, 70), (1, 1, 2, 0))])
+def test_functions_of_padded_rows(name: str, exact: Any, shape: Any, pads: Any, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Kernels of several registers, whose masks are in part constant."""
+    monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
+    for dtype in (np.float32, np.float64):
+        x = RNG.standard_normal(shape).astype(dtype)
+        wide = np.pad(x, ((pads[2], pads[3]), (pads[0], pads[1])), constant_values=-2)
+        got, _ = compiled(lambda x, name=name: getattr(ops, name)(ops.pad(x, pads, value=-2.0)), x)
+        np.testing.assert_allclose(got.asnumpy(), exact(wide.astype(np.float64)), rtol=4e-7)
+        got, _ = compiled(lambda x, name=name: getattr(ops, name)(ops.flip(ops.pad(x, pads, value=-2.0), (0, 1)).T), x)
+        np.testing.assert_allclose(got.asnumpy(), exact(wide[::-1, ::-1].T.astype(np.float64)), rtol=4e-7)
+
+
+@pytest.mark.parametrize("width", WIDTHS)
+@pytest.mark.parametrize("to", [np.float32, np.float16, np.int32])
+def test_wide_integers_in_kernels_of_narrower_numbers(to: Any, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
+    x = np.arange(99).reshape(33, 3)
+    got, _ = compiled(lambda x: ops.cast(ops.pad(x, (28, 3, 0, 1), value=-1), ms.common.dtype.pytype_to_dtype(np.dtype(to).type)), x)
+    np.testing.assert_array_equal(got.asnumpy(), np.pad(x, ((0, 1), (28, 3)), constant_values=-1).astype(to))
+
+
+def test_extents_beyond_32_bits() -> None:
+    got, _ = compiled(lambda x: ops.pad(ops.broadcast_to(x.reshape(1), (1 << 32,)), (2, 5), value=9.0)[:4] + 1.0, np.float32([0.5]))
+    assert got.asnumpy().tolist() == [10.0, 10.0, 1.5, 1.5]

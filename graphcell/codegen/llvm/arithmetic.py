@@ -140,9 +140,10 @@ def _mixed_signs(b: FunctionBuilder, remainder: Val, divisor: Val) -> Val:
 
 
 def _integer_division(b: FunctionBuilder, x: Val, y: Val, signed: bool) -> tuple[Val, Val]:
-    """Quotient toward zero, and remainder. Up to 32 bits by a product of floats with the divisor's reciprocal, which is found once where
-    the divisor stays the same. The reciprocal is a little larger than exact, so that products of multiples do not fall below the quotient;
-    what is too much is less than 1 / divisor, which separates all other quotients from the next integer.
+    """Quotient toward zero, and remainder. Up to 32 bits by a division of floats, which processors have for vectors: exact in so many bits
+    (8 and 16 in float, 32 in double). By a constant it is a product with the reciprocal, a little larger than exact, so that products of multiples
+    do not fall below the quotient: its relative error is between 1 and 7 times the rounding error of the float, and, times 2**16 or 2**32, less
+    than 1, so that no other quotient reaches the next integer.
     """
     zero = b.const(0, x)
     by_zero = b.icmp("eq", y, zero)
@@ -152,9 +153,12 @@ def _integer_division(b: FunctionBuilder, x: Val, y: Val, signed: bool) -> tuple
         quotient = b.div(x, safe, signed=signed)
     else:
         wide = x.type.with_kind("float" if x.type.bits <= 16 else "double")
-        one = b.const(1.0, wide)
-        reciprocal = b.mul(b.div(one, b.cast(safe, wide, signed=signed)), b.const(1.0 + 2.0 ** (-22 if wide.kind == "float" else -51), wide))
-        ratio = b.mul(b.cast(x, wide, signed=signed), reciprocal)
+        divisor = b.cast(safe, wide, signed=signed)
+        if y.text.startswith("%"):
+            ratio = b.div(b.cast(x, wide, signed=signed), divisor)
+        else:
+            above = b.const(1.0 + 2.0 ** (-22 if wide.kind == "float" else -51), wide)
+            ratio = b.mul(b.cast(x, wide, signed=signed), b.mul(b.div(b.const(1.0, wide), divisor), above))
         quotient = b.raw(f"{'fptosi' if signed else 'fptoui'} {ratio} to {x.type}", x.type)
     remainder = b.sub(x, b.mul(quotient, safe))  # 0 where the divisor is 0 or -1
     if signed:

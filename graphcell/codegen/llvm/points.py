@@ -19,6 +19,8 @@ from graphcell.ops.base import Elementwise
 from graphcell.records import dataclass
 
 _FEWEST_LANES = 4
+_AVX_BITS, _LEAST_BITS = 256, 128
+"""Of a register before AVX-512, and of the smallest vector."""
 _REGISTERS = 4
 """Registers of a vector in kernels of long functions."""
 _MOST_WASTED = 1 / 16
@@ -227,11 +229,8 @@ class PointEmitter:
     def _lane_offsets(self, stride: int) -> Val:
         return Val(f"<{', '.join(f'i64 {k * stride}' for k in range(self.lanes))}>", LType("i64", self.lanes))
 
-    def _every_lane(self, backwards: bool = False) -> Val:
-        """The mask, the last lane first if `backwards` (for a mask that is known)."""
-        if self.mask is None:
-            return const(True, LType("i1", self.lanes))
-        return Val(f"<{', '.join(reversed(self.mask.text.strip('<>').split(', ')))}>", self.mask.type) if backwards else self.mask
+    def _every_lane(self) -> Val:
+        return self.mask if self.mask is not None else const(True, LType("i1", self.lanes))
 
     def _load(self, access: Access, dtype: DType) -> Val:
         stride = access.strides[self.kernel.vector] if self.kernel.vector >= 0 and self.kernel.extents[self.kernel.vector] > 1 else 0
@@ -246,35 +245,65 @@ class PointEmitter:
         return self.b.gather_value(pointers, dtype, self._every_lane())
 
     def _guarded_load(self, what: Load) -> Val:
-        """A load that reads nothing where a guard is false, and is `what.outside` there."""
-        b, vector, dtype = self.b, self.kernel.vector, what.dtype
-        assert what.outside is not None
-        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
-        backwards = stride == -1 and self._lanes_are_known()
-        row, lanes = self._holds(what.guards, backwards)
-        pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))
-        if stride:
-            inside = self._every_lane(backwards) if row is None else b.and_(self._every_lane(backwards), b.splat(row, self.lanes))
-            inside = inside if lanes is None else b.and_(inside, lanes)
-            if backwards:
-                pointer = displaced(b, pointer, 1 - self.lanes, storage_type(dtype))
-            if backwards or stride == 1:
-                value = b.load_value(pointer, dtype, self.lanes, inside)
-            else:
-                value = b.gather_value(b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), dtype, inside)
-            held: Val | None = inside
-        else:
-            first = constant_mask(1, self.lanes)
-            one = b.load_value(pointer, dtype, self.lanes, first if row is None else b.and_(first, b.splat(row, self.lanes)))
-            value = b.extract(one, 0)
-            held = lanes if row is None else row if lanes is None else b.and_(lanes, b.splat(row, self.lanes))
-        assert held is not None
-        value = b.splat(value, held.type.lanes)
-        value = b.select(held, value, b.splat(const(what.outside.value, compute_type(dtype)), value.type.lanes))
-        return b.shuffle(value, value, range(self.lanes - 1, -1, -1)) if backwards else value
+        """A load that reads nothing where a guard is false, and is `what.outside` there.
 
-    def _holds(self, guards: Sequence[Guard], backwards: bool) -> tuple[Val | None, Val | None]:
-        """Whether the guards hold: those that are the same in all lanes, and the others, lane by lane (from the last, if `backwards`)."""
+        Before AVX-512 it is made register by register: LLVM 22 reads too much of a masked load that it has to split if the mask is partly constant.
+        """
+        b, vector, dtype = self.b, self.kernel.vector, what.dtype
+        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+        pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))
+        if not stride:
+            return self._guarded_element(what, pointer)
+        width = self.lanes if b.module.avx512 else min(self.lanes, _AVX_BITS // dtype.bits)
+        parts = [self._guarded_part(what, pointer, stride, range(k, k + width)) for k in range(0, self.lanes, width)]
+        while len(parts) > 1:
+            parts = [b.shuffle(x, y, range(2 * x.type.lanes)) for x, y in zip(parts[::2], parts[1::2], strict=True)]
+        return parts[0]
+
+    def _guarded_part(self, what: Load, pointer: Val, stride: int, lanes: range) -> Val:
+        """Some lanes of a guarded load whose first lane is at `pointer`."""
+        b, element = self.b, storage_type(what.dtype)
+        backwards = stride == -1 and self._lanes_are_known()
+        order = lanes[::-1] if backwards else lanes  # as they lie in memory
+        inside = self._mask_of(order)
+        for holds in self._holds(what.guards, order):
+            if holds is not None:
+                inside = b.and_(inside, b.splat(holds, len(order)))
+        first = displaced(b, pointer, order[0] * stride, element)
+        if backwards or stride == 1:
+            value = b.load_value(first, what.dtype, len(order), inside)
+        else:
+            steps = Val(f"<{', '.join(f'i64 {k * stride}' for k in range(len(order)))}>", LType("i64", len(order)))
+            value = b.gather_value(b.gep_vector(first, steps, element), what.dtype, inside)
+        value = b.select(inside, value, b.splat(self._outside(what), len(order)))
+        return b.shuffle(value, value, range(len(order) - 1, -1, -1)) if backwards else value
+
+    def _guarded_element(self, what: Load, pointer: Val) -> Val:
+        """A guarded load of one element for all lanes: the first of a masked vector, since a scalar load would read in any case."""
+        b, few = self.b, min(self.lanes, _LEAST_BITS // what.dtype.bits)
+        row_holds, lane_holds = self._holds(what.guards, range(self.lanes))
+        first = constant_mask(1, few)
+        value = b.extract(b.load_value(pointer, what.dtype, few, first if row_holds is None else b.and_(first, b.splat(row_holds, few))), 0)
+        holds = row_holds if lane_holds is None else lane_holds if row_holds is None else b.and_(lane_holds, b.splat(row_holds, self.lanes))
+        assert holds is not None
+        lanes = holds.type.lanes
+        return b.select(holds, b.splat(value, lanes), b.splat(self._outside(what), lanes))
+
+    def _outside(self, what: Load) -> Val:
+        assert what.outside is not None
+        return const(what.outside.value, compute_type(what.dtype))
+
+    def _mask_of(self, order: range) -> Val:
+        """The mask of some lanes."""
+        if self.mask is None:
+            return const(True, LType("i1", len(order)))
+        if self._lanes_are_known():
+            bits = self.mask.text.strip("<>").split(", ")
+            return Val(f"<{', '.join(bits[k] for k in order)}>", LType("i1", len(order)))
+        return self.mask if len(order) == self.lanes else self.b.shuffle(self.mask, self.mask, order)
+
+    def _holds(self, guards: Sequence[Guard], lanes: range) -> tuple[Val | None, Val | None]:
+        """Whether the guards hold: those that are the same in all lanes, and the others, lane by lane."""
         b, vector = self.b, self.kernel.vector
         found: list[Val | None] = [None, None]
         for guard in guards:
@@ -282,10 +311,9 @@ class PointEmitter:
             stride = guard.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
             if stride:
                 reach = abs(guard.offset) + sum(abs(s) * n for s, n in zip(guard.strides, self.kernel.extents, strict=True)) + abs(stride) * self.lanes
-                kind = I32 if reach < 1 << 31 else I64
-                steps = range(self.lanes - 1, -1, -1) if backwards else range(self.lanes)
-                ramp = Val(f"<{', '.join(f'{kind.kind} {k * stride}' for k in steps)}>", LType(kind.kind, self.lanes))
-                at = b.add(b.splat(b.cast(at, kind), self.lanes), ramp)
+                kind = I32 if max(reach, guard.extent) < 1 << 31 else I64
+                steps = Val(f"<{', '.join(f'{kind.kind} {k * stride}' for k in lanes)}>", LType(kind.kind, len(lanes)))
+                at = b.add(b.splat(b.cast(at, kind), len(lanes)), steps)
             holds = b.icmp("ult", at, b.const(guard.extent, at))
             before = found[bool(stride)]
             found[bool(stride)] = holds if before is None else b.and_(before, holds)
