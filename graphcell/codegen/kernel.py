@@ -216,7 +216,7 @@ def rebase(kernel: LoopKernel) -> tuple[LoopKernel, tuple[int, ...]]:
     accesses = [s.access for s in kernel.stores] + [s.what.access for s in kernel.body if isinstance(s.what, (Load, GatherLoad))]
     lowest: dict[int, int] = {}
     for a in accesses:
-        at = max(a.offset, 0)  # guarded loads may begin before the buffer
+        at = max(a.offset, 0)  # guarded loads may begin before the buffer, or behind it
         lowest[a.operand] = min(at, lowest.get(a.operand, at))
     bases = tuple(lowest.get(k, 0) for k in range(len(kernel.operands)))
     if not any(bases):

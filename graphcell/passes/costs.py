@@ -1,6 +1,7 @@
 """What it costs to compute and to move values, for all that weigh one against the other: `residuals`, `recompute`, codegen/recompute.py.
 
 The unit is the time in which memory moves one byte. Refuses: ops that are no loop nests, views or fills; nothing computes those again.
+Also: which moves cost nothing, since loops do them while they read.
 """
 
 from __future__ import annotations
@@ -35,5 +36,5 @@ def masks_are_quick(dtype: DType) -> bool:
 
 
 def pads_in_loops(op: Pad, x: TensorType) -> bool:
-    """Whether a loop may read `x` with what `op` puts around it, without a copy."""
+    """Whether a loop may read `x` with what `op` puts around it, without a copy: nothing is put between its elements, and there are some."""
     return not any(op.interior) and masks_are_quick(x.dtype) and x.size > 0

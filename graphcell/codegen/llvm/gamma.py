@@ -33,7 +33,6 @@ _DIGAMMA_ZERO_SHIFTED = "0.46163214496836234126265954232572132846819620400644635
 @through_double
 def lgamma(precision: str, b: FunctionBuilder, x: Val) -> Val:
     """log |gamma(x)|: inf at 0, -1, -2, … and at both infinities. The error is relative where x > 0; below, it is that of the terms of
-
     -log(|sin(pi x)| / pi) - log(a) - log gamma(a), which nearly cancel next to zeros.
     """
     a, zero = absolute(b, x), b.const(0.0, x)
@@ -98,7 +97,6 @@ def _lgamma_reflected(precision: str, b: FunctionBuilder, a: Val, logarithm: Val
 @through_double
 def digamma(precision: str, b: FunctionBuilder, x: Val) -> Val:
     """The derivative of log gamma: inf at -0, -inf at 0, NaN at -1, -2, … and at -inf. The error is relative where x > 0; below, it is that
-
     of the terms of digamma(a) + 1 / a + pi cot(pi a).
     """
     a, bits = absolute(b, x), to_bits(b, x)
