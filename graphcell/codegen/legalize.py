@@ -3,8 +3,8 @@
 Enters: an optimised Graph. Leaves: an equal Graph in which every operand of an op that is not a loop (matmul, convolution, calls,
 regions) and every output is a whole buffer of its own: views and fills that stand there are copied by explicit `copy` nodes; so are
 operands of loop ops that no strides express and that cannot be read along the axes of the others. Values without elements become
-fills. Long reductions to few elements, and those of long columns, are split in two,
-so that they can be shared by threads and add by blocks.
+fills. Padding that loops read becomes a view, a concatenation that a few loops read a choice between its parts. Long reductions to few
+elements, and those of long columns, are split in two, so that they can be shared by threads and add by blocks.
 """
 
 from __future__ import annotations

@@ -17,6 +17,7 @@ from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.base import Reduction
 from graphcell.ops.creation import Full, Iota
+from graphcell.passes.costs import masks_are_quick
 from graphcell.records import dataclass
 
 
@@ -278,7 +279,7 @@ def _vector_cost(kernel: LoopKernel, d: int, tile: int, masks: bool) -> float:
         elif across or statement.loops:
             row_cost += one if across or statement.loops >> d & 1 else 1.0
     for store in kernel.stores:
-        strided = masks and 1 < store.access.strides[d] <= SMALL_STRIDE and kernel.operands[store.access.operand].bits >= 32
+        strided = masks and 1 < store.access.strides[d] <= SMALL_STRIDE and masks_are_quick(kernel.operands[store.access.operand])
         one = _STRIDED * store.access.strides[d] if strided else _access_cost(store.access.strides, d, tile, lanes, _SCATTER_LANE)
         inside = kernel.body[store.local].loops & in_row or not reductions or any(store.access.strides[outer:])
         if inside:

@@ -198,17 +198,17 @@ class _Decomposition:
         without copies.
         """
         rank = len(op.shape)
+        quick = masks_are_quick(x.type.dtype)
         together: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
         for tap in itertools.product(*map(range, op.size)):
             reach = [t * d for t, d in zip(tap, op.dilation, strict=True)]
-            quick = masks_are_quick(x.type.dtype)
             together.setdefault(tuple(r % s if quick else r for r, s in zip(reach, op.stride, strict=True)), []).append(tap)
         total: Value | None = None
         for first, taps in together.items():
             lengths = list(x.type.shape[:rank])
             for k, a in enumerate(op.axes):
                 lengths[a] += max(tap[k] * op.dilation[k] - first[k] for tap in taps) // op.stride[k]
-            parts = [self._moved(self._tap(x, tap, rank), op, tap, first, lengths) for tap in taps]
+            parts = [self._moved(self._tap(x, tap, rank, {}), op, tap, first, lengths) for tap in taps]
             part = functools.reduce(functools.partial(self.emit, Add()), parts)
             low, high, interior = [0] * rank, [0] * rank, [0] * rank
             for k, a in enumerate(op.axes):
@@ -227,18 +227,23 @@ class _Decomposition:
         high = tuple(n - b - d for n, b, d in zip(lengths, low, part.type.shape, strict=True))
         return self.emit(Pad(tuple(low), high, (0,) * len(lengths), number_of(0, part.type.dtype)), part)
 
-    def _tap(self, x: Value, tap: tuple[int, ...], rank: int) -> Value:
-        """One place of all windows, computed from such places of other values where x is computed by few ops."""
+    def _tap(self, x: Value, tap: tuple[int, ...], rank: int, known: dict[Value, Value]) -> Value:
+        """One place of all windows, computed from such places of other values where x is computed by few ops. `known`: what was found of this tap."""
+        if x not in known:
+            known[x] = self._found_tap(x, tap, rank, known)
+        return known[x]
+
+    def _found_tap(self, x: Value, tap: tuple[int, ...], rank: int, known: dict[Value, Value]) -> Value:
         counts, made = x.type.shape[:rank], self.made_by.get(x)
         if made is not None and isinstance(made.op, Elementwise) and made.op.fast and self._ops_behind(x) <= _MOST_OPS:
-            return self.emit(made.op, *(self._tap(v, tap, rank) for v in made.operands))
+            return self.emit(made.op, *(self._tap(v, tap, rank, known) for v in made.operands))
         if made is not None and isinstance(made.op, Iota):
             k = made.op.axis - rank
             return self.emit(Iota(counts, made.op.axis, made.op.dtype) if k < 0 else Full(number_of(tap[k], made.op.dtype), counts, made.op.dtype))
         if made is not None and isinstance(made.op, Full):
             return self.emit(Full(made.op.value, counts, made.op.dtype))
         if made is not None and isinstance(made.op, Transpose) and made.op.perm[rank:] == tuple(range(rank, x.type.rank)):
-            return self.emit(Transpose(made.op.perm[:rank]), self._tap(made.operands[0], tap, rank))
+            return self.emit(Transpose(made.op.perm[:rank]), self._tap(made.operands[0], tap, rank, known))
         part = self.emit(Slice((*(0,) * rank, *tap), (*counts, *(1,) * len(tap)), (1,) * x.type.rank), x)
         return self.emit(Reshape(counts), part)
 

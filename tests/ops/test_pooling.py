@@ -14,10 +14,14 @@ from hypothesis import strategies as st
 
 from graphcell import Tensor, grad, ops
 from graphcell import dtype as dt
+from graphcell.ir.evaluate import evaluate_graph
+from graphcell.ir.graph import Builder
 from graphcell.ir.types import TensorType
 from graphcell.jit import jit
+from graphcell.ops.arithmetic import Mul
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.pooling import Fold, ReduceMaxFirst, Windows
+from graphcell.passes.decompose import decompose
 from tests.helpers import check_gradients
 from tests.recording import ramp
 
@@ -260,3 +264,17 @@ X = Tensor(ramp((1, 1, 4, 4)))
 def test_what_does_not_fit_is_refused(make: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         make()
+
+
+def test_windows_computed_in_many_steps_are_folded_by_few_ops() -> None:
+    """What is needed twice is computed once for each place of the windows."""
+    builder = Builder("powers")
+    x = y = builder.input(TensorType(dt.float64, (2, 4, 4, 3, 3)))
+    for _ in range(12):
+        (y,) = builder.append(Mul(), (y, y))
+    (whole,) = builder.append(Fold((1, 2), (3, 3), (2, 2), (1, 1), (2, 9, 9)), (y,))
+    graph = builder.finish([whole])
+    done = decompose(graph)
+    assert len(done.nodes) < 200 and x in done.inputs
+    array = np.random.default_rng(3).uniform(0.999, 1.001, x.type.shape)
+    np.testing.assert_allclose(evaluate_graph(done, [array])[0], evaluate_graph(graph, [array])[0], rtol=1e-13)

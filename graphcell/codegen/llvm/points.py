@@ -16,6 +16,7 @@ from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_ma
 from graphcell.codegen.llvm.tiles import first_lanes, load_strided, store_strided, transpose_square
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
+from graphcell.passes.costs import masks_are_quick
 from graphcell.records import dataclass
 
 _FEWEST_LANES = 4
@@ -376,7 +377,7 @@ class PointEmitter:
             else:
                 b.masked_store(value, pointer, self.mask)
             return
-        if b.module.avx512 and 1 < stride <= SMALL_STRIDE and dtype.bits >= 32 and self._lanes_are_known():
+        if b.module.avx512 and 1 < stride <= SMALL_STRIDE and masks_are_quick(dtype) and self._lanes_are_known():
             store_strided(b, pointer, stride, value, self.count)
             return
         b.scatter(value, b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), self._every_lane())
