@@ -14,6 +14,7 @@ from dataclasses import replace
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, Reduction
+from graphcell.passes.costs import DIVISIONS
 from graphcell.records import dataclass
 
 Strides = tuple[int, ...]
@@ -152,6 +153,12 @@ class Statement:
         """True where computing it again costs more than storing and loading it."""
         return isinstance(self.what, Elementwise) and not self.what.fast
 
+    @property
+    def instructions(self) -> int:
+        """Rough vector instructions, divisions by their time, and with what rounds the result to 16 bits."""
+        own = 12 if self.is_slow else 8 if isinstance(self.what, Op) and self.what.name in DIVISIONS else 1
+        return own + (6 if self.dtype.is_float and self.dtype.bits == 16 and not isinstance(self.what, Load) else 0)
+
 
 @dataclass(frozen=True, slots=True)
 class Store:
@@ -171,6 +178,8 @@ class LoopKernel:
         vector: the loop whose iterations lie in the lanes of a vector; -1 for a kernel without loops.
         tile: a loop of which as many iterations as a vector has lanes are done at once, so that what is contiguous along it, but not
             along the vector loop, is transposed in registers; -1 for none.
+        group: an outer loop of which several rows, as many as a vector has lanes, go through each stage together, so that what is found once
+            a row is found for all of them at once; -1 for none.
         body: the locals in an order in which they can be computed.
         stores: what is written.
         operands: dtype of each operand buffer.
@@ -183,6 +192,7 @@ class LoopKernel:
     stores: tuple[Store, ...]
     operands: tuple[DType, ...]
     tile: int = -1
+    group: int = -1
 
     @property
     def inner_mask(self) -> int:
@@ -194,11 +204,20 @@ class LoopKernel:
         return math.prod(self.extents)
 
     @property
+    def inner_points(self) -> int:
+        """Points of a row: of the inner loops."""
+        return math.prod(self.extents[self.outer :])
+
+    @property
     def stages(self) -> int:
         return 1 + max((s.stage for s in self.body), default=0)
 
+    def writes_inside(self, store: Store) -> bool:
+        """True for a store in the inner loops, be it of a value that is the same for the whole row."""
+        return bool(self.body[store.local].loops & self.inner_mask) or any(store.access.strides[self.outer :])
+
     def __str__(self) -> str:
-        roles = {self.vector: " vector", self.tile: " tile"}
+        roles = {self.vector: " vector", self.tile: " tile", self.group: " group"}
         loops = ", ".join(f"i{d}<{n}{roles.get(d, '')}{'' if d < self.outer else ' inner'}" for d, n in enumerate(self.extents))
         lines = [f"loops ({loops}) {{"]
         for k, s in enumerate(self.body):

@@ -6,7 +6,7 @@ block < end`; blocks write disjoint memory, so that any split over threads gives
 Three shapes of code, by where the vector loop lies (what happens in a row is in rows.py):
 
 * no reductions: the vector loop is the only inner loop, the outer ones are rows; with no outer loop at all a block is a run of elements;
-* *horizontal*: the vector loop is reduced. A block is a row; lanes are combined at the end of the row;
+* *horizontal*: the vector loop is reduced. A block is a row; lanes are combined at the end of the row. Short rows go in groups (row_groups.py);
 * *vertical*: the vector loop is an outer one. A block is a group of neighbouring rows in the lanes, each with its own reductions.
 
 With a tile loop, squares of vector loop x tile loop are done at once: what is contiguous along the tile loop is transposed in registers.
@@ -21,9 +21,9 @@ from collections.abc import Callable
 
 from graphcell.codegen.kernel import Load, LoopKernel
 from graphcell.codegen.llvm.body import compute_type
-from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.row_groups import RowGroupEmitter, groups_of
 from graphcell.codegen.llvm.rows import RowEmitter, reduces, slots_of
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 
@@ -43,6 +43,8 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
         return 1
     if not kernel.outer and not reduces(kernel):
         return -(-kernel.extents[kernel.vector] // RUN)
+    if kernel.group >= 0:
+        return math.prod(kernel.extents[: kernel.outer]) // kernel.extents[kernel.group] * groups_of(kernel, target)
     leading, within = _block_loops(kernel)
     blocks = math.prod(kernel.extents[d] for d in leading)
     if 0 <= kernel.tile < kernel.outer:
@@ -100,7 +102,7 @@ def cost(kernel: LoopKernel) -> int:
 
 
 class LoopEmitter(RowEmitter):
-    """Emits one kernel."""
+    """Emits a kernel but for those with groups of rows."""
 
     # -- the whole function ------------------------------------------------------------------------------------------
     def emit(self) -> str:
@@ -138,18 +140,6 @@ class LoopEmitter(RowEmitter):
             return
         self._begin_row()
         self._row()
-
-    def _uniform_values(self) -> None:
-        """Values that vary along no loop are computed once."""
-        self.row_scopes = [self.uniform]
-        for number, s in enumerate(self.kernel.body):
-            if s.loops == 0 and s.stage == 0:
-                self._value(number, self.uniform)
-
-    def _set_outer(self, block: Val, loops: list[int]) -> None:
-        """Decomposes a block number into the indices of `loops`."""
-        for d, at in zip(loops, split_index(self.b, block, [self.kernel.extents[d] for d in loops]), strict=True):
-            self.index[d] = at
 
     # -- no outer loop: runs of elements -----------------------------------------------------------------------------
     def _run_of_elements(self) -> None:
@@ -320,5 +310,6 @@ class LoopEmitter(RowEmitter):
 
 def emit_loops(module: Module, name: str, kernel: LoopKernel, target: Target) -> str:
     """Adds the function of `kernel` to `module`; returns its name."""
-    return LoopEmitter(module, name, kernel, target).emit()
+    emitter = RowGroupEmitter if kernel.group >= 0 else LoopEmitter
+    return emitter(module, name, kernel, target).emit()
 

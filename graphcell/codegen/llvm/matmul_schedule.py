@@ -39,7 +39,7 @@ _COLUMN_TILES_TO_COPY = 3
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
-_STREAMED_STEPS = 16  # rows of a large B that are read side by side
+_STREAMED_STEPS = 8  # rows of a large B that are read side by side: sixteen streams from memory are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM = 8  # times the L2 cache: from there on B comes from memory, more or less
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
@@ -257,9 +257,10 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
         most = min(most, _LINE_STEPS)
     elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
         most //= 2
-    most = _STREAMED_STEPS if streams else max(4 * whole, most // whole * whole)
+    unit = _STREAMED_STEPS if streams else whole
+    most = unit if streams else max(4 * whole, most // whole * whole)
     passes = 1 if narrow else max(1, ceil_div(split_depth, most))
-    depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), whole)
+    depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), unit)
     in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * size * tile.columns))
     per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
     per_column = ceil_div(column_tiles, ceil_div(column_tiles, per_column))

@@ -11,12 +11,11 @@ from collections.abc import Callable, Iterable, Sequence
 from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
+from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
-from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction, neutral
-from graphcell.passes.costs import DIVISIONS
 
 ROW_SCRATCH_BYTES = 1 << 18
 """Rows up to this size may be kept on the stack between stages; longer ones are computed again."""
@@ -28,6 +27,8 @@ UNROLLED_INSTRUCTIONS = 512
 """Rough vector instructions that unrolled loops may have."""
 ACCUMULATORS = 4
 """Independent partial results of a reduction, to hide the latency of an addition."""
+_LIGHT, _MEDIUM = 12, 40
+"""Weights of a body up to which so many are worth while, and two."""
 
 
 def reduces(kernel: LoopKernel) -> bool:
@@ -39,12 +40,6 @@ def _weight(kernel: LoopKernel) -> int:
     return max(1, sum(12 if s.is_slow else 1 for s in kernel.body))
 
 
-def _instructions(s: Statement) -> int:
-    """Rough vector instructions of a statement, divisions by their time, and with what rounds its result to 16 bits."""
-    own = 12 if s.is_slow else 8 if isinstance(s.what, Op) and s.what.name in DIVISIONS else 1
-    return own + (6 if s.dtype.is_float and s.dtype.bits == 16 and not isinstance(s.what, Load) else 0)
-
-
 def slots_of(kernel: LoopKernel, target: Target) -> int:
     """Vectors side by side: more where the body is light."""
     if kernel.tile >= 0:
@@ -52,10 +47,14 @@ def slots_of(kernel: LoopKernel, target: Target) -> int:
     return _slots_of(kernel, target, kernel.body)
 
 
+def _weight_side_by_side(body: Iterable[Statement]) -> int:
+    return sum(6 if s.is_slow else 1 for s in body)
+
+
 def _slots_of(kernel: LoopKernel, target: Target, body: Iterable[Statement]) -> int:
     full = kernel.extents[kernel.vector] // lanes_of(kernel, target)
-    weight = sum(6 if s.is_slow else 1 for s in body)
-    most = (ACCUMULATORS if weight <= 12 else 2 if weight <= 40 else 1) // registers_of(kernel, target)
+    weight = _weight_side_by_side(body)
+    most = (ACCUMULATORS if weight <= _LIGHT else 2 if weight <= _MEDIUM else 1) // registers_of(kernel, target)
     while most > 1 and full < most:
         most //= 2
     return max(1, most)
@@ -70,6 +69,8 @@ class RowEmitter(PointEmitter):
         super().__init__(kernel, b, [b.args[f"p{k}"] for k in range(len(kernel.operands))], lanes_of(kernel, target))
         self.target = target
         self.slots = slots_of(kernel, target) if kernel.vector >= 0 else 1
+        self.way, self.ways = 0, 1
+        """Which of several partial results of a slot the current point adds to."""
         self.uniform = Scope({})
         self.row_scopes: list[Scope] = []
         self.inner = kernel.inner_mask | (1 << kernel.tile if kernel.tile >= 0 else 0)
@@ -81,6 +82,18 @@ class RowEmitter(PointEmitter):
         self.row_tiles: dict[int, list[Val]] = {}
         self.stage_work: tuple[Sequence[int], Sequence[int]] = ((), ())
         """The stores and reductions of the current stage."""
+
+    def _uniform_values(self) -> None:
+        """Values that vary along no loop are computed once."""
+        self.row_scopes = [self.uniform]
+        for number, s in enumerate(self.kernel.body):
+            if s.loops == 0 and s.stage == 0:
+                self._value(number, self.uniform)
+
+    def _set_outer(self, block: Val, loops: list[int]) -> None:
+        """Decomposes a block number into the indices of `loops`."""
+        for d, at in zip(loops, split_index(self.b, block, [self.kernel.extents[d] for d in loops]), strict=True):
+            self.index[d] = at
 
     def _begin_row(self) -> None:
         self.spilled = {}
@@ -96,11 +109,14 @@ class RowEmitter(PointEmitter):
         body = self.kernel.body
         reductions = [n for n, s in enumerate(body) if s.is_reduction and s.stage == stage + 1]
         stores = [n for n, s in enumerate(self.kernel.stores) if body[s.local].stage == stage]
-        in_row = [self.kernel.stores[n] for n in stores if not self._writes_inside(self.kernel.stores[n])]
+        in_row = [self.kernel.stores[n] for n in stores if not self.kernel.writes_inside(self.kernel.stores[n])]
         for store in in_row:
             self._row_values(store.local)
-        self._inside(stage, [n for n in stores if self._writes_inside(self.kernel.stores[n])], reductions)
-        for store in in_row:  # when all is read: a store may go over what another one needs
+        self._inside(stage, [n for n in stores if self.kernel.writes_inside(self.kernel.stores[n])], reductions)
+        self._store_rows(in_row)  # when all is read: a store may go over what another one needs
+
+    def _store_rows(self, stores: Sequence[Store]) -> None:
+        for store in stores:
             for slot, value in enumerate(self._row_values(store.local)):
                 self.slot = slot
                 self._store_vector(store, value)
@@ -114,6 +130,8 @@ class RowEmitter(PointEmitter):
         slots_of_kernel = self.slots
         if self.kernel.vector >= self.kernel.outer and self.kernel.tile < 0:
             self.slots = self._slots_of_stage(stores, reductions)
+        elif self.vertical:
+            self.ways = self._ways_of_stage(stores, reductions)
         totals = self._inner_loops(stores, reductions, spills)
         self.slots = slots_of_kernel
         for n, slots in zip(reductions, totals, strict=True):
@@ -121,12 +139,16 @@ class RowEmitter(PointEmitter):
 
     def _slots_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> int:
         """Vectors side by side in one stage of a horizontal kernel, whose stages may differ much in weight."""
-        needed = (n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled)
-        return _slots_of(self.kernel, self.target, [self.kernel.body[n] for n in needed])
+        return _slots_of(self.kernel, self.target, self._work_of_stage(stores, reductions))
 
-    def _writes_inside(self, store: Store) -> bool:
-        """True for a store in the inner loops, be it of a value that is the same for the whole row."""
-        return self._is_inner(store.local) or any(store.access.strides[self.kernel.outer :])
+    def _ways_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> int:
+        """Partial results of each slot's reductions, of points in turn, in one stage of a vertical kernel."""
+        light = _weight_side_by_side(self._work_of_stage(stores, reductions)) <= _LIGHT
+        return max(1, ACCUMULATORS // self.slots) if light else 1
+
+    def _work_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> list[Statement]:
+        needed = (n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled)
+        return [self.kernel.body[n] for n in needed]
 
     def _is_inner(self, local: int) -> bool:
         return bool(self.kernel.body[local].loops & self.inner)
@@ -171,7 +193,7 @@ class RowEmitter(PointEmitter):
         later_roots += [a for s in body if s.is_reduction and s.stage > stage + 1 for a in s.args]
         later = self._needed(later_roots)
         slow = self._slow_set()
-        elements = self._row_elements() * self.lanes * self.slots if self.vertical else self._row_elements() + self.lanes
+        elements = self._spilled_elements()
 
         def pays(n: int) -> bool:
             bytes_ = elements * compute_type(body[n].dtype).bytes
@@ -190,7 +212,7 @@ class RowEmitter(PointEmitter):
             if n not in found and self._is_inner(n) and n not in self.spilled and not self.kernel.body[n].is_reduction:
                 found.add(n)
                 stack.extend(self.kernel.body[n].args)
-        return sum(_instructions(self.kernel.body[n]) for n in found)
+        return sum(self.kernel.body[n].instructions for n in found)
 
     def _slow_set(self) -> set[int]:
         """Locals that have a slow op behind them, within the same stage."""
@@ -202,29 +224,31 @@ class RowEmitter(PointEmitter):
 
     def _row_is_unrolled(self) -> bool:
         if self.kernel.tile >= 0:
-            return len(self.kernel.extents) == self.kernel.outer + 1 and self._row_elements() <= self.lanes
-        return self._row_elements() <= self.unrolled_points
-
-    def _row_elements(self) -> int:
-        return math.prod(self.kernel.extents[self.kernel.outer :])
+            return len(self.kernel.extents) == self.kernel.outer + 1 and self.kernel.inner_points <= self.lanes
+        return self.kernel.inner_points <= self.unrolled_points
 
     # -- inner loops -------------------------------------------------------------------------------------------------
     def _inner_loops(self, stores: Sequence[int], reductions: Sequence[int], spills: Sequence[int]) -> list[list[Val]]:
         """Runs the inner loops; returns the accumulators of each reduction, one a slot."""
         k = self.kernel
         buffers = {n: self._spill_buffer(n) for n in spills}
-        initial = [self._identity(n) for n in reductions for _ in range(self.slots)]
+        accumulators = self.slots * self.ways
+        initial = [self._identity(n) for n in reductions for _ in range(accumulators)]
         self.stage_work = stores, reductions
         loops = list(range(k.outer, len(k.extents)))
         if k.vector in loops:
             loops.remove(k.vector)
         carried = self._nest(loops, initial, lambda acc: self._vector_loop(acc, stores, reductions, buffers))
         self.spilled.update(buffers)
-        return [carried[j * self.slots : (j + 1) * self.slots] for j in range(len(reductions))]
+        self.way = 0
+        return [carried[j * accumulators : (j + 1) * accumulators] for j in range(len(reductions))]
 
     def _spill_buffer(self, local: int) -> Val:
-        count = self._row_elements() * (self.lanes * self.slots if self.vertical else 1) + (0 if self.vertical else self.lanes)
-        return self.b.alloca(compute_type(self.kernel.body[local].dtype), count)
+        return self.b.alloca(compute_type(self.kernel.body[local].dtype), self._spilled_elements())
+
+    def _spilled_elements(self) -> int:
+        """What a row buffer has room for: the rows in all lanes, or one row and the rest of its last vector."""
+        return self.kernel.inner_points * self.lanes * self.slots if self.vertical else self.kernel.inner_points + self.lanes
 
     def _nest(self, loops: list[int], carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         if not loops:
@@ -240,10 +264,19 @@ class RowEmitter(PointEmitter):
                 carried = self._nest(loops[1:], carried, body)
             self.point = before
             return carried
-        with self.b.loop(0, self.kernel.extents[d], carried=carried, name=f"i{d}.", at_least_once=True) as loop:
-            self.index[d] = loop.index
-            loop.carry(*self._nest(loops[1:], list(loop.carried), body))
-        return list(loop.results)
+        step = self.ways if len(loops) == 1 else 1
+        whole = self.kernel.extents[d] // step * step
+        with self.b.loop(0, whole, step, carried=carried, name=f"i{d}.", at_least_once=True) as loop:
+            carried = list(loop.carried)
+            for k in range(step):
+                self.way, self.index[d] = k, self.b.add(loop.index, i64(k)) if k else loop.index
+                carried = self._nest(loops[1:], carried, body)
+            loop.carry(*carried)
+        carried = list(loop.results)
+        for k in range(whole, self.kernel.extents[d]):
+            self.way, self.index[d] = k - whole, i64(k)
+            carried = self._nest(loops[1:], carried, body)
+        return carried
 
     def _tile_nest(self, d: int, carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         """The inner tile loop, the last one, of rows that lie in the lanes."""
@@ -309,7 +342,7 @@ class RowEmitter(PointEmitter):
                 store = k.stores[n]
                 self._store_vector(store, self._value(store.local, scope))
             for j, n in enumerate(reductions):
-                position = j * self.slots + slot
+                position = (j * self.ways + self.way) * self.slots + slot
                 acc[position] = self._accumulate(n, acc[position], scope)
         self.index[k.vector] = base
         self.mask = before_mask
@@ -342,13 +375,19 @@ class RowEmitter(PointEmitter):
         s = self.kernel.body[local]
         assert isinstance(s.what, Reduction)
         if self.vertical:
-            for scope, value in zip(self.row_scopes, slots, strict=True):
-                scope.known[local] = value
+            for slot, scope in enumerate(self.row_scopes):
+                scope.known[local] = self._joined(local, slots[slot :: self.slots])
             return
-        while len(slots) > 1:
+        self.row_scopes[0].known[local] = horizontal(self.b, s.what.kind, self._joined(local, slots), s.dtype)
+
+    def _joined(self, local: int, slots: list[Val]) -> Val:
+        """The partial results of all slots, in one vector."""
+        s = self.kernel.body[local]
+        assert isinstance(s.what, Reduction)
+        while len(slots) > 1:  # a power of two
             half = len(slots) // 2
             slots = [combine(self.b, s.what.kind, x, y, s.dtype) for x, y in zip(slots[:half], slots[half:], strict=True)]
-        self.row_scopes[0].known[local] = horizontal(self.b, s.what.kind, slots[0], s.dtype)
+        return slots[0]
 
     # -- tiles -------------------------------------------------------------------------------------------------------
     def _tile_points(self, start: Val, points: int, body: Callable[[], object], stores: Sequence[int], reductions: Sequence[int]) -> None:
@@ -363,6 +402,7 @@ class RowEmitter(PointEmitter):
         for point in range(points):
             self.point = (point,) if self.keeps_points else None
             self.index[k.tile] = self.b.add(start, i64(point)) if point else start
+            self.way = point % self.ways
             self.tile = {n: vectors[point] for n, vectors in tiles.items()}
             body()
         self.tile, self.point = {}, None
