@@ -8,12 +8,14 @@ users: `eliminate_dead` removes them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 
 from graphcell.errors import Span, VerificationError
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
 from graphcell.ops.creation import Full, number_of
+from graphcell.ops.movement import Slice
 
 Rule = Callable[["Rewriter", Node], "Sequence[Value] | None"]
 """Given a node whose operands are rewritten: the values to stand for its results, or None if the rule does
@@ -75,6 +77,7 @@ class Rewriter:
         self.span: Span | None = None
         self.changed = False
         self._uses: dict[Value, int] | None = None
+        self._sliced: dict[Value, float] | None = None
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -185,6 +188,12 @@ class Rewriter:
                 self._uses[new] = self._uses.get(new, 0) + self._uses.get(old, 0)
         return self._uses.get(value, 1) <= 1
 
+    def used_by_slices(self, value: Value) -> float:
+        """How many elements all slices of `value` have that the graph reads; infinity where something else reads it."""
+        if self._sliced is None:
+            self._sliced = _count_sliced(self.graph)
+        return self._sliced.get(value, math.inf)
+
 
 def _count_uses(graph: Graph) -> dict[Value, int]:
     uses: dict[Value, int] = {}
@@ -194,6 +203,16 @@ def _count_uses(graph: Graph) -> dict[Value, int]:
     for v in graph.outputs:
         uses[v] = uses.get(v, 0) + 1
     return uses
+
+
+def _count_sliced(graph: Graph) -> dict[Value, float]:
+    """Elements of all slices of each value, of values that are read by nothing else."""
+    sliced: dict[Value, float] = dict.fromkeys(graph.outputs, math.inf)
+    for node in graph.nodes:
+        elements = node.results[0].type.size if isinstance(node.op, Slice) else math.inf
+        for v in node.operands:
+            sliced[v] = sliced.get(v, 0) + elements
+    return sliced
 
 
 def _check_types(node: Node, replacement: Sequence[Value]) -> None:

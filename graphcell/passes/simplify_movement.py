@@ -8,8 +8,9 @@ from collections.abc import Sequence
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Mul
-from graphcell.ops.base import Elementwise, Reduction, reduced_shape
+from graphcell.ops.base import Elementwise, Reduction, View, reduced_shape
 from graphcell.ops.contraction import MatMul
+from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.passes.costs import pads_in_loops
@@ -17,6 +18,8 @@ from graphcell.passes.rewrite import Rewriter
 from graphcell.passes.simplify_elementwise import MANTISSA
 
 Result = Sequence[Value] | None
+_LONGEST_EPILOGUE = 16
+"""Ops through which a product is looked for."""
 
 
 def source_of(r: Rewriter, value: Value) -> Value:
@@ -153,12 +156,30 @@ def slice_of_pad(r: Rewriter, node: Node) -> Result:
 
 
 def slice_of_elementwise(r: Rewriter, node: Node) -> Result:
-    """A slice of what is computed element by element is computed from slices, if nothing else needs the rest."""
+    """A slice of what is computed element by element is computed from slices, if nothing else needs the rest, or other slices do."""
     x = node.operands[0]
     made = r.producers.get(x)
-    if made is None or not isinstance(made.op, Elementwise) or made.op.has_effect or not r.used_once(x):
+    if made is None or not isinstance(made.op, Elementwise) or made.op.has_effect:
+        return None
+    if not r.used_once(x) and (r.used_by_slices(x) > x.type.size or _ends_a_product(r, made)):
         return None
     return r.emit(made.op, *(v for operand in made.operands for v in r.emit(node.op, operand)))
+
+
+def _ends_a_product(r: Rewriter, node: Node) -> bool:
+    """Whether an elementwise op may be computed where a matrix product or convolution has its results in registers."""
+    stack, seen = [node], {node}
+    while stack:
+        for v in stack.pop().operands:
+            made = r.producers.get(v)
+            if made is None or made in seen:
+                continue
+            if isinstance(made.op, (MatMul, Conv, ConvInputGrad)):
+                return True
+            if isinstance(made.op, (Elementwise, View)) and len(seen) < _LONGEST_EPILOGUE:
+                seen.add(made)
+                stack.append(made)
+    return False
 
 
 def _moved(start: Shape, axis: int, by: int) -> Shape:
@@ -401,6 +422,16 @@ def matmul_of_repeated(r: Rewriter, node: Node) -> Result:
     return r.emit(Reshape(node.results[0].type.shape), *product)
 
 
+def column_of_transposed(r: Rewriter, node: Node) -> Result:
+    """A transposed matrix times a column is the row times the matrix, which is read as it lies."""
+    op, (x, y), result = node.op, node.operands, node.results[0].type
+    assert isinstance(op, MatMul)
+    if not op.transpose_x or result.shape[-1] != 1 or result.shape[-2] == 1:
+        return None
+    row = r.emit(MatMul(not op.transpose_y, False), y, x)
+    return r.emit(Reshape(result.shape), *row)
+
+
 def matmul_over_nothing(r: Rewriter, node: Node) -> Result:
     """A product over an inner size of 0 is zeros."""
     assert isinstance(node.op, MatMul)
@@ -449,4 +480,5 @@ MOVEMENT_RULES = (
     (MatMul, matmul_over_nothing),
     (MatMul, matmul_of_transposed),
     (MatMul, matmul_of_repeated),
+    (MatMul, column_of_transposed),
 )

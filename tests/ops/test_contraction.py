@@ -13,6 +13,7 @@ from graphcell import ops
 from graphcell.ir.types import TensorType
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
+from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
 from tests.helpers import check_gradients, trace
 from tests.ops.test_reduction import both, close
@@ -51,6 +52,18 @@ def test_primitive_in_every_transposition(transpose_x: bool, transpose_y: bool) 
     op = MatMul(transpose_x, transpose_y)
     close(apply1(op, Tensor(a), Tensor(b)), x @ y)
     check_gradients(lambda s, t: apply1(op, s, t) ** 2, a[:1], b[:1])
+
+
+@pytest.mark.parametrize("transpose_y", [False, True])
+@pytest.mark.parametrize("batch", [(), (2,)])
+def test_a_transposed_matrix_times_a_column_reads_the_matrix_as_it_lies(batch: tuple[int, ...], transpose_y: bool) -> None:
+    a, z = array(*batch, 5, 4), array(*batch, 5, 1)
+    y = z.swapaxes(-1, -2) if transpose_y else z
+    fn = lambda a, y: apply1(MatMul(True, transpose_y), a, y)  # noqa: E731
+    close(both(fn, Tensor(a), Tensor(y)), a.swapaxes(-1, -2) @ z)
+    graph = run_pipeline(trace(fn, *(TensorType(dt.float32, v.shape) for v in (a, y))))[0]
+    (product,) = (n.op for n in graph.nodes if isinstance(n.op, MatMul))
+    assert product == MatMul(not transpose_y, False)
 
 
 def test_batched_rows_are_one_product() -> None:

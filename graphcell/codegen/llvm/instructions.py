@@ -284,12 +284,26 @@ class Instructions:
             return self._cast_float(x, to) if source.is_float else self._cast_from_integer(x, to, signed)
         if source.kind == "bfloat":
             return self.cast(self.cast(x, source.with_kind("float")), to, signed=signed)
+        if source.is_float and to.bits < 32:
+            return self._cast_to_short(x, to, signed)
         if source.is_float:
             return self.intrinsic(f"fpto{'si' if signed else 'ui'}.sat.{to.suffix}.{source.suffix}", to, x)
         if source.bits > to.bits:
             return self.raw(f"trunc {x} to {to}", to)
         unsigned = source.kind == "i1" or not signed
         return self.raw(f"{'zext' if unsigned else 'sext'} {x} to {to}", to)
+
+    def _cast_to_short(self, x: Val, to: LType, signed: bool) -> Val:
+        """A float as an integer of 8 or 16 bits: clamped as a float, by way of i32 (LLVM's own saturating conversion goes element by element)."""
+        if x.type.bits < 32:
+            x = self.cast(x, x.type.with_kind("float"))
+        if signed:
+            x = self.select(self.fcmp("ord", x, x), x, self.const(0, x))
+        low, high = (self.const(n, x) for n in ((-(1 << to.bits - 1), (1 << to.bits - 1) - 1) if signed else (0, (1 << to.bits) - 1)))
+        x = self.select(self.fcmp("ogt", x, low), x, low)  # NaN is 0
+        x = self.select(self.fcmp("olt", x, high), x, high)
+        wide = to.with_kind("i32")
+        return self.raw(f"trunc {self.raw(f'fptosi {x} to {wide}', wide)} to {to}", to)
 
     def _cast_from_integer(self, x: Val, to: LType, signed: bool) -> Val:
         if to.bits == 16:  # exact where it matters for half: integers that float rounds are beyond its range
