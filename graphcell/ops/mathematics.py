@@ -199,6 +199,22 @@ class Softplus(Real):
 
 
 @frozen
+class TanhSoftplus(Real):
+    """tanh(softplus(x)), the factor of x in mish: w / (w + 2) with w = e**x * (e**x + 2), which takes one exponential."""
+
+    name = "tanh_softplus"
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        e = np.exp(np.minimum(x, 40))
+        w = e * (e + 2)
+        return np.asarray(w / (w + 2))
+
+    def slope(self, x: T, y: T) -> T:
+        return (1.0 - y * y) * apply1(Sigmoid(), x)
+
+
+@frozen
 class Erf(Real):
     """Error function."""
 

@@ -48,6 +48,11 @@ def _softplus(x: Any) -> Any:
     return mp.log1p(mp.exp(x)) if x < 0 else x + mp.log1p(mp.exp(-x))
 
 
+def _tanh_softplus(x: Any) -> Any:
+    w = mp.exp(x) * (mp.exp(x) + 2)
+    return w / (w + 2)
+
+
 def _cbrt(x: Any) -> Any:
     return mp.cbrt(x) if x >= 0 else -mp.cbrt(-x)
 
@@ -86,6 +91,7 @@ CASES = {
     "softplus": Case(_softplus, ((-3, 3), (-110, 20))),
     "sqrt": Case(mp.sqrt, ((0, 5),), (0, INF)),
     "tan": Case(mp.tan, ((-10, 10), (-1e4, 1e4), (6e4, 7e4))),
+    "tanh_softplus": Case(_tanh_softplus, ((-3, 3), (-110, 20), (-746, -600))),
     "tanh": Case(mp.tanh, ((-1.2, 1.2), (-20, 20))),
 }
 # What a function gives at 0, -0, inf, -inf; a sign of zero counts.
@@ -120,6 +126,7 @@ AT_ENDS = {
     "sqrt": (0.0, -0.0, INF, NAN),
     "tan": (0.0, -0.0, NAN, NAN),
     "tanh": (0.0, -0.0, 1.0, -1.0),
+    "tanh_softplus": (0.6, 0.6, 1.0, 0.0),
 }
 # Other arguments where the result is exact.
 EXACT: dict[str, list[tuple[float, float]]] = {
@@ -147,6 +154,7 @@ EXACT: dict[str, list[tuple[float, float]]] = {
     "log_sigmoid": [(-1e4, -1e4)],
     "sqrt": [(4, 2), (-1, NAN)],
     "tanh": [(50, 1), (-50, -1)],
+    "tanh_softplus": [(1e4, 1), (-1e4, 0)],
     "erf": [(50, 1), (-50, -1)],
 }
 
@@ -255,6 +263,7 @@ _WIDE_REFERENCES: dict[str, Callable[[Array], Array]] = {
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
     "softplus": lambda x: np.logaddexp(0, x),
+    "tanh_softplus": lambda x: np.tanh(np.logaddexp(0, x)),
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
     "acos": np.arccos,
     "acosh": np.arccosh,

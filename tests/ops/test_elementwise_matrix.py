@@ -158,6 +158,7 @@ CASES: dict[type[Op], Case] = {
     mathematics.Rsqrt: Case((mathematics.Rsqrt(),), exact(lambda x: mpmath.rsqrt(x) if hasattr(mpmath, "rsqrt") else 1 / mpmath.sqrt(x)), 0.3, 3.0),
     mathematics.Tanh: Case((mathematics.Tanh(),), np.tanh),
     mathematics.Sigmoid: Case((mathematics.Sigmoid(),), exact(lambda x: 1 / (1 + mpmath.exp(-x)))),
+    mathematics.TanhSoftplus: Case((mathematics.TanhSoftplus(),), exact(lambda x: mpmath.tanh(mpmath.log1p(mpmath.exp(x))))),
     mathematics.Softplus: Case((mathematics.Softplus(),), exact(lambda x: mpmath.log1p(mpmath.exp(x)))),
     mathematics.Erf: Case((mathematics.Erf(),), exact(math.erf)),
     mathematics.Erfc: Case((mathematics.Erfc(),), exact(math.erfc)),

@@ -35,6 +35,7 @@ ONE_HALF = 0.5
 LIMITS = {
     m.Rsqrt(): [inf, -inf, 0.0, nan, nan],
     m.Sigmoid(): [ONE_HALF, ONE_HALF, 1.0, 0.0, nan],
+    m.TanhSoftplus(): [0.6, 0.6, 1.0, 0.0, nan],
     m.Softplus(): [math.log(2), math.log(2), inf, 0.0, nan],
     m.Erf(): [0.0, -0.0, 1.0, -1.0, nan],
     m.Erfc(): [1.0, 1.0, 0.0, 2.0, nan],

@@ -36,6 +36,8 @@ _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 _EXP2_RANGE = {"float": (-151.0, 128.5), "double": (-1076.0, 1024.5)}
 # sigmoid is 0 and 1 at these.
 _SIGMOID_RANGE = {"float": (-105.0, 20.0), "double": (-746.0, 40.0)}
+# tanh_softplus is 1 from these on.
+_TANH_SOFTPLUS_LIMIT = {"float": 20.0, "double": 40.0}
 # e**x - 1 is -1 below the first, inf above the second.
 _EXPM1_RANGE = {"float": (-18.0, 89.0), "double": (-38.0, 710.0)}
 
@@ -346,6 +348,15 @@ def softplus(b: FunctionBuilder, x: Val) -> Val:
     if uses_tables(b, x):
         return by_table.softplus(b, x)
     return b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))
+
+
+@widened
+def tanh_softplus(b: FunctionBuilder, x: Val) -> Val:
+    """tanh(log(1 + e**x)) = w / (w + 2) with w = e**x * (e**x + 2)."""
+    x = at_most(b, x, _TANH_SOFTPLUS_LIMIT[x.type.kind])
+    e = by_table.close_exp(b, x) if uses_tables(b, x) else exp(b, x)
+    w = b.fma(e, e, b.add(e, e))
+    return b.div(w, b.add(w, b.const(2.0, e)))
 
 
 @widened

@@ -28,6 +28,11 @@ def exp(b: FunctionBuilder, x: Val) -> Val:
     return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])), x)
 
 
+def close_exp(b: FunctionBuilder, x: Val) -> Val:
+    """e**x within little more than half a unit in the last place."""
+    return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0]), close=True), x)
+
+
 def _exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
     """e**x within the range: x = k ln2 + r, with k a multiple of 1 / 16, so that e**x = 2**floor(k) * 2**(k - floor(k)) * e**r.
 

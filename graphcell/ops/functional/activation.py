@@ -17,7 +17,7 @@ from graphcell.ops.functional.axes import normalize_axis, tensor_of
 from graphcell.ops.functional.common import cast, full_like, select, zeros_like
 from graphcell.ops.functional.reductions import wide
 from graphcell.ops.kernels import composite, elementary
-from graphcell.ops.mathematics import Expm1, Gelu, Sigmoid, Softplus, Tanh
+from graphcell.ops.mathematics import Expm1, Gelu, Sigmoid, Softplus, Tanh, TanhSoftplus
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -147,7 +147,7 @@ def silu(input: Any) -> Tensor:
 def mish(x: Any) -> Tensor:
     """x * tanh(softplus(x))."""
     t = floats(x, "mish")
-    return t * apply1(Tanh(), apply1(Softplus(), t))
+    return t * apply1(TanhSoftplus(), t)
 
 
 def rrelu(input: Any, lower: float = 1.0 / 8.0, upper: float = 1.0 / 3.0) -> Tensor:
