@@ -1,11 +1,12 @@
-"""The sums of a softmax are inverted once: exp(x - max(x)) / broadcast(s) is exp(x - max(x)) * broadcast(1 / s), and so in its gradient.
+"""The sums of a softmax, and roots, are inverted once: exp(x - max(x)) / broadcast(s) is exp(x - max(x)) * broadcast(1 / s), and so in its
+gradient; (x - mean) / broadcast(sqrt(var + eps)) is (x - mean) * broadcast(1 / sqrt(var + eps)).
 
-Enters: a differentiated Graph. Leaves: an equal Graph in which floats of 32 and 64 bits are multiplied by the inverse of such a sum, instead of
-divided by it: a division takes as long as six multiplications or more. What changes is one more rounding.
+Enters: a differentiated Graph. Leaves: an equal Graph in which floats of 32 and 64 bits are multiplied by the inverse of such a number, instead
+of divided by it: a division takes as long as six multiplications or more. What changes is one more rounding.
 
 Refuses every other divisor. Whoever divides by a number or by the largest element may rely on quotients that are whole numbers, or 1;
-and the inverse of a very small number overflows. A sum to which the largest exponential counts as 1 has a normal inverse, or is infinite or
-NaN, which give what a division gives.
+and the inverse of a very small number overflows. A sum to which the largest exponential counts as 1 has a normal inverse, and so has every root
+but 0, also with something positive added, or kept from falling below it; what is 0, infinite or NaN gives what a division gives.
 """
 
 from __future__ import annotations
@@ -13,26 +14,40 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ops.arithmetic import Div, Mul, StopGradient, Sub
-from graphcell.ops.mathematics import Exp
+from graphcell.ops.arithmetic import Add, Div, Maximum, Mul, StopGradient, Sub
+from graphcell.ops.mathematics import Exp, Sqrt
 from graphcell.ops.movement import BroadcastTo, Reshape
 from graphcell.ops.reduction import ReduceMax, ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
+_LEAST_ADDED = 1e-30
+"""To a root, so that the inverse of the sum is a number."""
 Result = Sequence[Value] | None
 
 
 def by_inverse(r: Rewriter, node: Node) -> Result:
-    """x / broadcast(s) as x * broadcast(1 / s), for a sum of exponentials s."""
+    """x / broadcast(s) as x * broadcast(1 / s), for a sum of exponentials or a root."""
     x, divisor = node.operands
     made = r.producers.get(divisor)
     if made is None or not isinstance(made.op, BroadcastTo) or divisor.type.dtype.bits < 32:
         return None
     (total,) = made.operands
-    if total.type.size == divisor.type.size or not _counts_largest_as_one(r, total):
+    if total.type.size == divisor.type.size or not (_counts_largest_as_one(r, total) or _is_root(r, total)):
         return None
     (inverse,) = r.emit(Div(), *r.full(1.0, total), total)
     return r.emit(Mul(), x, *r.emit(made.op, inverse))
+
+
+def _is_root(r: Rewriter, v: Value) -> bool:
+    """Whether v is a square root, or one plus a number, or the larger of the two."""
+    made = _origin(r, v)
+    if made is not None and isinstance(made.op, (Add, Maximum)):
+        numbers = [r.number(x) for x in made.operands]
+        known = [n for n in numbers if n is not None]
+        if len(known) != 1 or not known[0] >= _LEAST_ADDED:
+            return False
+        made = _origin(r, made.operands[numbers.index(None)])
+    return made is not None and isinstance(made.op, Sqrt)
 
 
 def _counts_largest_as_one(r: Rewriter, v: Value) -> bool:

@@ -46,6 +46,40 @@ def test_other_divisors_stay(text: str) -> None:
     assert divide_once(graph) is graph
 
 
+ROOT = """graph @f(%x: f32[6, 5], %v: f32[6, 1], %w: f32[6, 1]) {{
+  %r = {op} %v
+  %eps = full[value={eps}, shape=(6, 1), dtype=f32]
+  %d = {join} %r, %eps
+  %s = broadcast_to[shape=(6, 5)] %d
+  %y = div %x, %s
+  return %y
+}}"""
+
+
+@pytest.mark.parametrize("join", ["add", "maximum"])
+def test_roots_are_inverted(join: str) -> None:
+    assert divisions(divide_once(parse(ROOT.format(op="sqrt", eps=1e-6, join=join)))) == [(6, 1)]
+    plain = ROOT.format(op="sqrt", eps=0.0, join="add").replace("broadcast_to[shape=(6, 5)] %d", "broadcast_to[shape=(6, 5)] %r")
+    assert divisions(divide_once(parse(plain))) == [(6, 1)]
+    for op, eps in (("abs", 1e-6), ("sqrt", 0.0), ("sqrt", 1e-40), ("sqrt", -1.0), ("sqrt", float("nan"))):
+        graph = parse(ROOT.format(op=op, eps=repr(eps), join=join))
+        assert divide_once(graph) is graph
+
+
+def test_quotients_by_roots_at_their_ends() -> None:
+    """0, infinities, NaN and denormals give what a division gives."""
+    d = np.array([0.0, -0.0, 1e-45, 1e-30, 1.0, 3e38, np.inf, np.nan, -1.0], np.float32)[:, None]
+    x = np.array([0.0, -0.0, 1e-45, -1e-30, 1.0, 3e38, np.inf, -np.inf, np.nan], np.float32)[None] * np.ones((9, 1), np.float32)
+    got = graphcell.jit(lambda x, d: x / ops.sqrt(d))(Tensor(x), Tensor(d)).asnumpy()
+    with np.errstate(all="ignore"):
+        want = x / np.sqrt(d)
+    assert (np.isnan(got) == np.isnan(want)).all() and (np.isinf(got) == np.isinf(want)).all()
+    number = ~np.isnan(want)
+    assert (np.signbit(got) == np.signbit(want))[number].all()
+    finite = np.isfinite(want)
+    np.testing.assert_allclose(got[finite], want[finite], rtol=3e-7, atol=3e-45)
+
+
 def test_whole_quotients_stay_whole() -> None:
     """Division by the largest element of a row, and by a number, rounds once."""
     x = np.arange(1, 4097, dtype=np.float32).reshape(64, 64)
