@@ -143,8 +143,12 @@ class RowEmitter(PointEmitter):
 
     def _ways_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> int:
         """Partial results of each slot's reductions, of points in turn, in one stage of a vertical kernel."""
-        light = _weight_side_by_side(self._work_of_stage(stores, reductions)) <= _LIGHT
-        return max(1, ACCUMULATORS // self.slots) if light else 1
+        if _weight_side_by_side(self._work_of_stage(stores, reductions)) > _LIGHT:
+            return 1
+        ways = ACCUMULATORS // self.slots
+        while ways > self.kernel.extents[-1]:
+            ways //= 2
+        return ways
 
     def _work_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> list[Statement]:
         needed = (n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled)
@@ -259,7 +263,7 @@ class RowEmitter(PointEmitter):
         if self.kernel.tile < 0 and math.prod(self.kernel.extents[d] for d in loops) <= self.unrolled_points:
             before = self.point
             for k in range(self.kernel.extents[d]):
-                self.index[d] = i64(k)
+                self.way, self.index[d] = k % self.ways, i64(k)
                 self.point = (*(before or ()), k) if self.keeps_points else None
                 carried = self._nest(loops[1:], carried, body)
             self.point = before
