@@ -98,6 +98,21 @@ def test_several_loops_around_a_row(shape: tuple[int, ...]) -> None:
     check_grouped(f, [transposed], (wide - centre) / spread, 1e-5)
 
 
+@pytest.mark.parametrize("width", [5, 9, 17, 33, 65])
+@pytest.mark.parametrize("steps", [2, 3, 7])
+def test_what_is_kept_of_rows_of_several_loops(steps: int, width: int) -> None:
+    """The last vector of a row begins anywhere and reaches beyond it: not into what else is kept."""
+    x, v = normal(17, steps, width), normal(width)
+    tanh, sin = np.tanh(x.astype(np.float64) * v), np.sin(x.astype(np.float64) + v)
+    want = tanh * tanh.max((1, 2), keepdims=True) + sin * sin.max((1, 2), keepdims=True)
+
+    def f(x: Tensor, v: Tensor) -> Tensor:
+        t, u = ops.tanh(x * v), ops.sin(x + v)
+        return t * ops.amax(t, (1, 2), keepdims=True) + u * ops.amax(u, (1, 2), keepdims=True)
+
+    check(f, [x, v], want, 1e-5)
+
+
 def test_rows_of_padded_operands() -> None:
     x = normal(40, 50)
     padded = np.pad(x, ((2, 3), (7, 0)))

@@ -15,8 +15,8 @@ at every 41st float of either sign, against double precision:
 
 Accuracy: within 2 units in the last place for float and double over the whole range (2.6 for tanh of float without AVX-512, which takes
 half the time for that; 3.1 for tanh_softplus), denormal arguments and results included; half and bfloat to their own rounding. Below 0,
-lgamma and digamma are reflected: their errors stay within an ulp (of double: two) of the terms that nearly cancel next to zeros. Special values are exact: NaN stays NaN, infinities,
-signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
+lgamma and digamma are reflected: their errors stay within an ulp (of double: two) of the terms that nearly cancel next to zeros. Special
+values are exact: NaN stays NaN, infinities, signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
 contraction is that of explicit fused multiply-adds, so that every vector width gives the same bits, and every
 processor with FMA too, but for the functions named above. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
 with huge quotients) the code branches to a function in the same module that loops over the lanes; integer

@@ -143,8 +143,9 @@ class RowGroupEmitter(RowEmitter):
 
     # -- memory of a group -------------------------------------------------------------------------------------------
     def _pitch(self) -> int:
-        """Elements from a row to the next of what is kept."""
-        return round_up(self.kernel.inner_points, self.lanes)
+        """Elements from a row to the next of what is kept, the end of its last vector included, which begins anywhere if there are several loops."""
+        width = self.kernel.extents[self.kernel.vector]
+        return round_up(self.kernel.inner_points - width + round_up(width, self.lanes), self.lanes)
 
     def _spill_buffer(self, local: int) -> Val:
         at = self.b.mul(self.row, i64(self._pitch()))
