@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.contraction import Epilogue, split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Val, i64
-from graphcell.codegen.schedule import permute
+from graphcell.codegen.vectorize import permute
 from graphcell.records import dataclass
 
 MOST_STREAMS = 3

@@ -7,7 +7,8 @@ import math
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, Statement, Store
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.scatter import ScatterKernel
-from graphcell.codegen.schedule import choose_vector, collapse
+from graphcell.codegen.schedule import collapse
+from graphcell.codegen.vectorize import choose_vector
 from graphcell.ir.types import TensorType
 from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
 

@@ -58,6 +58,9 @@ class ContractionTarget(Protocol):
     @property
     def l2_bytes(self) -> int: ...
 
+    @property
+    def l3_bytes(self) -> int: ...
+
     def lanes(self, kind: str) -> int:
         """Elements of `kind` in one vector register."""
         ...

@@ -39,7 +39,7 @@ _COLUMN_TILES_TO_COPY = 3
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
-_STREAMED_STEPS = 8  # rows of a large B that are read side by side: sixteen streams from memory are a fifth slower
+_STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM = 8  # times the L2 cache: from there on B comes from memory, more or less
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
@@ -248,7 +248,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
     whole = target.lanes(kind)
     pack_b = _pack_b(spec, row_tiles, size, target)
-    streams = pack_b == "no" and _streams_b(spec, LType(spec.b.kind).bytes, target)
+    streams = pack_b == "no" and _streams_b(spec, target)
     splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole, streams)
     narrow = spec.c.kind != kind and splits == 1
     # A's tile stays in the L1 cache over a pass, at least 128 columns of B in half of the L2 cache.
@@ -257,7 +257,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
         most = min(most, _LINE_STEPS)
     elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
         most //= 2
-    unit = _STREAMED_STEPS if streams else whole
+    unit = _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes] if streams else whole
     most = unit if streams else max(4 * whole, most // whole * whole)
     passes = 1 if narrow else max(1, ceil_div(split_depth, most))
     depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), unit)
@@ -290,11 +290,15 @@ def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool) -> tuple[i
     return ceil_div(spec.k, depth), depth
 
 
-def _streams_b(spec: MatmulSpec, size: int, target: ContractionTarget) -> bool:
+def _bytes_of_b(spec: MatmulSpec) -> int:
+    return spec.k * spec.n * LType(spec.b.kind).bytes
+
+
+def _streams_b(spec: MatmulSpec, target: ContractionTarget) -> bool:
     """Whether a B that few rows meet is large and lies row by row. It is read as it lies, a few whole rows at a time: column tiles would jump
     from page to page, which takes up to twice as long.
     """
-    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and spec.k * spec.n * size > _STREAMED_FROM * target.l2_bytes
+    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > _STREAMED_FROM * target.l2_bytes
 
 
 def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarget) -> str:

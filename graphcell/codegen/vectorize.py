@@ -1,0 +1,200 @@
+"""Which loop of a kernel lies in the lanes of vectors, and how what does not lie side by side comes there.
+
+Enters: a kernel whose loops are ordered but for that. Leaves: the kernel with a vector loop, and with a loop along which tiles are transposed or
+rows are grouped, if that takes fewer instructions by a rough count.
+"""
+
+from __future__ import annotations
+
+import math
+
+from graphcell.codegen.kernel import SMALL_STRIDE, GatherLoad, Load, LoopKernel, Splat, Statement, Store, is_tiled, with_loops
+from graphcell.ops.base import Reduction
+from graphcell.passes.costs import masks_are_quick
+from graphcell.records import dataclass
+
+_LANES = 16
+"""Lanes of a vector, for rough costs."""
+_COMBINE_LANES, _COMBINE_GROUPED = (10, 40), (6, 8)
+"""What combining the lanes of one reduction costs, in vector instructions, and if it is an extremum of floats: of each row by itself, in groups."""
+_GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
+"""What it costs to read a number of a row in a group, and to write a vector, into caches or memory: a group is read, then written, with little overlap."""
+_LONGEST_GROUPED_ROW = 512
+"""Points of a row up to which rows are grouped: of longer ones, a group would not stay in the L1 cache."""
+_IN_CACHES = 1 << 22
+"""Bytes up to which what is written stays in caches."""
+_ROW_INSTRUCTIONS = 4
+"""What it costs to begin a row."""
+_GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
+"""What each lane of a vector costs whose elements do not lie side by side."""
+_STRIDED = 2.5
+"""What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to."""
+_TILED = 6.0
+"""What a vector costs that comes from a tile, or goes into one."""
+_GUARD = 2.0
+"""What it costs to find the lanes that a guard lets through."""
+_FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 100
+"""Iterations from which a loop is tiled, and rough instructions of a point up to which (all points of a tile are unrolled)."""
+
+
+def choose_vector(kernel: LoopKernel, masks: bool = False) -> LoopKernel:
+    """Picks the vector loop with which the kernel takes the fewest instructions, and the loop along which tiles are transposed or rows are
+    grouped, if that helps.
+
+    Without reductions the vector loop becomes the inner loop.
+    """
+    count = len(kernel.extents)
+    if not count:
+        return kernel
+    plan = _Plan(count - 1)
+    if kernel.points:
+        counter = _Counter(kernel, masks)
+        plans = [p for d in range(count) for p in (_Plan(d), *_tiled_plans(kernel, d), *_grouped_plans(kernel, d))]
+        plan = min(plans, key=lambda p: (kernel.extents[p.vector] == 1, counter.count(p), -kernel.extents[p.vector], -p.vector, p.tile))
+    outer = kernel.outer if kernel.outer < count else count - 1
+    last = (plan.tile, plan.vector) if kernel.outer == count else (plan.tile,)
+    order = [d for d in range(count) if d not in last] + [d for d in last if d >= 0]
+    moved = permute(kernel, order)
+    vector, tile, group = (order.index(d) if d >= 0 else -1 for d in (plan.vector, plan.tile, plan.group))
+    return LoopKernel(moved.extents, outer, vector, moved.body, moved.stores, moved.operands, tile, group)
+
+
+@dataclass(frozen=True, slots=True)
+class _Plan:
+    """The vector loop, and the loops of tiles and groups (codegen/kernel.py)."""
+
+    vector: int
+    tile: int = -1
+    group: int = -1
+
+
+def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
+    """With the rows of the innermost outer loop that makes whole groups."""
+    reduces = any(s.is_reduction for s in kernel.body)
+    if not reduces or d < kernel.outer or kernel.inner_points > _LONGEST_GROUPED_ROW:
+        return []
+    return [_Plan(d, group=e) for e in range(kernel.outer) if kernel.extents[e] >= _LANES][-1:]
+
+
+def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
+    """With the loops along which something lies side by side that does not along d."""
+    count = len(kernel.extents)
+    first = 0
+    if kernel.outer < count:
+        if d >= kernel.outer:
+            return []
+        first = kernel.outer
+    if kernel.extents[d] < _FEWEST_IN_TILE or sum(12 if s.is_slow else 1 for s in kernel.body) > _HEAVIEST_IN_TILE:
+        return []
+    loops = [e for e in range(first, count) if e != d and kernel.extents[e] >= _FEWEST_IN_TILE]
+    return [_Plan(d, tile=e) for e in loops if any(is_tiled(v, d, e) for v in _access_strides(kernel))]
+
+
+def _access_strides(kernel: LoopKernel) -> list[tuple[int, ...]]:
+    return [s.access.strides for s in kernel.stores] + [s.what.access.strides for s in kernel.body if isinstance(s.what, Load) and not s.what.guards]
+
+
+class _Counter:
+    """Counts the rough vector instructions of a kernel with a plan.
+
+    A partial vector costs as much as a whole one (but short rows get shorter vectors). Elements that are not neighbours in memory are
+    moved one by one. Along an outer loop of a kernel with reductions, rows lie in the lanes; along an inner one, lanes are combined at
+    the end of the row, or crosswise at the end of a group of rows, which finds what is the same for a whole row in vectors.
+    """
+
+    def __init__(self, kernel: LoopKernel, masks: bool):
+        self.kernel, self.masks = kernel, masks
+        self.reduces = any(s.is_reduction for s in kernel.body)
+        self.stages: dict[int, set[int]] = {}
+        """The stages in which ops take a local."""
+        for s in kernel.body:
+            for a in s.args:
+                self.stages.setdefault(a, set()).add(s.stage - s.is_reduction)
+
+    def count(self, plan: _Plan) -> float:
+        kernel, d, grouped = self.kernel, plan.vector, plan.group >= 0
+        across = self.reduces and d < kernel.outer
+        groups, steps = self._trips(plan)
+        in_row = kernel.inner_mask if self.reduces else 1 << d
+        row: float = _ROW_INSTRUCTIONS
+        if not across:
+            row += sum((_COMBINE_GROUPED if grouped else _COMBINE_LANES)[_is_extremum(s)] for s in kernel.body if s.is_reduction)
+        step = 0.0
+        for n, s in enumerate(kernel.body):
+            if isinstance(s.what, Splat):
+                continue
+            if s.loops & in_row or s.is_reduction:
+                step += self._statement(n, plan)
+            elif across:
+                row += self._statement(n, plan)
+            elif s.loops:
+                row += _GROUP_INPUT + s.instructions / _LANES if grouped else s.instructions
+        for store in kernel.stores:
+            one = self._store(store, plan)
+            if not self.reduces or kernel.writes_inside(store):
+                far = kernel.points * kernel.operands[store.access.operand].itemsize > _IN_CACHES
+                step += one + (_GROUP_STORE[far] if grouped else 0.0)
+            else:
+                row += one / _LANES if grouped else one
+        return groups * (row + steps * step)
+
+    def _trips(self, plan: _Plan) -> tuple[int, int]:
+        """How many rows there are, or vectors of rows, and the steps of each."""
+        kernel, extent = self.kernel, self.kernel.extents[plan.vector]
+        vectors = -(-extent // _LANES)
+        if not self.reduces:
+            return round(kernel.points // max(extent, 1) * self._waste(plan)), vectors
+        rows = math.prod(kernel.extents[: kernel.outer])
+        if plan.vector < kernel.outer:
+            return rows // extent * vectors, kernel.inner_points
+        return rows, kernel.inner_points // extent * vectors
+
+    def _lanes(self, plan: _Plan) -> int:
+        lanes = min(_LANES, self.kernel.extents[plan.vector])
+        return 1 << (lanes - 1).bit_length() if plan.tile >= 0 else lanes
+
+    def _waste(self, plan: _Plan) -> float:
+        """A partial tile costs as much as a whole one, of reductions only to transpose it (but few iterations make small tiles)."""
+        if plan.tile < 0:
+            return 1.0
+        extent, lanes = self.kernel.extents[plan.tile], self._lanes(plan)
+        return -(-extent // lanes) * lanes / extent
+
+    def _statement(self, n: int, plan: _Plan) -> float:
+        what = self.kernel.body[n].what
+        if isinstance(what, GatherLoad):
+            return self._lanes(plan) * _GATHER_LANE
+        if not isinstance(what, Load):
+            return float(self.kernel.body[n].instructions)
+        one = self._access(what.access.strides, plan, _GATHER_LANE, tiled=not what.guards) + _GUARD * len(what.guards)
+        in_registers = plan.vector < self.kernel.outer and self.kernel.inner_points <= _LANES
+        return one if in_registers else one * max(1, len(self.stages.get(n, ())))
+
+    def _store(self, store: Store, plan: _Plan) -> float:
+        stride = store.access.strides[plan.vector]
+        if self.masks and 1 < stride <= SMALL_STRIDE and masks_are_quick(self.kernel.operands[store.access.operand]):
+            return _STRIDED * stride
+        return self._access(store.access.strides, plan, _SCATTER_LANE)
+
+    def _access(self, strides: tuple[int, ...], plan: _Plan, apart: float, tiled: bool = True) -> float:
+        stride = strides[plan.vector]
+        if stride in (0, 1):
+            return 1.0
+        if tiled and plan.tile >= 0 and is_tiled(strides, plan.vector, plan.tile):
+            return _TILED * self._waste(plan) if self.reduces else _TILED
+        if apart == _GATHER_LANE and abs(stride) <= SMALL_STRIDE:
+            return 2.0 * abs(stride)
+        return self._lanes(plan) * apart
+
+
+def _is_extremum(s: Statement) -> bool:
+    return isinstance(s.what, Reduction) and s.what.kind in ("max", "min") and s.dtype.is_float
+
+
+def permute(kernel: LoopKernel, order: list[int]) -> LoopKernel:
+    """The kernel with its loops in another order; none is the vector loop."""
+
+    def vector(v: tuple[int, ...]) -> tuple[int, ...]:
+        return tuple(v[d] for d in order)
+
+    return with_loops(kernel, vector(kernel.extents), kernel.outer, vector, lambda mask: sum(1 << new for new, old in enumerate(order) if mask >> old & 1))
