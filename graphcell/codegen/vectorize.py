@@ -9,8 +9,9 @@ from __future__ import annotations
 import math
 
 from graphcell.codegen.kernel import SMALL_STRIDE, GatherLoad, Load, LoopKernel, Splat, Statement, Store, is_tiled, with_loops
+from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction
-from graphcell.passes.costs import masks_are_quick
+from graphcell.passes.costs import DIVISIONS, masks_are_quick
 from graphcell.records import dataclass
 
 _LANES = 16
@@ -25,6 +26,8 @@ _IN_CACHES = 1 << 22
 """Bytes up to which what is written stays in caches."""
 _ROW_INSTRUCTIONS = 4
 """What it costs to begin a row."""
+_DIVISION_OF_ROW, _FUNCTION_OF_ROW = 2.0, 12.0
+"""What it costs to divide a number of one row, and for a function of one by Newton's method."""
 _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
 _STRIDED = 2.5
@@ -69,9 +72,11 @@ class _Plan:
 
 
 def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
-    """With the rows of the innermost outer loop that makes whole groups."""
+    """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows."""
     reduces = any(s.is_reduction for s in kernel.body)
     if not reduces or d < kernel.outer or kernel.inner_points > _LONGEST_GROUPED_ROW:
+        return []
+    if any(v[d] not in (0, 1) for v in _access_strides(kernel)):
         return []
     return [_Plan(d, group=e) for e in range(kernel.outer) if kernel.extents[e] >= _LANES][-1:]
 
@@ -128,7 +133,7 @@ class _Counter:
             elif across:
                 row += self._statement(n, plan)
             elif s.loops:
-                row += _GROUP_INPUT + s.instructions / _LANES if grouped else s.instructions
+                row += _GROUP_INPUT + s.instructions / _LANES if grouped else _for_one_number(s)
         for store in kernel.stores:
             one = self._store(store, plan)
             if not self.reduces or kernel.writes_inside(store):
@@ -185,6 +190,13 @@ class _Counter:
         if apart == _GATHER_LANE and abs(stride) <= SMALL_STRIDE:
             return 2.0 * abs(stride)
         return self._lanes(plan) * apart
+
+
+def _for_one_number(s: Statement) -> float:
+    """A number of one row: its division waits beside what other rows do, a function works on whole registers."""
+    if isinstance(s.what, Op) and s.what.name in DIVISIONS:
+        return _FUNCTION_OF_ROW if s.what.name == "rsqrt" else _DIVISION_OF_ROW
+    return float(s.instructions)
 
 
 def _is_extremum(s: Statement) -> bool:
