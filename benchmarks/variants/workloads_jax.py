@@ -167,5 +167,23 @@ def poisson_loss():
     return of(lambda x, y: (jnp.exp(x) - y * x + lax.lgamma(y + 1.0)).mean(), t(1000, 1000), jnp.abs(t(1000, 1000)) * 5.0)
 
 
+softmax_middle = lambda: of(lambda x: jnp.square(jax.nn.softmax(x, 1)).sum(), t(64, 200, 60))
+
+
+def mish_groupnorm():
+    def f(x):
+        g = x.reshape(16, 8, 4, 28, 28)
+        y = (g - g.mean((2, 3, 4), keepdims=True)) * lax.rsqrt(g.var((2, 3, 4), keepdims=True) + 1e-5)
+        return jax.nn.mish(y.reshape(x.shape)).sum()
+
+    return of(f, t(16, 32, 28, 28))
+
+
+def vector_chain():
+    v, a, b = t(2000), t(2000, 1500) * 0.02, t(1500, 2000) * 0.02
+    f = jax.jit(lambda v, a, b: a.T @ (jnp.tanh(v @ a) @ b + v))
+    return lambda: f(v, a, b)
+
+
 if __name__ == "__main__":
     P.main(globals())

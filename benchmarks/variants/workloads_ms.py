@@ -331,10 +331,29 @@ def poisson_loss():
     return grad(f, t(1000, 1000), ops.abs(t(1000, 1000)) * 5.0)
 
 
+def softmax_middle():
+    return grad(lambda x: ops.square(ops.softmax(x, 1)).sum(), t(64, 200, 60))
+
+
+def mish_groupnorm():
+    norm = nn.GroupNorm(8, 32)
+    return grad(lambda x: ops.mish(norm(x)).sum(), t(16, 32, 28, 28))
+
+
+def vector_chain():
+    @ms.jit
+    def f(v, a, b):
+        z = ops.matmul(ops.tanh(ops.matmul(v, a)), b) + v
+        return ops.matmul(a.T, z)
+
+    v, a, b = t(2000), t(2000, 1500) * 0.02, t(1500, 2000) * 0.02
+    return lambda: f(v, a, b)
+
+
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
 matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train
-heat_stencil rotary_pairs poisson_loss"""
+heat_stencil rotary_pairs poisson_loss softmax_middle mish_groupnorm vector_chain"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

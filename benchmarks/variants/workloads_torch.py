@@ -251,5 +251,19 @@ def poisson_loss():
     return P.grad_of(lambda x: (torch.exp(x) - y * x + torch.lgamma(y + 1.0)).mean(), t(1000, 1000))
 
 
+softmax_middle = lambda: P.grad_of(lambda x: torch.softmax(x, 1).square().sum(), t(64, 200, 60))
+
+
+def mish_groupnorm():
+    norm = nn.GroupNorm(8, 32)
+    return P.grad_of(lambda x: F.mish(norm(x)).sum(), t(16, 32, 28, 28))
+
+
+def vector_chain():
+    v, a, b = t(2000), t(2000, 1500) * 0.02, t(1500, 2000) * 0.02
+    f = P.jit(lambda v, a, b: a.T @ (torch.tanh(v @ a) @ b + v))
+    return lambda: f(v, a, b)
+
+
 if __name__ == "__main__":
     P.main(globals())

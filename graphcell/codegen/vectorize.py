@@ -14,8 +14,8 @@ from graphcell.ops.base import Reduction
 from graphcell.passes.costs import DIVISIONS, masks_are_quick
 from graphcell.records import dataclass
 
-_LANES = 16
-"""Lanes of a vector, for rough costs."""
+_LANES, _FEWEST_LANES = 16, 4
+"""Lanes of a vector, for rough costs; and of the shortest."""
 _COMBINE_LANES, _COMBINE_GROUPED = (10, 40), (6, 8)
 """What combining the lanes of one reduction costs, in vector instructions, and if it is an extremum of floats: of each row by itself, in groups."""
 _GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
@@ -158,6 +158,13 @@ class _Counter:
         lanes = min(_LANES, self.kernel.extents[plan.vector])
         return 1 << (lanes - 1).bit_length() if plan.tile >= 0 else lanes
 
+    def _width(self, plan: _Plan) -> float:
+        """The part of whole vectors that those of a short loop are."""
+        lanes = _LANES
+        while lanes > _FEWEST_LANES and lanes >= 2 * self.kernel.extents[plan.vector]:
+            lanes //= 2
+        return lanes / _LANES
+
     def _waste(self, plan: _Plan) -> float:
         """A partial tile costs as much as a whole one, of reductions only to transpose it (but few iterations make small tiles)."""
         if plan.tile < 0:
@@ -170,7 +177,7 @@ class _Counter:
         if isinstance(what, GatherLoad):
             return self._lanes(plan) * _GATHER_LANE
         if not isinstance(what, Load):
-            return float(self.kernel.body[n].instructions)
+            return self.kernel.body[n].instructions * self._width(plan)
         one = self._access(what.access.strides, plan, _GATHER_LANE, tiled=not what.guards) + _GUARD * len(what.guards)
         in_registers = plan.vector < self.kernel.outer and self.kernel.inner_points <= _LANES
         return one if in_registers else one * max(1, len(self.stages.get(n, ())))

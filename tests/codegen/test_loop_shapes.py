@@ -114,6 +114,16 @@ def test_long_transposes_are_tiled() -> None:
     assert kernel.tile >= 0 and " tile" in str(kernel)
 
 
+def test_short_contiguous_rows_of_slow_functions_are_not_gathered_from_images() -> None:
+    """Eight channels of a group lie in short vectors, though sixteen images would fill long ones."""
+    x, scale = normal(16, 9, 12, 8), normal(12, 8)
+    fn = lambda x, s: (ops.tanh(x * s) * ops.exp(x)).sum((1, 3))  # noqa: E731
+    (kernel,) = kernels(graph_of(fn, [x, scale]))
+    assert kernel.extents[kernel.vector] == 8 and kernel.tile < 0
+    wide = x.astype(np.float64)
+    check(fn, [x, scale], (np.tanh(wide * scale) * np.exp(wide)).sum((1, 3)), 1e-4)
+
+
 # -- several registers to a vector ----------------------------------------------------------------------------------------
 @pytest.mark.skipif(32 not in TARGETS, reason="needs AVX2")
 @pytest.mark.parametrize(("columns", "registers"), [(256, 4), (1000, 4), (48, 2), (40, 1)])
