@@ -209,6 +209,10 @@ class LoopKernel:
         return math.prod(self.extents[self.outer :])
 
     @property
+    def reduces(self) -> bool:
+        return any(s.is_reduction for s in self.body)
+
+    @property
     def stages(self) -> int:
         return 1 + max((s.stage for s in self.body), default=0)
 

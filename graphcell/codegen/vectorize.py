@@ -73,8 +73,7 @@ class _Plan:
 
 def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows."""
-    reduces = any(s.is_reduction for s in kernel.body)
-    if not reduces or d < kernel.outer or kernel.inner_points > _LONGEST_GROUPED_ROW:
+    if not kernel.reduces or d < kernel.outer or kernel.inner_points > _LONGEST_GROUPED_ROW:
         return []
     if any(v[d] not in (0, 1) for v in _access_strides(kernel)):
         return []
@@ -109,7 +108,7 @@ class _Counter:
 
     def __init__(self, kernel: LoopKernel, masks: bool):
         self.kernel, self.masks = kernel, masks
-        self.reduces = any(s.is_reduction for s in kernel.body)
+        self.reduces = kernel.reduces
         self.stages: dict[int, set[int]] = {}
         """The stages in which ops take a local."""
         for s in kernel.body:

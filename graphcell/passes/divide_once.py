@@ -20,8 +20,8 @@ from graphcell.ops.movement import BroadcastTo, Reshape
 from graphcell.ops.reduction import ReduceMax, ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
-_LEAST_ADDED = 1e-30
-"""To a root, so that the inverse of the sum is a number."""
+_ADDED = 1e-30, 1e30
+"""To a root, at least and at most, so that the inverse of the sum is a normal number."""
 Result = Sequence[Value] | None
 
 
@@ -44,7 +44,7 @@ def _is_root(r: Rewriter, v: Value) -> bool:
     if made is not None and isinstance(made.op, (Add, Maximum)):
         numbers = [r.number(x) for x in made.operands]
         known = [n for n in numbers if n is not None]
-        if len(known) != 1 or not known[0] >= _LEAST_ADDED:
+        if len(known) != 1 or not _ADDED[0] <= known[0] <= _ADDED[1]:
             return False
         made = _origin(r, made.operands[numbers.index(None)])
     return made is not None and isinstance(made.op, Sqrt)

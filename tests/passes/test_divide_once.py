@@ -61,7 +61,7 @@ def test_roots_are_inverted(join: str) -> None:
     assert divisions(divide_once(parse(ROOT.format(op="sqrt", eps=1e-6, join=join)))) == [(6, 1)]
     plain = ROOT.format(op="sqrt", eps=0.0, join="add").replace("broadcast_to[shape=(6, 5)] %d", "broadcast_to[shape=(6, 5)] %r")
     assert divisions(divide_once(parse(plain))) == [(6, 1)]
-    for op, eps in (("abs", 1e-6), ("sqrt", 0.0), ("sqrt", 1e-40), ("sqrt", -1.0), ("sqrt", float("nan"))):
+    for op, eps in (("abs", 1e-6), ("sqrt", 0.0), ("sqrt", 1e-40), ("sqrt", -1.0), ("sqrt", float("nan")), ("sqrt", 1e38)):
         graph = parse(ROOT.format(op=op, eps=repr(eps), join=join))
         assert divide_once(graph) is graph
 

@@ -354,7 +354,7 @@ def softplus(b: FunctionBuilder, x: Val) -> Val:
 def tanh_softplus(b: FunctionBuilder, x: Val) -> Val:
     """tanh(log(1 + e**x)) = w / (w + 2) with w = e**x * (e**x + 2)."""
     x = at_most(b, x, _TANH_SOFTPLUS_LIMIT[x.type.kind])
-    e = by_table.close_exp(b, x) if uses_tables(b, x) else exp(b, x)
+    e = by_table.exp(b, x, close=True) if uses_tables(b, x) else exp(b, x)
     w = b.fma(e, e, b.add(e, e))
     return b.div(w, b.add(w, b.const(2.0, e)))
 

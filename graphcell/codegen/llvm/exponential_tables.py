@@ -23,14 +23,9 @@ _AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
 
 
 # -- exponentials --------------------------------------------------------------------------------------------
-def exp(b: FunctionBuilder, x: Val) -> Val:
-    """e**x."""
-    return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0])), x)
-
-
-def close_exp(b: FunctionBuilder, x: Val) -> Val:
-    """e**x within little more than half a unit in the last place."""
-    return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0]), close=True), x)
+def exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
+    """e**x; `close`: within little more than half a unit in the last place."""
+    return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0]), close), x)
 
 
 def _exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:

@@ -24,7 +24,7 @@ from graphcell.codegen.llvm.body import compute_type
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.row_groups import RowGroupEmitter, groups_of
-from graphcell.codegen.llvm.rows import RowEmitter, reduces, slots_of
+from graphcell.codegen.llvm.rows import RowEmitter, slots_of
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 
 RUN = 4096
@@ -41,7 +41,7 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
         return 0
     if kernel.vector < 0:
         return 1
-    if not kernel.outer and not reduces(kernel):
+    if not kernel.outer and not kernel.reduces:
         return -(-kernel.extents[kernel.vector] // RUN)
     if kernel.group >= 0:
         return math.prod(kernel.extents[: kernel.outer]) // kernel.extents[kernel.group] * groups_of(kernel, target)
@@ -111,7 +111,7 @@ class LoopEmitter(RowEmitter):
             self._begin_row()
             self._row()
             return b.finish()
-        if not k.outer and not reduces(k):
+        if not k.outer and not k.reduces:
             self._run_of_elements()
             return b.finish()
         self._uniform_values()

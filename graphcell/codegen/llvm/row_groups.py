@@ -2,13 +2,13 @@
 
 Enters: a kernel whose vector loop is reduced, with rows so short that combining the lanes of every row by itself, and the few numbers of a row
 (a logarithm, a quotient, a label), would take as long as the rows. Leaves: LLVM instructions: the inner loops row by row, each leaving a vector
-of partial results in memory; then these vectors, a square of them, are added up crosswise, which gives a vector with a lane for each row; then what
+of partial results in memory; then these vectors, a square of them, are combined crosswise, which gives a vector with a lane for each row; then what
 is the same for a whole row, in vectors. The next stage reads it back, a number a row.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from graphcell.codegen.kernel import LoopKernel, Splat, Store
@@ -18,11 +18,12 @@ from graphcell.codegen.llvm.contraction import ceil_div, round_up
 from graphcell.codegen.llvm.points import PointEmitter, Scope, register_lanes
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.rows import RowEmitter
-from graphcell.codegen.llvm.text import I32, Module, Val, i64
+from graphcell.codegen.llvm.text import Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.ops.base import Reduction
 
 _BLOCK = 4
+"""Lanes that shuffles combine without a table of lanes, and rows of the smallest group."""
 _POINTS_WRITTEN = 1 << 10
 """Of a group, at most, if its rows are written, but for the smallest group: a processor reads ahead while it computes, and writes behind, but not much."""
 
@@ -78,8 +79,7 @@ class RowGroupEmitter(RowEmitter):
         self.rows, self.across.mask = i64(self.size), None
         if extent % self.size:
             self.rows = b.binary("smin", self.rows, b.sub(i64(extent), first))
-            lane = Val(f"<{', '.join(f'i32 {k}' for k in range(self.size))}>", I32.with_lanes(self.size))
-            self.across.mask = b.icmp("slt", lane, b.splat(b.cast(self.rows, I32), self.size))
+            self.across.mask = b.icmp("slt", self.across._lane_offsets(1), b.splat(self.rows, self.size))
         self.across_scope = Scope({}, self.uniform)
         self.spilled, self.kept = {}, {}
         self._row()
@@ -96,11 +96,10 @@ class RowGroupEmitter(RowEmitter):
         if not stores and not reductions:
             return
         b = self.b
-        inner = {n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled}
-        inputs = self._row_inputs(inner, stores, reductions)
+        inputs = self._row_inputs(stores, reductions)
         spills = self._choose_spills(stage, stores, reductions)
         for n in spills:
-            self.kept[n] = b.alloca(compute_type(self.kernel.body[n].dtype), self.size * self._pitch())
+            self.kept[n] = b.alloca(compute_type(self.kernel.body[n].dtype), self._spilled_elements())
         for n in reductions:
             self._reserve_partial(n)
         before = dict(self.spilled)
@@ -117,12 +116,12 @@ class RowGroupEmitter(RowEmitter):
                 b.store(self._narrowed(n, slots), self._partial_of(n, loop.index))
         self.spilled = {n: self.kept[n] for n in (*before, *spills)}
         for n in reductions:
-            self._add_crosswise(n)
+            self._combine_crosswise(n)
 
-    def _row_inputs(self, inner: Iterable[int], stores: Sequence[int], reductions: Sequence[int]) -> dict[int, Val]:
+    def _row_inputs(self, stores: Sequence[int], reductions: Sequence[int]) -> dict[int, Val]:
         """What the coming inner loops need that is the same for a whole row: a number for all rows, or memory with a number for each."""
-        body, roots = self.kernel.body, self._stage_roots(stores, reductions)
-        read = {*roots, *(a for n in inner for a in body[n].args)}
+        body = self.kernel.body
+        read = {*self._stage_roots(stores, reductions), *(a for n in self._inner_of_stage(stores, reductions) for a in body[n].args)}
         found: dict[int, Val] = {}
         for n in sorted(read):
             if self._is_inner(n) or isinstance(body[n].what, Splat):
@@ -175,7 +174,7 @@ class RowGroupEmitter(RowEmitter):
             total = combine(self.b, s.what.kind, low, high, s.dtype)
         return total
 
-    def _add_crosswise(self, local: int) -> None:
+    def _combine_crosswise(self, local: int) -> None:
         s = self.kernel.body[local]
         assert isinstance(s.what, Reduction)
         type = compute_type(s.dtype, self.size)

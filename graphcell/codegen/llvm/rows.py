@@ -31,10 +31,6 @@ _LIGHT, _MEDIUM = 12, 40
 """Weights of a body up to which so many are worth while, and two."""
 
 
-def reduces(kernel: LoopKernel) -> bool:
-    return any(s.is_reduction for s in kernel.body)
-
-
 def _weight(kernel: LoopKernel) -> int:
     """Rough vector instructions of one point."""
     return max(1, sum(12 if s.is_slow else 1 for s in kernel.body))
@@ -151,8 +147,11 @@ class RowEmitter(PointEmitter):
         return ways
 
     def _work_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> list[Statement]:
-        needed = (n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled)
-        return [self.kernel.body[n] for n in needed]
+        return [self.kernel.body[n] for n in self._inner_of_stage(stores, reductions)]
+
+    def _inner_of_stage(self, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
+        """Locals that the inner loops of a stage compute."""
+        return [n for n in self._needed(self._stage_roots(stores, reductions)) if self._is_inner(n) and n not in self.spilled]
 
     def _is_inner(self, local: int) -> bool:
         return bool(self.kernel.body[local].loops & self.inner)
