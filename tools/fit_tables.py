@@ -157,6 +157,7 @@ def _piecewise_text(name: str, p: Piecewise) -> str:
 # -- exponentials and logarithms -----------------------------------------------------------------------------
 NEAR_ABOVE = mpf("0.0635")  # between these is x * d - 1
 NEAR_BELOW = mpf("-0.0335")
+LOG2_COARSE = 2**14  # multiples of its inverse leave room for ten bits of an exponent
 
 
 def _exponentials() -> str:
@@ -202,6 +203,10 @@ def _logarithms() -> str:
             around[k] = _nice_inverse(0.5 + k / 32, 0.5 + (k + 1) / 32)
     lines = [f"# (log(1 + r) - r) / r**2 for {NEAR_BELOW} < r < {NEAR_ABOVE}: 2**{mp.nstr(mp.log(error, 2), 3)}."]
     lines += _numbers("LOG_NEAR = ", [float(c) for c in coefficients], bare=True)
+    fit = Fit("", lambda r: (mp.log1p(r) - r + r**2 / 2) / r**3, lambda r: abs(r**3 / mp.log1p(r)), {}, 301)
+    coefficients, error = remez(fit, NEAR_BELOW, NEAR_ABOVE, 3)
+    lines += [f"# (log(1 + r) - r + r**2 / 2) / r**3 for the same r: 2**{mp.nstr(mp.log(error, 2), 3)}."]
+    lines += _numbers("LOG_NEAR_CUBE = ", [float(c) for c in coefficients], bare=True)
     for name, comment, pairs in (
         ("LOG", "d and log(1 / d) for x in [3/4, 3/2), where x * d is near 1; placed by the first four bits of the mantissa", around),
         ("LOG1P", "The same for x in [1, 2)", above),
@@ -209,6 +214,11 @@ def _logarithms() -> str:
         lines += [f"# {comment}.", *_numbers(f"{name}_INVERSES = ", [d for d, _ in pairs], bare=True)]
         lines += _numbers(f"{name}_VALUES = ", [y for _, y in pairs], bare=True)
     lines += _numbers("LOG1P_INVERSES_MINUS_ONE = ", [d - 1 for d, _ in above], bare=True)
+    binary = [-mp.log(mpf(d), 2) for d, _ in around]
+    coarse = [float(mp.nint(y * LOG2_COARSE) / LOG2_COARSE) for y in binary]
+    lines += ["# log2(1 / d) of the first of these tables, as a multiple of 2**-14 and the rest."]
+    lines += _numbers("LOG2_VALUES = ", coarse, bare=True)
+    lines += _numbers("LOG2_VALUES_REST = ", [float(y - x) for x, y in zip(coarse, binary, strict=True)], bare=True)
     return "\n".join(lines)
 
 

@@ -520,7 +520,7 @@ def _negative_power(x: Array, y: Array) -> Array:
 
 @frozen
 class Power(Elementwise):
-    """x ** exponent for a number known while compiling; small integer exponents are products."""
+    """x ** exponent for a number known while compiling; small integers are products, those and a half products with a root."""
 
     exponent: float
     takes = dt.FLOATS
@@ -537,16 +537,7 @@ class Power(Elementwise):
         return (cotangents[0] * (pow(inputs[0], self.exponent - 1.0) * self.exponent),)
 
     def emit(self, b: Emitter, x: Val) -> Val:
-        count = abs(self.exponent)
-        if not (count.is_integer() and 1 <= count <= 16):
-            return b.pow(x, b.const(self.exponent, x))
-        power, square, bits = None, x, int(count)
-        while bits:
-            if bits & 1:
-                power = square if power is None else b.mul(power, square)
-            bits >>= 1
-            square = b.mul(square, square) if bits else square
-        return power if self.exponent > 0 else b.div(b.const(1, x), power)
+        return b.constant_pow(x, self.exponent)
 
 
 @frozen

@@ -14,6 +14,7 @@ import pytest
 from numpy.typing import NDArray
 
 from graphcell.codegen.llvm.contraction import (
+    Columns,
     Epilogue,
     Extra,
     choose_tile,
@@ -473,6 +474,17 @@ def test_even_splits_cover_the_extent(extent: int, size: int) -> None:
             covered += range(segment.start + t * segment.size, segment.start + (t + 1) * segment.size)
         tiles += segment.tiles
     assert covered == list(range(extent)) and tiles == -(-extent // size)
+
+
+@pytest.mark.parametrize(
+    "kind, lanes, tail, last",
+    [("float", 16, 16, 16), ("float", 16, 9, 16), ("float", 16, 8, 8), ("float", 16, 1, 8), ("float", 8, 4, 8), ("double", 8, 4, 4), ("double", 4, 2, 4)],
+)
+def test_the_last_of_long_vectors_is_half_as_long_where_that_does(kind: str, lanes: int, tail: int, last: int) -> None:
+    columns = Columns(3, tail, lanes)
+    assert columns.widths(kind) == (lanes, lanes, last)
+    assert columns.effort(kind) == 2 + last / lanes
+    assert columns.padded == 3 * lanes and columns.used == 2 * lanes + tail  # packed panels stay as they are
 
 
 @pytest.mark.parametrize("width", list(TARGETS))

@@ -160,7 +160,19 @@ class Columns:
     def used(self) -> int:
         return self.padded - self.lanes + self.tail
 
+    def widths(self, kind: str) -> tuple[int, ...]:
+        """The lanes that each vector is computed in: of the last one half as many where these do, if a vector is so long that processors join
+        two units for it. Then that one takes half the time.
+        """
+        halved = 2 * self.tail <= self.lanes and self.lanes * LType(kind).bytes == LONG_VECTOR_BYTES
+        return (*[self.lanes] * (self.vectors - 1), self.lanes // 2 if halved else self.lanes)
 
+    def effort(self, kind: str) -> float:
+        """Time of the vectors, in units of a whole one's."""
+        return sum(self.widths(kind)) / self.lanes
+
+
+LONG_VECTOR_BYTES = 64
 LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 _RESERVED = frozenset(
     (
@@ -272,7 +284,7 @@ def lanes_for(columns: int, kind: str, target: ContractionTarget) -> int:
     return min(target.lanes(kind), 1 << max(columns - 1, 0).bit_length())
 
 
-def tile_cost(rows: int, vectors: int) -> float:
+def tile_cost(rows: int, vectors: float) -> float:
     """Relative time of one reduction step of a register tile: its multiply-adds, its loads, and the latency
     when it is small.
     """
@@ -303,7 +315,7 @@ def choose_grid_tile(
     best, box, shape = math.inf, (1, 1, 1), TileShape(1, 1, lanes)
     for vectors in range(1, min(all_vectors, 8) + 1):
         limit = min(most_rows, (vector_registers(target) - 1 - vectors) // vectors)
-        across = column_counts(all_vectors, vectors)
+        across = column_counts(columns, TileShape(1, vectors, lanes), kind)
         for extents in _boxes(grid, limit):
             parts = [split_evenly(extent, size) for extent, size in zip(grid, extents, strict=True)]
             cost = sum(
@@ -319,9 +331,9 @@ def choose_grid_tile(
     return best, box, shape
 
 
-def column_counts(all_vectors: int, vectors: int) -> list[tuple[int, int]]:
-    """(vectors of a tile, number of such tiles) for the full column tiles and the rest."""
-    return [(v, n) for v, n in ((vectors, all_vectors // vectors), (all_vectors % vectors, 1)) if v and n]
+def column_counts(columns: int, tile: TileShape, kind: str) -> list[tuple[float, int]]:
+    """(effort of a tile, number of such tiles) for the full column tiles and the rest."""
+    return [(shape.effort(kind), segment.tiles) for segment, shape in split_columns(columns, tile)]
 
 
 def _boxes(grid: tuple[int, int, int], limit: int) -> Iterator[tuple[int, int, int]]:

@@ -172,7 +172,7 @@ def _candidates(
     lanes = lanes_for(part.columns, part.kind, target)
     for vectors in range(1, min(ceil_div(part.columns, lanes), 8) + 1):
         limit = (vector_registers(target) - 1 - vectors) // vectors
-        across = column_counts(ceil_div(part.columns, lanes), vectors)
+        across = column_counts(part.columns, TileShape(1, vectors, lanes), part.kind)
         for edges, extents in _exact_boxes(part, limit):
             yield (
                 _exact_time(part, edges, extents, across),
@@ -183,7 +183,7 @@ def _candidates(
 
 
 def _exact_time(
-    part: Correlation, edges: Edges, extents: tuple[int, int, int], across: list[tuple[int, int]]
+    part: Correlation, edges: Edges, extents: tuple[int, int, int], across: list[tuple[float, int]]
 ) -> float:
     """Estimated time of one reduction channel when the taps beyond the edge are left out; `across` as of
     `column_counts`.

@@ -257,6 +257,8 @@ def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
     With u = 1 + x rounded and u = 2**k * m, the fraction is f = (m - 1) + (x - (u - 1)) / 2**k, where both
     differences are exact.
     """
+    if uses_tables(b, x):
+        return by_table.log1p_of_sum(b, x, low)
     form = format_of(x)
     one = b.const(1.0, x)
     u = b.add(x, one)

@@ -11,15 +11,15 @@ import functools
 
 from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.lookup import by_registers, exponent, look_up, mantissa, scaled
-from graphcell.codegen.llvm.polynomials import LN2, LOG2_E, LOG10_2, LOG10_E, at_least, at_most, from_bits, split, to_bits, truncated_split
+from graphcell.codegen.llvm.polynomials import LN2, LOG2_E, LOG10_2, LOG10_E, at_least, at_most, from_bits, split, to_bits, truncated_split, with_sign_of
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
 _EXP_RANGE = (-104.0, 89.0)  # e**x is 0 below and inf above
 _EXP2_RANGE = (-151.0, 128.5)
 _MAGIC = 1.5 * 2.0**19  # adding it rounds to a multiple of 1 / 16, which stands in the low four bits
 _MANTISSA_BITS = 23
-_INDEX_BITS = 4
-_AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
+INDEX_BITS = 4
+AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
 
 
 # -- exponentials --------------------------------------------------------------------------------------------
@@ -63,6 +63,18 @@ def _exp2(b: FunctionBuilder, x: Val) -> Val:
     return scaled(b, b.fma(root, rest, root), k)
 
 
+def exp2_of_sum(b: FunctionBuilder, x: Val, low: Val) -> Val:
+    """2**(x + low) for whole registers, |x| <= 200 and |low| <= 1."""
+    magic = b.const(_MAGIC, x)
+    shifted = b.add(b.add(x, low), magic)
+    k = b.sub(shifted, magic)
+    r = b.add(b.sub(x, k), low)
+    root = look_up(b, tables.EXP2, to_bits(b, shifted))
+    c1, c2, c3 = (b.const(c, x) for c in tables.EXP2_NEAR)
+    rest = b.mul(b.fma(b.fma(r, c3, c2), r, c1), r)
+    return scaled(b, b.fma(root, rest, root), k)
+
+
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
     bits = to_bits(b, x)
     minus = from_bits(b, b.or_(bits, b.const(-(1 << 31), bits)))
@@ -83,20 +95,22 @@ def _sigmoid(b: FunctionBuilder, x: Val) -> Val:
 
 
 # -- logarithms ----------------------------------------------------------------------------------------------
-def _near_one(b: FunctionBuilder, r: Val) -> Val:
+def log_near_one(b: FunctionBuilder, r: Val) -> Val:
     """log(1 + r) - r between two entries of a table."""
     c2, c3, c4, c5 = (b.const(c, r) for c in tables.LOG_NEAR)
     return b.mul(b.mul(r, r), b.fma(b.fma(b.fma(c5, r, c4), r, c3), r, c2))
 
 
-def _parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
-    """k, v and r with log(x) = k ln2 + v + log(1 + r); v and r are 0 at powers of two. NaN for x < 0; k is infinite at 0 and inf."""
-    m = mantissa(b, x, _AROUND_ONE)
+def _parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
+    """k, v, d and m with log(x) = k ln2 + v + log(m * d), where m * d is near 1; v is 0 and d is 1 at powers of two.
+
+    m is NaN for x < 0; k is infinite at 0 and inf.
+    """
+    m = mantissa(b, x, AROUND_ONE)
     k = b.sub(exponent(b, x), exponent(b, m))
     bits = to_bits(b, m)
-    index = b.shr(bits, b.const(_MANTISSA_BITS - _INDEX_BITS, bits))
-    r = b.fma(m, look_up(b, tables.LOG_INVERSES, index), b.const(-1.0, x))
-    return k, look_up(b, tables.LOG_VALUES, index), r
+    index = b.shr(bits, b.const(_MANTISSA_BITS - INDEX_BITS, bits))
+    return k, look_up(b, tables.LOG_VALUES, index), look_up(b, tables.LOG_INVERSES, index), m
 
 
 def log(b: FunctionBuilder, x: Val) -> Val:
@@ -105,10 +119,39 @@ def log(b: FunctionBuilder, x: Val) -> Val:
 
 
 def _log(b: FunctionBuilder, x: Val) -> Val:
-    k, v, r = _parts(b, x)
-    high, low = (b.const(part, x) for part in truncated_split(LN2, "float", 2))  # both positive: k may be infinite
-    tail = b.fma(k, low, b.add(r, _near_one(b, r)))
-    return b.add(b.fma(k, high, v), tail)
+    k, v, inverse, m = _parts(b, x)
+    r = b.fma(m, inverse, b.const(-1.0, x))
+    return _sum_of_parts(b, k, v, r, log_near_one(b, r))
+
+
+def _sum_of_parts(b: FunctionBuilder, k: Val, v: Val, r: Val, tail: Val) -> Val:
+    """k ln2 + v + r + tail."""
+    high, low = (b.const(part, k) for part in truncated_split(LN2, "float", 2))  # both positive: k may be infinite
+    return b.add(b.fma(k, high, v), b.fma(k, low, b.add(r, tail)))
+
+
+def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
+    """log(1 + x + low), where `low` is a rounding error of x."""
+    return by_registers(b, _log1p_of_sum, x) if low is None else by_registers(b, _log1p_of_sum, x, low)
+
+
+def _log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None = None) -> Val:
+    """With u = 1 + x rounded, what that lost is shrunk as u is to lie near 1: by 2**-k, from the distance of two patterns with one mantissa.
+    Of the largest u it is left out; where u is inf it is NaN, and does not matter.
+    """
+    u = b.add(x, b.const(1.0, x))
+    lost = b.sub(x, b.sub(u, b.const(1.0, x)))
+    lost = b.add(lost, low) if low is not None else lost
+    k, v, inverse, m = _parts(b, u)
+    pattern = b.sub(b.add(to_bits(b, m), to_bits(b, b.const(1.0, x))), to_bits(b, u))
+    shrunk = b.mul(lost, from_bits(b, b.binary("smax", pattern, b.const(0, pattern))))
+    shrunk = b.select(b.fcmp("olt", shrunk, b.const(1.0, x)), shrunk, b.const(1.0, x))
+    near = b.fma(m, inverse, b.const(-1.0, x))
+    r = b.fma(shrunk, inverse, near)
+    tail = log_near_one(b, r)
+    if low is not None:  # without it r is exact where its rounding would matter
+        tail = b.add(tail, b.fma(shrunk, inverse, b.sub(near, r)))
+    return with_sign_of(b, _sum_of_parts(b, k, v, r, tail), x)
 
 
 def log2(b: FunctionBuilder, x: Val) -> Val:
@@ -123,9 +166,10 @@ def log10(b: FunctionBuilder, x: Val) -> Val:
 
 def _log_of_base(factor: str, of_two: str | None, b: FunctionBuilder, x: Val) -> Val:
     """factor * (v + log(1 + r)) + k * of_two, where v is small, too: it is added last but one."""
-    k, v, r = _parts(b, x)
+    k, v, inverse, m = _parts(b, x)
+    r = b.fma(m, inverse, b.const(-1.0, x))
     high, low = (b.const(part, x) for part in split(factor, "float", 2))
-    tail = b.add(b.fma(v, low, b.mul(_near_one(b, r), high)), b.mul(r, low))
+    tail = b.add(b.fma(v, low, b.mul(log_near_one(b, r), high)), b.mul(r, low))
     if of_two is not None:
         first, second = (b.const(part, x) for part in truncated_split(of_two, "float", 2))
         tail = b.fma(k, second, tail)
@@ -137,9 +181,9 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + x) for x in [0, 1]."""
     near_one = b.const(1 - 2.0**-10, x)  # x = 1 keeps to the last entry
     place = to_bits(b, b.fma(x, near_one, b.const(1.0, x)))
-    index = b.shr(place, b.const(_MANTISSA_BITS - _INDEX_BITS, place))
+    index = b.shr(place, b.const(_MANTISSA_BITS - INDEX_BITS, place))
     r = b.fma(x, look_up(b, tables.LOG1P_INVERSES, index), look_up(b, tables.LOG1P_INVERSES_MINUS_ONE, index))
-    return b.add(look_up(b, tables.LOG1P_VALUES, index), b.add(r, _near_one(b, r)))
+    return b.add(look_up(b, tables.LOG1P_VALUES, index), b.add(r, log_near_one(b, r)))
 
 
 def softplus(b: FunctionBuilder, x: Val) -> Val:

@@ -6,15 +6,16 @@ integers where a function's docstring says so. Leaves: a value of the same type.
 float and are rounded once at the end. Refuses: other types and mixed types (`TypeError`).
 
 With AVX-512 some functions of float look tables of sixteen entries up in a register (lookup, tables,
-exponential_tables); other processors compute them by longer polynomials. Either way every number of lanes
+exponential_tables, power_tables); other processors compute them by longer polynomials. Either way every number of lanes
 gives the same bits; the two ways differ by rounding. The largest errors found, in units in the last place,
 at every 41st float of either sign, against double precision:
 
     tanh 1.07   erf 1.44   exp 0.99   exp2 0.99   log 1.44   log2 1.07   log10 1.07
-    sigmoid 1.51   softplus 1.81   log_sigmoid 1.83   rsqrt 0.99
+    sigmoid 1.51   softplus 1.81   log_sigmoid 1.83   rsqrt 0.99   pow 1.16
 
 Accuracy: within 2 units in the last place for float and double over the whole range (2.6 for tanh of float without AVX-512, which takes
-half the time for that; 3.1 for tanh_softplus), denormal arguments and results included; half and bfloat to their own rounding. Below 0,
+half the time for that; 3.1 for tanh_softplus; 2.4 for inverses of powers that are known while compiling), denormal arguments and results
+included; half and bfloat to their own rounding. Powers of whole numbers up to 16 are products, each factor adds up to half a unit. Below 0,
 lgamma and digamma are reflected: their errors stay within an ulp (of double: two) of the terms that nearly cancel next to zeros. Special
 values are exact: NaN stays NaN, infinities, signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
 contraction is that of explicit fused multiply-adds, so that every vector width gives the same bits, and every
@@ -22,7 +23,7 @@ processor with FMA too, but for the functions named above. Where a reduction of 
 with huge quotients) the code branches to a function in the same module that loops over the lanes; integer
 powers loop over bits; lgamma and digamma jump over the reflection where no lane is negative; everything else is free of branches.
 
-The functions live by subject: exponential, exponential_tables, hyperbolic, trigonometry, power, special, gamma, arithmetic, philox;
+The functions live by subject: exponential, exponential_tables, hyperbolic, trigonometry, power, power_tables, special, gamma, arithmetic, philox;
 their polynomials in coefficients.
 """
 
@@ -68,7 +69,7 @@ from graphcell.codegen.llvm.philox import (
     uniform_f32,
     uniform_f64,
 )
-from graphcell.codegen.llvm.power import cbrt, pow, rsqrt, sqrt
+from graphcell.codegen.llvm.power import cbrt, constant_pow, pow, rsqrt, sqrt
 from graphcell.codegen.llvm.special import erf, erfc, erfinv, gelu, gelu_slope
 from graphcell.codegen.llvm.trigonometry import acos, asin, atan, atan2, cos, sin, tan
 
@@ -82,6 +83,7 @@ __all__ = [
     "atanh",
     "cbrt",
     "ceil",
+    "constant_pow",
     "cos",
     "cosh",
     "digamma",

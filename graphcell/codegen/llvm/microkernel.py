@@ -107,14 +107,20 @@ class MicroKernel:
         return any(level.extent == 0 if isinstance(level, Level) else not level.steps for level in self.nest)
 
     @property
-    def vector(self) -> LType:
-        return LType(self.kind, self.columns.lanes)
+    def widths(self) -> tuple[int, ...]:
+        """The lanes of each vector."""
+        return self.columns.widths(self.kind)
+
+    @property
+    def zeros(self) -> list[Val]:
+        """The accumulators at the start."""
+        return [zeros(LType(self.kind, lanes)) for lanes in self.widths] * self.rows
 
     def mask(self, v: int) -> Val | None:
         """The lanes of vector v that are in use, None for all."""
-        if v < self.columns.vectors - 1 or self.columns.tail == self.columns.lanes:
+        if v < self.columns.vectors - 1 or self.columns.tail == self.widths[v]:
             return None
-        return constant_mask(self.columns.tail, self.columns.lanes)
+        return constant_mask(self.columns.tail, self.widths[v])
 
 
 Accumulators = list[Val]  # row by row
@@ -141,7 +147,7 @@ def emit_micro(
     attributes = "nounwind" if work < INLINE_BELOW else "nounwind noinline"
     b = FunctionBuilder(module, name, params, attributes=attributes)
     b.keep_numbers()
-    total = [zeros(kernel.vector)] * kernel.size
+    total = kernel.zeros
     if not kernel.empty:
         total = _reduce(
             b, kernel, kernel.nest, b.args["a"], b.args["b"], total, Tap(0, 0, tuple(range(kernel.rows)))
@@ -229,7 +235,7 @@ def _reduce_innermost(
     """The innermost loop, unrolled; what the unrolling leaves over is a second loop of single steps."""
     most = max(1, _UNROLLED // len(total))
     if isinstance(level.extent, int) and level.extent <= most:
-        spare = [zeros(kernel.vector)] * (len(total) * (_ways(total, level.extent) - 1))
+        spare = _zeros_like(total) * (_ways(total, level.extent) - 1)
         return _join(b, len(total), _steps(b, kernel, level, a, right, [*total, *spare], tap, level.extent))
     unroll = _unroll_factor(level, min(most, 16))
     extent = level.extent
@@ -241,7 +247,7 @@ def _reduce_innermost(
         exact = level.multiple % unroll == 0
         full = count if exact else b.and_(count, i64(-unroll))
         rest = None if exact else count
-    spare = [zeros(kernel.vector)] * (len(total) * (_ways(total, unroll) - 1))
+    spare = _zeros_like(total) * (_ways(total, unroll) - 1)
     with b.loop(
         0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)
     ) as loop:
@@ -253,6 +259,10 @@ def _reduce_innermost(
     with b.loop(full, rest, carried=[a, right, *total], name="k.rest") as loop:
         loop.carry(*_advance(b, kernel, level, loop.carried, tap, 1))
     return list(loop.results[2:])
+
+
+def _zeros_like(total: Accumulators) -> Accumulators:
+    return [zeros(value.type) for value in total]
 
 
 def _unroll_factor(level: Level, most: int) -> int:
@@ -337,29 +347,23 @@ def _step(
     total: Accumulators,
 ) -> None:
     """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place."""
-    columns, lanes = kernel.columns, kernel.columns.lanes
+    lanes, widths = kernel.columns.lanes, kernel.widths
+    a_kind, b_kind = (kernel.a_kind, kernel.b_kind) if kernel.paired else (kernel.kind, kernel.kind)
     if kernel.ahead:
         prefetch(b, displaced(b, a, a_offset + kernel.ahead, LType(kernel.a_kind)), 2)
     vectors = []
-    for v in range(columns.vectors):
-        at = b.gep(right, v * lanes, LType(kernel.b_kind))
+    for v, width in enumerate(widths):
         mask = None if kernel.b_packed else kernel.mask(v)
-        vectors.append(load_as(b, at, kernel.b_kind, kernel.b_kind if kernel.paired else kernel.kind, lanes, mask))
+        vectors.append(load_as(b, b.gep(right, v * lanes, LType(kernel.b_kind)), kernel.b_kind, b_kind, width, mask))
     for n, i in enumerate(rows):
         at = displaced(b, a, a_offset + kernel.a_offsets[i], LType(kernel.a_kind))
-        scalar = None if kernel.a_vector else b.splat(load_as(b, at, kernel.a_kind, kernel.a_kind if kernel.paired else kernel.kind, 0), lanes)
+        scalar = None if kernel.a_vector else load_as(b, at, kernel.a_kind, a_kind, 0)
         for v, vector in enumerate(vectors):
-            left = scalar
-            if left is None:
-                left = load_as(
-                    b,
-                    b.gep(at, v * lanes, LType(kernel.a_kind)),
-                    kernel.a_kind,
-                    kernel.kind,
-                    lanes,
-                    kernel.mask(v),
-                )
-            index = n * columns.vectors + v
+            if scalar is None:
+                left = load_as(b, b.gep(at, v * lanes, LType(kernel.a_kind)), kernel.a_kind, a_kind, widths[v], kernel.mask(v))
+            else:
+                left = b.splat(scalar, widths[v])
+            index = n * len(widths) + v
             total[index] = _multiply_pairs(b, left, vector, total[index]) if kernel.paired else b.fma(left, vector, total[index])
 
 
@@ -380,9 +384,7 @@ def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilog
     masks = [kernel.mask(v) for _ in kernel.c_offsets for v in range(vectors)]
     if kernel.resumes:
         with b.loop(0, b.args["resume"], carried=total, name="resume") as loop:
-            held = [
-                load_as(b, p, kernel.c_kind, kernel.kind, lanes, m) for p, m in zip(at, masks, strict=True)
-            ]
+            held = [load_as(b, p, kernel.c_kind, kernel.kind, t.type.lanes, m) for p, t, m in zip(at, total, masks, strict=True)]
             loop.carry(*(b.add(h, t) for h, t in zip(held, loop.carried, strict=True)))
         total = list(loop.results)
     if epilogue is None:

@@ -6,6 +6,9 @@ See `math` for accuracy.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
+from graphcell.codegen.llvm import power_tables
 from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
 from graphcell.codegen.llvm.exponential import expm1_parts, log2_with, log_parts
 from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_tables
@@ -26,6 +29,7 @@ from graphcell.codegen.llvm.polynomials import (
     with_sign_of,
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
+from graphcell.codegen.llvm.values import rounded
 
 _EXP2_WIDE_RANGE = (-200.0, 200.0)  # 2**x is 0 and inf in float
 _EXP_RANGE = (-746.0, 710.0)
@@ -105,13 +109,60 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
 
 
 # -- pow -----------------------------------------------------------------------------------------------------
+_MOST_PRODUCTS = 16  # powers of whole numbers up to this are products
+_WITH_ROOT = (-1.5, -0.5, 0.5, 1.5, 2.5)  # and these products with a root
+
+
 @widened
 def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
     """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional
-    y; signed zeros. The power of floats is computed in double.
+    y; signed zeros. The power of floats is computed in double, and with AVX-512 by tables.
     """
+    return _of_either_sign(b, x, y, _power_of_magnitude(b, x))
+
+
+def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
+    """x**exponent for a finite number. For small whole ones it is a product, for some halves a product with a root, and to a
+    negative number the inverse of that, which loses bits where a result or its inverse is denormal.
+    """
+    exponent = rounded(exponent, x.type.kind)
+    size = abs(exponent)
+    if size.is_integer() and 1 <= size <= _MOST_PRODUCTS:
+        power = _product(b, x, int(size))
+        return power if exponent > 0 else b.div(b.const(1, x), power)
+
+    @widened
+    def power_of_float(b: FunctionBuilder, x: Val) -> Val:
+        if exponent in _WITH_ROOT:
+            return _power_with_root(b, x, exponent)
+        small = uses_tables(b, x) and abs(exponent) <= power_tables.SMALL_EXPONENT
+        return (power_tables.small_power if small else pow)(b, x, b.const(exponent, x))
+
+    return power_of_float(b, x)
+
+
+def _product(b: FunctionBuilder, x: Val, count: int) -> Val:
+    """x multiplied `count` > 0 times, by squaring."""
+    half = _product(b, b.mul(x, x), count // 2) if count > 1 else None
+    if half is None or count % 2 == 0:
+        return half or x
+    return b.mul(x, half)
+
+
+def _power_with_root(b: FunctionBuilder, x: Val, exponent: float) -> Val:
+    """|x|**n * sqrt(x), or the inverse, for `exponent` = n + 1/2 > 0 or its negative. Adding 0 makes -0 a 0; -inf is an even infinity here."""
+    size, infinite = abs(exponent), b.fcmp("oeq", x, b.const(float("-inf"), x))
+    if exponent == -0.5:
+        return b.select(infinite, b.const(0.0, x), absolute(b, rsqrt(b, x)))
+    root = b.select(infinite, infinity(x), b.add(sqrt(b, x), b.const(0.0, x)))
+    power = b.mul(_product(b, absolute(b, x), int(size)), root) if size > 1 else root
+    return power if exponent > 0 else b.div(b.const(1.0, x), power)
+
+
+def _of_either_sign(b: FunctionBuilder, x: Val, y: Val, of_magnitude: Callable[..., Val]) -> Val:
+    """x**y, where `of_magnitude` emits |x|**y but for what C defines otherwise."""
     a, zero, one = absolute(b, x), b.const(0.0, x), b.const(1.0, x)
-    power = _double_power(b, a, y) if x.type.kind == "double" else _float_power(b, a, y)
+    power = of_magnitude(b, a, y)
     power = b.select(b.and_(b.fcmp("oeq", a, one), b.fcmp("ord", y, y)), one, power)
     whole = b.fcmp("oeq", b.unary("trunc", y), y)
     half = b.mul(y, b.const(0.5, x))
@@ -120,6 +171,12 @@ def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
     finite_negative = b.and_(b.fcmp("olt", x, zero), b.fcmp("olt", a, infinity(x)))
     power = b.select(b.and_(finite_negative, b.not_(whole)), nan(x), power)
     return b.select(b.or_(b.fcmp("oeq", x, one), b.fcmp("oeq", y, zero)), one, power)
+
+
+def _power_of_magnitude(b: FunctionBuilder, x: Val) -> Callable[..., Val]:
+    if uses_tables(b, x):
+        return power_tables.power
+    return _double_power if x.type.kind == "double" else _float_power
 
 
 def _log_at_ends(b: FunctionBuilder, a: Val, logarithm: Val) -> Val:

@@ -81,21 +81,24 @@ class Val:
         return f"{self.type} {self.text}"
 
 
+def rounded(value: float, kind: str) -> float:
+    """The number of `kind` next to `value`, inf past the largest."""
+    with np.errstate(over="ignore"):
+        if kind == "bfloat":
+            import ml_dtypes
+
+            return float(np.asarray(value, ml_dtypes.bfloat16))
+        return float(np.asarray(value, {"half": np.float16, "float": np.float32, "double": np.float64}[kind]))
+
+
 def float_literal(value: float, kind: str) -> str:
     """The exact hexadecimal literal of `value` rounded to `kind`; for bfloat its bits as a decimal number."""
-    if kind == "double":
-        return f"0x{struct.unpack('<Q', struct.pack('<d', value))[0]:016X}"
-    if kind == "float":
-        with np.errstate(over="ignore"):
-            rounded = float(np.float32(value))
-        return f"0x{struct.unpack('<Q', struct.pack('<d', rounded))[0]:016X}"
+    number = rounded(value, kind)
+    if kind in ("float", "double"):
+        return f"0x{struct.unpack('<Q', struct.pack('<d', number))[0]:016X}"
     if kind == "half":
-        with np.errstate(over="ignore"):
-            return f"0xH{int(np.float16(value).view(np.uint16)):04X}"
-    import ml_dtypes
-
-    with np.errstate(over="ignore"):
-        return str(int(np.asarray(value, ml_dtypes.bfloat16).view(np.uint16)))
+        return f"0xH{int(np.float16(number).view(np.uint16)):04X}"
+    return str(int(np.float32(number).view(np.uint32)) >> 16)
 
 
 def const(value: float | int | bool, type: LType) -> Val:

@@ -134,7 +134,7 @@ def winograd_time(spec: ConvSpec, plan: Schedule, target: ContractionTarget) -> 
     lanes = target.lanes(spec.kind)
     calls = ceil_div(plan.split_tiles, plan.chunk) * plan.splits
     products = plan.algorithm.products * sum(
-        (tile_cost(rows.size, columns.vectors) * plan.tiles + calls * (3 * rows.size * columns.vectors + 20)) * rows.tiles * segment.tiles
+        (tile_cost(rows.size, columns.effort(spec.kind)) * plan.tiles + calls * (3 * rows.size * columns.vectors + 20)) * rows.tiles * segment.tiles
         for rows in plan.row_segments
         for segment, columns in plan.column_segments
     )

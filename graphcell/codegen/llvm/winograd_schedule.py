@@ -205,7 +205,7 @@ def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, 
     size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
     into, filters, back = _transforms(plan.algorithm)
     products = plan.algorithm.products * sum(
-        (tile_cost(rows.size, columns.vectors) * part.reduced + 2 * rows.size * columns.vectors + 20) * rows.tiles * segment.tiles
+        (tile_cost(rows.size, columns.effort(part.kind)) * part.reduced + 2 * rows.size * columns.vectors + 20) * rows.tiles * segment.tiles
         for rows in plan.row_segments
         for segment, columns in plan.column_segments
     )

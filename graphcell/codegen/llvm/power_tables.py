@@ -1,0 +1,91 @@
+"""Powers of floats by tables in a register, for AVX-512.
+
+Enters: float operands of any number of lanes, the base not negative. Leaves: the result in the operand's type. See `math` for accuracy and
+`lookup` for what is fast.
+
+a**y is 2**(y * log2(a)), and an error of the exponent, which reaches 128, is one of the result, times ln2: the logarithm must be known
+to 32 bits, 8 more than a float has. It is k + v + log2(1 + r), where k + v, an exponent and an entry of a table, is exact. For an
+exponent of any size the rest is a sum of two floats. One of at most 4 that is known while compiling multiplies the error of the rest by
+so little that one float does.
+"""
+
+from __future__ import annotations
+
+from graphcell.codegen.llvm import tables
+from graphcell.codegen.llvm.exponential_tables import AROUND_ONE, INDEX_BITS, exp2_of_sum, log_near_one
+from graphcell.codegen.llvm.lookup import by_registers, exponent, look_up, mantissa
+from graphcell.codegen.llvm.polynomials import LOG2_E, at_least, at_most, format_of, infinity, split, to_bits
+from graphcell.codegen.llvm.text import FunctionBuilder, Val
+
+SMALL_EXPONENT = 4.0
+_RANGE = 200.0  # 2**x is 0 and inf at the ends of it
+
+
+def power(b: FunctionBuilder, a: Val, y: Val) -> Val:
+    """a**y for a >= 0; NaN where 1 is raised to an infinite power, or 0 and inf to the power of 0."""
+    return by_registers(b, _power, a, y)
+
+
+def small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
+    """x**y as C defines it for any x and a constant fraction y between -SMALL_EXPONENT and SMALL_EXPONENT."""
+    return by_registers(b, _small_power, x, y)
+
+
+def _power(b: FunctionBuilder, a: Val, y: Val) -> Val:
+    whole, lost_value, inverse, m = _parts(b, a)
+    product = b.mul(m, inverse)
+    r, r_lost = _exact_sum(b, b.sub(product, b.const(1.0, a)), b.fma(m, inverse, b.neg(product)))
+    logarithm, lost = _natural_log_near_one(b, r, r_lost)
+    factor, factor_lost = (b.const(part, a) for part in split(LOG2_E, "float", 2))
+    scaled = b.mul(logarithm, factor)
+    lost = b.fma(lost, factor, b.fma(logarithm, factor_lost, b.fma(logarithm, factor, b.neg(scaled))))
+    total, total_lost = _exact_sum(b, whole, scaled)
+    total_lost = b.add(b.add(total_lost, lost), lost_value)
+    z = b.mul(y, total)
+    return _bounded_exp2(b, z, b.fma(y, total_lost, b.fma(y, total, b.neg(z))))
+
+
+def _small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
+    a = b.select(b.fcmp("oeq", x, b.const(float("-inf"), x)), infinity(x), x)
+    whole, lost_value, inverse, m = _parts(b, a)
+    r = b.fma(m, inverse, b.const(-1.0, a))
+    factor = b.const(split(LOG2_E, "float", 1)[0], a)
+    rest = b.fma(b.add(r, log_near_one(b, r)), factor, lost_value)
+    z = b.mul(y, whole)
+    return _bounded_exp2(b, z, b.fma(y, rest, b.fma(y, whole, b.neg(z))))
+
+
+def _parts(b: FunctionBuilder, a: Val) -> tuple[Val, Val, Val, Val]:
+    """w, l, d and m with log2(a) = w + l + log2(m * d), where m * d is near 1 and w exact; m is NaN for a < 0, w infinite at 0 and inf."""
+    m = mantissa(b, a, AROUND_ONE)
+    k = b.sub(exponent(b, a), exponent(b, m))
+    bits = to_bits(b, m)
+    index = b.shr(bits, b.const(format_of(a).mantissa - INDEX_BITS, bits))
+    whole = b.add(k, look_up(b, tables.LOG2_VALUES, index))
+    return whole, look_up(b, tables.LOG2_VALUES_REST, index), look_up(b, tables.LOG_INVERSES, index), m
+
+
+def _exact_sum(b: FunctionBuilder, x: Val, y: Val) -> tuple[Val, Val]:
+    """x + y rounded, and what that lost, where x is 0 or |x| >= |y|."""
+    total = b.add(x, y)
+    return total, b.add(b.sub(x, total), y)
+
+
+def _natural_log_near_one(b: FunctionBuilder, r: Val, r_lost: Val) -> tuple[Val, Val]:
+    """log(1 + r + r_lost) as a sum of two floats: r - r**2 / 2 + r**3 p(r)."""
+    square = b.mul(r, r)
+    square_lost = b.fma(r, r, b.neg(square))
+    c3, c4, c5, c6 = (b.const(c, r) for c in tables.LOG_NEAR_CUBE)
+    cube = b.mul(b.mul(b.fma(b.fma(b.fma(c6, r, c5), r, c4), r, c3), r), square)
+    minus_half = b.const(-0.5, r)
+    high = b.fma(square, minus_half, r)
+    lost = b.fma(square, minus_half, b.sub(r, high))
+    rest = b.fma(square_lost, minus_half, b.fma(b.neg(r), r_lost, r_lost))
+    return high, b.add(b.add(lost, rest), cube)
+
+
+def _bounded_exp2(b: FunctionBuilder, z: Val, low: Val) -> Val:
+    """2**(z + low), where |low| < 1 if z is not near the ends of the range, and anything, NaN too, if it is."""
+    one = b.const(1.0, z)
+    low = b.select(b.fcmp("olt", low, one), low, one)
+    return exp2_of_sum(b, at_least(b, at_most(b, z, _RANGE), -_RANGE), at_least(b, low, -1.0))
