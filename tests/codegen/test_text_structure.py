@@ -434,6 +434,25 @@ def test_gep_steps_over_whole_elements(kind: str, lanes: int, stride: int) -> No
 
 
 # -- calls ---------------------------------------------------------------------------------------------------
+def test_atomic_memory() -> None:
+    """One thread only; of several see tests/runtime/test_work_sharing.py."""
+
+    def emit(b: FunctionBuilder, out: Val, expected: Val, wanted: Val) -> Val:
+        b.store_atomic(i64(40), out, "release")
+        narrow = b.gep(out, 1, I64)
+        b.store_atomic(const(-7, I32), narrow, "monotonic")
+        b.store(b.cast(b.add_atomic(narrow, const(9, I32), "monotonic"), I64), b.gep(out, 2, I64))
+        b.store(b.add_atomic(out, i64(2), "seq_cst"), b.gep(out, 3, I64))
+        exchanged = b.compare_exchange(out, expected, wanted, "seq_cst", "acquire")
+        b.store(b.cast(b.load_atomic(narrow, I32, "acquire"), I64), b.gep(out, 4, I64))
+        return b.cast(exchanged, I64)
+
+    built = Built(2, emit)
+    for expected, exchanged, left in ((42, 1, 5), (40, 0, 42)):
+        assert built(expected, 5) == exchanged
+        assert built.out[[0, 2, 3, 4, 5]].tolist() == [left, -7, 40, 2, -1]
+
+
 def test_calls_by_name_and_by_pointer() -> None:
     def emit(b: FunctionBuilder, out: Val, x: Val) -> Val:
         g = FunctionBuilder(b.module, "g", [("a", I64), ("c", I1), ("d", F64)], I64)
@@ -454,6 +473,7 @@ def test_mixed_types_are_refused_where_they_meet() -> None:
         lambda: b.icmp("eq", n, const(1, I32)), lambda: b.select(const(True, I1), x, y),
         lambda: b.cast(x, LType("double", 4)), lambda: b.splat(v, 8),
         lambda: b.cast(n, PTR), lambda: const(7, PTR), lambda: b.reduce("xor", v), lambda: b.reduce("sum", v),
+        lambda: b.compare_exchange(const(0, PTR), n, const(1, I32), "seq_cst", "acquire"),
     ]
     for call in wrong:
         with pytest.raises(TypeError):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Sequence
 
-from graphcell.codegen.llvm.values import I32, PTR, VOID, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.values import I1, I32, PTR, VOID, LType, Module, Val, const, i64
 
 _INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin",
                        "umax": "umax", "and": "and", "or": "or", "xor": "xor"}
@@ -70,6 +70,23 @@ class Instructions:
         if value.type.kind == "i1":
             value = self.cast(value, LType("i8", value.type.lanes))
         self.effect(f"store {value}, ptr {pointer.text}, align {align or value.type.bytes}")
+
+    # what several threads see; `order` is LLVM's word: monotonic, acquire, release, seq_cst
+    def load_atomic(self, pointer: Val, type: LType, order: str) -> Val:
+        return self.raw(f"load atomic {type}, ptr {pointer.text} {order}, align {type.bytes}", type)
+
+    def store_atomic(self, value: Val, pointer: Val, order: str) -> None:
+        self.effect(f"store atomic {value}, ptr {pointer.text} {order}, align {value.type.bytes}")
+
+    def add_atomic(self, pointer: Val, amount: Val, order: str) -> Val:
+        """Adds to an integer in memory; its value before."""
+        return self.raw(f"atomicrmw add ptr {pointer.text}, {amount} {order}, align {amount.type.bytes}", amount.type)
+
+    def compare_exchange(self, pointer: Val, expected: Val, wanted: Val, order: str, failing: str) -> Val:
+        """Puts `wanted` in the place of `expected`; an i1, whether that was there. `failing` is the order of the load if not."""
+        type = self._same("compare_exchange", expected, wanted)
+        text = f"cmpxchg ptr {pointer.text}, {expected}, {wanted} {order} {failing}, align {type.bytes}"
+        return self.raw(f"extractvalue {self.raw(text, LType(f'{{ {type}, i1 }}'))}, 1", I1)
 
     def masked_load(self, pointer: Val, mask: Val, type: LType) -> Val:
         """Lanes whose mask is off are zero and are not read.
