@@ -169,6 +169,17 @@ def test_integer_division_neither_traps_nor_rounds(function: str, name: str, lan
 
 
 @pytest.mark.parametrize("name", INTEGERS)
+@pytest.mark.parametrize("function", DIVISIONS)
+def test_integer_division_by_constants(function: str, name: str) -> None:
+    info = np.iinfo(name)
+    x, modulus = integer_pairs(name)[0], (1 << info.bits) - 1
+    for y in (0, 1, 2, 3, 7, 100, info.max, *((-1, -2, -7, -100, info.min) if info.min else ())):
+        got = build(lambda b, p: getattr(math, function)(b, p, b.const(y, p), info.min < 0), [f"i{info.bits}"], 16)(x).view(x.dtype)
+        want = [DIVISIONS[function](a, y) & modulus for a in x.tolist()]
+        assert np.array_equal(got, np.array(want, np.uint64).astype(x.dtype)), y
+
+
+@pytest.mark.parametrize("name", INTEGERS)
 def test_integer_extrema(name: str) -> None:
     x, y = integer_pairs(name)
     signed = np.iinfo(name).min < 0

@@ -140,25 +140,18 @@ def _mixed_signs(b: FunctionBuilder, remainder: Val, divisor: Val) -> Val:
 
 
 def _integer_division(b: FunctionBuilder, x: Val, y: Val, signed: bool) -> tuple[Val, Val]:
-    """Quotient toward zero, and remainder. Up to 32 bits by a division of floats, which processors have for vectors: exact in so many bits
-    (8 and 16 in float, 32 in double). By a constant it is a product with the reciprocal, a little larger than exact, so that products of multiples
-    do not fall below the quotient: its relative error is between 1 and 7 times the rounding error of the float, and, times 2**16 or 2**32, less
-    than 1, so that no other quotient reaches the next integer.
+    """Quotient toward zero, and remainder. By a constant LLVM multiplies by its inverse; by others up to 32 bits it is a division of floats,
+    which processors have for vectors: exact in so many bits (8 and 16 in float, 32 in double).
     """
     zero = b.const(0, x)
     by_zero = b.icmp("eq", y, zero)
     by_minus_one = b.icmp("eq", y, b.const(-1, y))
     safe = b.select(b.or_(by_zero, by_minus_one) if signed else by_zero, b.const(1, y), y)
-    if x.type.bits > 32:
+    if x.type.bits > 32 or not y.text.startswith("%"):
         quotient = b.div(x, safe, signed=signed)
     else:
         wide = x.type.with_kind("float" if x.type.bits <= 16 else "double")
-        divisor = b.cast(safe, wide, signed=signed)
-        if y.text.startswith("%"):
-            ratio = b.div(b.cast(x, wide, signed=signed), divisor)
-        else:
-            above = b.const(1.0 + 2.0 ** (-22 if wide.kind == "float" else -51), wide)
-            ratio = b.mul(b.cast(x, wide, signed=signed), b.mul(b.div(b.const(1.0, wide), divisor), above))
+        ratio = b.div(b.cast(x, wide, signed=signed), b.cast(safe, wide, signed=signed))
         quotient = b.raw(f"{'fptosi' if signed else 'fptoui'} {ratio} to {x.type}", x.type)
     remainder = b.sub(x, b.mul(quotient, safe))  # 0 where the divisor is 0 or -1
     if signed:
