@@ -18,8 +18,8 @@ _EXP_RANGE = (-104.0, 89.0)  # e**x is 0 below and inf above
 _EXP2_RANGE = (-151.0, 128.5)
 _MAGIC = 1.5 * 2.0**19  # adding it rounds to a multiple of 1 / 16, which stands in the low four bits
 _MANTISSA_BITS = 23
-INDEX_BITS = 4
-AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
+_INDEX_BITS = 4
+_AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
 
 
 # -- exponentials --------------------------------------------------------------------------------------------
@@ -101,16 +101,22 @@ def log_near_one(b: FunctionBuilder, r: Val) -> Val:
     return b.mul(b.mul(r, r), b.fma(b.fma(b.fma(c5, r, c4), r, c3), r, c2))
 
 
-def _parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
-    """k, v, d and m with log(x) = k ln2 + v + log(m * d), where m * d is near 1; v is 0 and d is 1 at powers of two.
+def near_one(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
+    """k, m, d and i with x = 2**k * m, where d is entry i of the table of inverses, and m * d near 1; d is 1 at powers of two.
 
     m is NaN for x < 0; k is infinite at 0 and inf.
     """
-    m = mantissa(b, x, AROUND_ONE)
+    m = mantissa(b, x, _AROUND_ONE)
     k = b.sub(exponent(b, x), exponent(b, m))
     bits = to_bits(b, m)
-    index = b.shr(bits, b.const(_MANTISSA_BITS - INDEX_BITS, bits))
-    return k, look_up(b, tables.LOG_VALUES, index), look_up(b, tables.LOG_INVERSES, index), m
+    index = b.shr(bits, b.const(_MANTISSA_BITS - _INDEX_BITS, bits))
+    return k, m, look_up(b, tables.LOG_INVERSES, index), index
+
+
+def _parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
+    """k, v and r with log(x) = k ln2 + v + log(1 + r); v and r are 0 at powers of two."""
+    k, m, inverse, index = near_one(b, x)
+    return k, look_up(b, tables.LOG_VALUES, index), b.fma(m, inverse, b.const(-1.0, x))
 
 
 def log(b: FunctionBuilder, x: Val) -> Val:
@@ -119,8 +125,7 @@ def log(b: FunctionBuilder, x: Val) -> Val:
 
 
 def _log(b: FunctionBuilder, x: Val) -> Val:
-    k, v, inverse, m = _parts(b, x)
-    r = b.fma(m, inverse, b.const(-1.0, x))
+    k, v, r = _parts(b, x)
     return _sum_of_parts(b, k, v, r, log_near_one(b, r))
 
 
@@ -142,15 +147,16 @@ def _log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None = None) -> Val:
     u = b.add(x, b.const(1.0, x))
     lost = b.sub(x, b.sub(u, b.const(1.0, x)))
     lost = b.add(lost, low) if low is not None else lost
-    k, v, inverse, m = _parts(b, u)
+    k, m, inverse, index = near_one(b, u)
+    v = look_up(b, tables.LOG_VALUES, index)
     pattern = b.sub(b.add(to_bits(b, m), to_bits(b, b.const(1.0, x))), to_bits(b, u))
     shrunk = b.mul(lost, from_bits(b, b.binary("smax", pattern, b.const(0, pattern))))
     shrunk = b.select(b.fcmp("olt", shrunk, b.const(1.0, x)), shrunk, b.const(1.0, x))
-    near = b.fma(m, inverse, b.const(-1.0, x))
-    r = b.fma(shrunk, inverse, near)
+    rounded = b.fma(m, inverse, b.const(-1.0, x))
+    r = b.fma(shrunk, inverse, rounded)
     tail = log_near_one(b, r)
     if low is not None:  # without it r is exact where its rounding would matter
-        tail = b.add(tail, b.fma(shrunk, inverse, b.sub(near, r)))
+        tail = b.add(tail, b.fma(shrunk, inverse, b.sub(rounded, r)))
     return with_sign_of(b, _sum_of_parts(b, k, v, r, tail), x)
 
 
@@ -166,8 +172,7 @@ def log10(b: FunctionBuilder, x: Val) -> Val:
 
 def _log_of_base(factor: str, of_two: str | None, b: FunctionBuilder, x: Val) -> Val:
     """factor * (v + log(1 + r)) + k * of_two, where v is small, too: it is added last but one."""
-    k, v, inverse, m = _parts(b, x)
-    r = b.fma(m, inverse, b.const(-1.0, x))
+    k, v, r = _parts(b, x)
     high, low = (b.const(part, x) for part in split(factor, "float", 2))
     tail = b.add(b.fma(v, low, b.mul(log_near_one(b, r), high)), b.mul(r, low))
     if of_two is not None:
@@ -181,7 +186,7 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + x) for x in [0, 1]."""
     near_one = b.const(1 - 2.0**-10, x)  # x = 1 keeps to the last entry
     place = to_bits(b, b.fma(x, near_one, b.const(1.0, x)))
-    index = b.shr(place, b.const(_MANTISSA_BITS - INDEX_BITS, place))
+    index = b.shr(place, b.const(_MANTISSA_BITS - _INDEX_BITS, place))
     r = b.fma(x, look_up(b, tables.LOG1P_INVERSES, index), look_up(b, tables.LOG1P_INVERSES_MINUS_ONE, index))
     return b.add(look_up(b, tables.LOG1P_VALUES, index), b.add(r, log_near_one(b, r)))
 

@@ -12,9 +12,9 @@ so little that one float does.
 from __future__ import annotations
 
 from graphcell.codegen.llvm import tables
-from graphcell.codegen.llvm.exponential_tables import AROUND_ONE, INDEX_BITS, exp2_of_sum, log_near_one
-from graphcell.codegen.llvm.lookup import by_registers, exponent, look_up, mantissa
-from graphcell.codegen.llvm.polynomials import LOG2_E, at_least, at_most, format_of, infinity, split, to_bits
+from graphcell.codegen.llvm.exponential_tables import exp2_of_sum, log_near_one, near_one
+from graphcell.codegen.llvm.lookup import by_registers, look_up
+from graphcell.codegen.llvm.polynomials import LOG2_E, at_least, at_most, infinity, split
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
 SMALL_EXPONENT = 4.0
@@ -57,12 +57,8 @@ def _small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
 
 def _parts(b: FunctionBuilder, a: Val) -> tuple[Val, Val, Val, Val]:
     """w, l, d and m with log2(a) = w + l + log2(m * d), where m * d is near 1 and w exact; m is NaN for a < 0, w infinite at 0 and inf."""
-    m = mantissa(b, a, AROUND_ONE)
-    k = b.sub(exponent(b, a), exponent(b, m))
-    bits = to_bits(b, m)
-    index = b.shr(bits, b.const(format_of(a).mantissa - INDEX_BITS, bits))
-    whole = b.add(k, look_up(b, tables.LOG2_VALUES, index))
-    return whole, look_up(b, tables.LOG2_VALUES_REST, index), look_up(b, tables.LOG_INVERSES, index), m
+    k, m, inverse, index = near_one(b, a)
+    return b.add(k, look_up(b, tables.LOG2_VALUES, index)), look_up(b, tables.LOG2_VALUES_REST, index), inverse, m
 
 
 def _exact_sum(b: FunctionBuilder, x: Val, y: Val) -> tuple[Val, Val]:
