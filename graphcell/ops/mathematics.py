@@ -520,7 +520,7 @@ def _negative_power(x: Array, y: Array) -> Array:
 
 @frozen
 class Power(Elementwise):
-    """x ** exponent for a number known while compiling; small integers are products, those and a half products with a root."""
+    """x ** exponent for a number known while compiling; small whole numbers are products, some halves products with a root."""
 
     exponent: float
     takes = dt.FLOATS

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from typing import Any
 
 import numpy as np
 import pytest
@@ -13,9 +12,9 @@ from graphcell.codegen.llvm import math
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
+from tests.codegen.accuracy import Array, same
 from tests.codegen.harness import NUMPY_TYPES, build
 
-Array = np.ndarray[Any, Any]
 FLOATS = ("half", "bfloat", "float", "double")
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 INF, NAN = float("inf"), float("nan")
@@ -29,12 +28,6 @@ ENDS = [
 def _quiet_numpy() -> Iterator[None]:
     with np.errstate(all="ignore"):
         yield
-
-
-def same(got: Array, want: Array) -> bool:
-    """Equal to the bit, but for the bits of a NaN."""
-    nan = np.isnan(got) & np.isnan(want)
-    return bool(np.all(nan | ((got == want) & (np.signbit(got) == np.signbit(want)))))
 
 
 def pad(*arrays: Array) -> tuple[Array, ...]:

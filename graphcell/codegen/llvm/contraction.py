@@ -172,7 +172,7 @@ class Columns:
         return sum(self.widths(kind)) / self.lanes
 
 
-LONG_VECTOR_BYTES = 64
+LONG_VECTOR_BYTES = 64  # of a vector for which many processors join two units of half as many
 LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 _RESERVED = frozenset(
     (

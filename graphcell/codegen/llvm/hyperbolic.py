@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.coefficients import COSH, SINH, TANH
-from graphcell.codegen.llvm.exponential import half_expm1_of_double, log1p, log1p_of_sum, twice_exp_of_minus
+from graphcell.codegen.llvm.exponential import half_expm1_of_double, log1p_of_sum, twice_exp_of_minus
 from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -127,7 +127,9 @@ def atanh(b: FunctionBuilder, x: Val) -> Val:
     """
     a = absolute(b, x)
     twice = b.add(a, a)
-    ratio = b.fma(twice, b.div(a, b.sub(b.const(1.0, x), a)), twice)
-    result = with_sign_of(b, b.mul(log1p(b, ratio), b.const(0.5, x)), x)
+    quotient = b.div(a, b.sub(b.const(1.0, x), a))
+    ratio = b.fma(twice, quotient, twice)
+    lost = b.fma(twice, quotient, b.sub(twice, ratio))
+    result = with_sign_of(b, b.mul(log1p_of_sum(b, ratio, lost), b.const(0.5, x)), x)
     result = b.select(b.fcmp("oeq", a, b.const(1.0, x)), with_sign_of(b, infinity(x), x), result)
     return b.select(b.fcmp("ogt", a, b.const(1.0, x)), nan(x), result)

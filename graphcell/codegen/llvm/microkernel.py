@@ -111,11 +111,6 @@ class MicroKernel:
         """The lanes of each vector."""
         return self.columns.widths(self.kind)
 
-    @property
-    def zeros(self) -> list[Val]:
-        """The accumulators at the start."""
-        return [zeros(LType(self.kind, lanes)) for lanes in self.widths] * self.rows
-
     def mask(self, v: int) -> Val | None:
         """The lanes of vector v that are in use, None for all."""
         if v < self.columns.vectors - 1 or self.columns.tail == self.widths[v]:
@@ -147,7 +142,7 @@ def emit_micro(
     attributes = "nounwind" if work < INLINE_BELOW else "nounwind noinline"
     b = FunctionBuilder(module, name, params, attributes=attributes)
     b.keep_numbers()
-    total = kernel.zeros
+    total = [zeros(LType(kernel.kind, lanes)) for lanes in kernel.widths] * kernel.rows
     if not kernel.empty:
         total = _reduce(
             b, kernel, kernel.nest, b.args["a"], b.args["b"], total, Tap(0, 0, tuple(range(kernel.rows)))

@@ -122,7 +122,7 @@ def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
 
 
 def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
-    """x**exponent for a finite number. For small whole ones it is a product, for some halves a product with a root, and to a
+    """x**exponent for a number known while compiling. For small whole ones it is a product, for some halves a product with a root, and to a
     negative number the inverse of that, which loses bits where a result or its inverse is denormal.
     """
     exponent = rounded(exponent, x.type.kind)
@@ -135,7 +135,7 @@ def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
     def power_of_float(b: FunctionBuilder, x: Val) -> Val:
         if exponent in _WITH_ROOT:
             return _power_with_root(b, x, exponent)
-        small = uses_tables(b, x) and abs(exponent) <= power_tables.SMALL_EXPONENT
+        small = uses_tables(b, x) and size <= power_tables.SMALL_EXPONENT and not size.is_integer()
         return (power_tables.small_power if small else pow)(b, x, b.const(exponent, x))
 
     return power_of_float(b, x)

@@ -1,7 +1,7 @@
 """Powers of floats by tables in a register, for AVX-512.
 
-Enters: float operands of any number of lanes, the base not negative. Leaves: the result in the operand's type. See `math` for accuracy and
-`lookup` for what is fast.
+Enters: float operands of any number of lanes; the base of `power` is not negative. Leaves: the result in the operand's type. See `math` for
+accuracy and `lookup` for what is fast.
 
 a**y is 2**(y * log2(a)), and an error of the exponent, which reaches 128, is one of the result, times ln2: the logarithm must be known
 to 32 bits, 8 more than a float has. It is k + v + log2(1 + r), where k + v, an exponent and an entry of a table, is exact. For an

@@ -83,12 +83,14 @@ class Val:
 
 def rounded(value: float, kind: str) -> float:
     """The number of `kind` next to `value`, inf past the largest."""
+    if kind == "double":
+        return float(value)
     with np.errstate(over="ignore"):
         if kind == "bfloat":
             import ml_dtypes
 
             return float(np.asarray(value, ml_dtypes.bfloat16))
-        return float(np.asarray(value, {"half": np.float16, "float": np.float32, "double": np.float64}[kind]))
+        return float(np.float16(value) if kind == "half" else np.float32(value))
 
 
 def float_literal(value: float, kind: str) -> str:
