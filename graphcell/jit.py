@@ -521,7 +521,7 @@ class JitFunction(NativelyCalled):
         lines += [
             f"calls back into Python for {c.op.name}{f' ({c.where})' if c.where else ''}"
             for c in compilation.listing.program.host_calls
-            if not isinstance(c.op, Raise)  # which is called at the end of all
+            if not c.rare and not isinstance(c.op, Raise)  # which is called at the end of all
         ]
         lines += [*traced.remarks, *([self.remark] if self.remark else [])]
         return "\n".join(lines)

@@ -7,10 +7,11 @@ import math
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, Statement, Store
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.scatter import ScatterKernel
+from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
 from graphcell.codegen.schedule import collapse
 from graphcell.codegen.vectorize import choose_vector
 from graphcell.ir.types import TensorType
-from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
+from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements, ScatterStep
 
 
 def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], result: TensorType) -> LoopKernel:
@@ -68,3 +69,16 @@ def scatter_kernel(op: Scatter | ScatterElements, types: tuple[TensorType, ...])
 
 def scatter_cost(kernel: ScatterKernel) -> int:
     return kernel.points * (1 if kernel.vector else 4) + math.prod(n for n, *_ in kernel.ordered)
+
+
+def scatter_step_kernel(op: ScatterStep, types: tuple[TensorType, ...]) -> ScatterStepKernel:
+    """Operands: the target (x itself or a copy), the indices, the updates, the rate. The last dimension is not indexed."""
+    x, *indices, updates, _ = types
+    steps, update_steps = row_major(x.shape), row_major(updates.shape)
+    first, inner = op.axes[0], indices[0].rank
+    rest = [k for k in range(first, x.rank) if k not in op.axes]
+    places = [*((k, k) for k in range(first)), *((k, first + inner + position) for position, k in enumerate(rest))]
+    outer = tuple((x.shape[k], steps[k], update_steps[place]) for k, place in places[:-1])
+    update_step = math.prod(updates.shape[first + inner :])
+    return ScatterStepKernel(x.dtype, tuple(t.dtype for t in indices), indices[0].size, update_step, outer, x.shape[-1],
+                             tuple(steps[a] for a in op.axes), tuple(x.shape[a] for a in op.axes))

@@ -31,10 +31,11 @@ from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
+from graphcell.codegen.systems import small_kernel
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
-from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements
+from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements, ScatterStep
 from graphcell.ops.movement import Bitcast, Concat, Pad, UpdateSlice
 from graphcell.ops.scan import Cumulative
 from graphcell.passes.regions import invariant_operands
@@ -181,6 +182,8 @@ class _Frame(ControlFlow):
             total += frame.arena_bytes
         if node in self.spots:
             total += self.spots[node].nbytes
+        if isinstance(node.op, ScatterStep):
+            total += self.scatter_step_bytes(node, node.op)
         plan = self._native_plan(node)
         if plan is not None:
             self._request_preparation(node, plan)
@@ -336,20 +339,22 @@ class _Frame(ControlFlow):
             self.run_loops(b, kernel, [self.place_of(v) for v in (*node.operands, *node.results)], call)
         elif isinstance(op, (Scatter, ScatterElements)):
             self.emit_scatter(b, node, op, call)
+        elif isinstance(op, ScatterStep):
+            self.emit_scatter_step(b, node, op, own, call)
         elif isinstance(op, DynamicSlice):
             self.emit_dynamic_slice(b, node, op, call)
         elif isinstance(op, DynamicUpdateSlice):
             self.emit_dynamic_update(b, node, call)
+        elif (plan := self._native_plan(node)) is not None:
+            self._emit_plan(b, node, plan, own, call)
+        elif (small := small_kernel(node)) is not None:
+            self.emit_small(b, node, small, self._host_call(node, rare=True), call)
         else:
-            plan = self._native_plan(node)
-            if plan is not None:
-                self._emit_plan(b, node, plan, own, call)
-            else:
-                call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
+            call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
 
-    def _host_call(self, node: Node) -> HostCall:
+    def _host_call(self, node: Node, rare: bool = False) -> HostCall:
         where = node.span.place() if node.span is not None else ""
-        return HostCall(node.op, tuple(v.type for v in node.operands), tuple(v.type for v in node.results), where)
+        return HostCall(node.op, tuple(v.type for v in node.operands), tuple(v.type for v in node.results), where, rare)
 
     def _emit_fused(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
         """A contraction with its epilogue."""
@@ -479,7 +484,7 @@ def _taken_over(unit: _Unit, info: Analysis) -> list[tuple[Value, Value]]:
     if isinstance(node.op, (While, For)):
         count = node.op.carried
     else:
-        count = int(isinstance(node.op, (Scatter, ScatterElements, UpdateSlice, DynamicUpdateSlice)))
+        count = int(isinstance(node.op, (Scatter, ScatterElements, ScatterStep, UpdateSlice, DynamicUpdateSlice)))
     roots = [info.layout(v).root for v in node.operands]
     pairs = zip(node.operands[:count], roots, node.results, strict=False)
     return [(x, y) for v, x, y in pairs if roots.count(x) == 1 and info.layout(v).is_whole(v.type.shape)]

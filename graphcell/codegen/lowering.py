@@ -7,7 +7,7 @@ into its entry function.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from graphcell.codegen.kernel import LoopKernel
@@ -44,11 +44,15 @@ class Lowering:
         self.context_slots = 1
         self.profiled = os.environ.get("GRAPHCELL_PROFILE", "0") not in ("", "0")
 
+    def function(self, stem: str, kernel: object, emit: Callable[[str], str]) -> str:
+        """The name of the function of a kernel, which `emit` adds under a name if there is none yet."""
+        key = (stem, kernel)
+        if key not in self.kernels:
+            self.kernels[key] = emit(f"{stem}{len(self.kernels)}")
+        return self.kernels[key]
+
     def loop_function(self, kernel: LoopKernel) -> str:
-        name = self.kernels.get(kernel)
-        if name is None:
-            name = self.kernels[kernel] = emit_loops(self.module, f"loops{len(self.kernels)}", kernel, self.target)
-        return name
+        return self.function("loops", kernel, lambda name: emit_loops(self.module, name, kernel, self.target))
 
     @contextmanager
     def step(self, b: FunctionBuilder, title: str, kernel: str, blocks: int) -> Iterator[None]:

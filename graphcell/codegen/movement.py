@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from graphcell.codegen.fuse import Analysis
-from graphcell.codegen.indexed import scatter_cost, scatter_kernel
+from graphcell.codegen.indexed import scatter_cost, scatter_kernel, scatter_step_kernel
 from graphcell.codegen.kernel import Access, LoopKernel, rebase
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.body import storage_type
@@ -16,13 +16,15 @@ from graphcell.codegen.llvm.loops import block_count, cost
 from graphcell.codegen.llvm.scan import emit_scan as emit_scan_kernel
 from graphcell.codegen.llvm.scan import scan_kernel
 from graphcell.codegen.llvm.scatter import emit_scatter as emit_scatter_kernel
-from graphcell.codegen.llvm.text import I64, FunctionBuilder, Val, i64
+from graphcell.codegen.llvm.scatter_step import emit_link, emit_step
+from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
+from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.pieces import Piece
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import TensorType
-from graphcell.ops.indexing import DynamicSlice, Scatter, ScatterElements
+from graphcell.ops.indexing import DynamicSlice, Scatter, ScatterElements, ScatterStep
 from graphcell.ops.movement import Concat, Pad, UpdateSlice
 from graphcell.ops.scan import Cumulative
 
@@ -93,9 +95,7 @@ class Movement:
         blocks = kernel.blocks(self.lowering.target)
         if not blocks:
             return
-        name = self.lowering.kernels.get(kernel)
-        if name is None:
-            name = self.lowering.kernels[kernel] = emit_scan_kernel(self.lowering.module, f"scan{len(self.lowering.kernels)}", kernel, self.lowering.target)
+        name = self.lowering.function("scan", kernel, lambda name: emit_scan_kernel(self.lowering.module, name, kernel, self.lowering.target))
         with self.lowering.step(b, name, str(kernel), blocks):
             call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points >= PARALLEL_FROM)
 
@@ -106,13 +106,29 @@ class Movement:
         blocks = kernel.blocks(self.lowering.target)
         if not blocks or not kernel.points:
             return
-        name = self.lowering.kernels.get(kernel)
-        if name is None:
-            own = f"scatter{len(self.lowering.kernels)}"
-            name = self.lowering.kernels[kernel] = emit_scatter_kernel(self.lowering.module, own, kernel, self.lowering.target)
+        name = self.lowering.function("scatter", kernel, lambda name: emit_scatter_kernel(self.lowering.module, name, kernel, self.lowering.target))
         buffers = [self.place[result], *map(self.place_of, node.operands[1:])]
         with self.lowering.step(b, name, str(kernel), blocks):
             call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
+
+    def scatter_step_bytes(self, node: Node, op: ScatterStep) -> int:
+        """Memory for the chains of updates."""
+        return sum(map(aligned_size, scatter_step_kernel(op, tuple(v.type for v in node.operands)).link_bytes))
+
+    def emit_scatter_step(self, b: FunctionBuilder, node: Node, op: ScatterStep, own: Val, call: Calls) -> None:
+        (result,) = node.results
+        self._start_from(b, node.operands[0], result, call)
+        kernel = scatter_step_kernel(op, tuple(v.type for v in node.operands))
+        if not result.type.size:
+            return
+        link = self.lowering.function("link_updates", kernel, lambda name: emit_link(self.lowering.module, name, kernel))
+        step = self.lowering.function("scatter_step", kernel, lambda name: emit_step(self.lowering.module, name, kernel, self.lowering.target))
+        *indices, updates, rate = map(self.place_of, node.operands[1:])
+        first, following = own, b.gep(own, aligned_size(kernel.link_bytes[0]), I8)
+        blocks = kernel.blocks(self.lowering.target)
+        with self.lowering.step(b, step, str(kernel), blocks):
+            call.blocks(b, link, [*indices, rate, first, following], 1, False)
+            call.blocks(b, step, [self.place[result], *indices, updates, rate, first, following], blocks, kernel.points >= PARALLEL_FROM)
 
     def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], size: Sequence[int]) -> Val:
         """The offset, in elements, of a block of extents `size` whose clamped start is read now."""

@@ -17,12 +17,13 @@ PROFILE = "profile"
 
 @dataclass(frozen=True)
 class HostCall:
-    """An op that native code runs by calling back into Python."""
+    """An op that native code runs by calling back into Python; a `rare` one only where native code finds no result."""
 
     op: Op
     operands: tuple[TensorType, ...]
     results: tuple[TensorType, ...]
     where: str = ""
+    rare: bool = False
 
 
 @dataclass(frozen=True)

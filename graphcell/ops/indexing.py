@@ -279,6 +279,29 @@ class ScatterElements(ScatterFamily):
         return apply1(ScatterElements(self.axis, kind, self.unique), x, *indices, updates)
 
 
+@frozen
+class ScatterStep(Op):
+    """Operands (x, one index Tensor for each of `axes`, updates, rate): x + rate * (the updates added up in zeros).
+
+    The places are those of `Scatter`, `rate` is a scalar of x's dtype. A step of gradient descent on a table of which few rows were used:
+    native code leaves the others alone while the rate is finite.
+    """
+
+    axes: tuple[int, ...]
+    name = "scatter_step"
+
+    def infer(self, x: TensorType, *others: TensorType) -> TensorType:  # type: ignore[override]
+        *places, rate = others
+        if rate.rank or rate.dtype is not x.dtype:
+            raise ShapeError(f"{self.name}: the rate must be a scalar {x.dtype}, but is {rate}")
+        return Scatter(self.axes, "add").infer(x, *places)
+
+    def eval(self, x: Array, *others: Array) -> Array:  # type: ignore[override]
+        *places, rate = others
+        with np.errstate(over="ignore", invalid="ignore"):
+            return np.asarray(x + rate * Scatter(self.axes, "add").eval(np.zeros_like(x), *places))
+
+
 def _starts(starts: tuple[Array, ...], shape: Shape, size: Shape) -> tuple[slice, ...]:
     first = [min(max(int(a), 0), d - n) for a, d, n in zip(starts, shape, size, strict=True)]
     return tuple(slice(a, a + n) for a, n in zip(first, size, strict=True))

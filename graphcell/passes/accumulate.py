@@ -2,7 +2,8 @@
 
 Enters: a differentiated Graph. The gradient of a slice is a pad with zeros, that of a gather a scatter into zeros, that of a dynamic
 slice an update of zeros; where a value is used in several such ways, autodiff adds them up. Leaves: an equal Graph in which the parts
-are concatenated (split), updated or scattered into the rest of the sum.
+are concatenated (split), updated or scattered into the rest of the sum. A step of gradient descent, x - rate * (scatter into zeros), is
+one op, which leaves the rows alone that were not used: those of large tables of embeddings.
 
 What it keeps: every number, but for two liberties that native reductions take, too. Float updates that a scatter adds to one place may
 be added in another order, and a zero may have the other sign (the sum of -0.0 and a spread 0.0 was 0.0).
@@ -13,16 +14,21 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ops.arithmetic import Add
-from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Scatter, ScatterElements
-from graphcell.ops.movement import Concat, Pad, Slice, UpdateSlice
+from graphcell.ops.arithmetic import Add, Mul, Neg, Sub
+from graphcell.ops.creation import Full, number_of
+from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Scatter, ScatterElements, ScatterStep
+from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, UpdateSlice
 from graphcell.passes.costs import pads_in_loops
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
+from graphcell.records import dataclass
 
 Result = Sequence[Value] | None
 
 _MOST_AROUND = 2
 """How many times as large as what it pads a pad may be, if it is added as a whole."""
+
+_LEAST_UNUSED = 2
+"""How many times as many rows as there are updates a table must have for a step that visits used rows only."""
 
 
 def add_to_scatter(r: Rewriter, node: Node) -> Result:
@@ -79,6 +85,80 @@ def add_to_dynamic_part(r: Rewriter, node: Node) -> Result:
     return None
 
 
+def step_where_used(r: Rewriter, node: Node) -> Result:
+    """x - rate * scatter[add](zeros, i, g) is a step on the rows at i, if these are few; so is x + …"""
+    x, change = node.operands
+    if isinstance(node.op, Sub):
+        return _step(r, x, change, negate=True)
+    return _step(r, x, change, negate=False) or _step(r, change, x, negate=False)
+
+
+def _step(r: Rewriter, x: Value, change: Value, *, negate: bool) -> Result:
+    made = r.producers.get(change)
+    if made is None or not isinstance(made.op, Mul) or not x.type.dtype.is_float or not r.used_once(change):
+        return None
+    for factor, gradient in _both_orders(made):
+        rate = _scalar(r, factor)
+        rows = _scattered_rows(r, gradient) if rate is not None else None
+        if rows is not None and rate is not None:
+            (rate,) = r.emit(Neg(), rate) if negate else (rate,)
+            return r.emit(ScatterStep(rows.axes), x, *rows.indices, rows.updates, rate)
+    return None
+
+
+def _scalar(r: Rewriter, v: Value) -> Value | None:
+    """The number that stands in all places of v, as a scalar."""
+    number, made = r.number(v), r.producers.get(v)
+    if number is not None:
+        return r.emit(Full(number_of(number, v.type.dtype), (), v.type.dtype))[0]
+    if made is None or not isinstance(made.op, BroadcastTo) or made.operands[0].type.size != 1:
+        return None
+    (one,) = made.operands
+    return r.emit(Reshape(()), one)[0] if one.type.rank else one
+
+
+@dataclass(frozen=True)
+class _Rows:
+    """What is added to the rows of zeros at some indices."""
+
+    axes: tuple[int, ...]
+    indices: tuple[Value, ...]
+    updates: Value
+
+
+def _scattered_rows(r: Rewriter, gradient: Value) -> _Rows | None:
+    """What a scatter adds to zeros, if nothing else reads it and it leaves most rows 0. Two scatters, as of a table that is read in two
+    places, count as one."""
+    made = r.producers.get(gradient)
+    if made is None or not isinstance(made.op, Scatter) or made.op.kind != "add" or not r.used_once(gradient):
+        return None
+    base, *indices, updates = made.operands
+    rows = _Rows(made.op.axes, tuple(indices), updates)
+    if rows.axes[-1] == base.type.rank - 1 or not _fewer(rows, base):
+        return None
+    if r.number(base) == 0:
+        return rows
+    below = _scattered_rows(r, base)
+    joined = None if below is None else _joined_rows(r, below, rows)
+    return joined if joined is not None and _fewer(joined, base) else None
+
+
+def _fewer(rows: _Rows, base: Value) -> bool:
+    return _LEAST_UNUSED * rows.updates.type.size <= base.type.size and rows.indices[0].type.size < 1 << 31
+
+
+def _joined_rows(r: Rewriter, first: _Rows, second: _Rows) -> _Rows | None:
+    """The updates of both in one row, if they are of the same first dimension."""
+    (i, *more), (j, *_) = first.indices, second.indices
+    if first.axes != (0,) or second.axes != (0,) or more or i.type.dtype is not j.type.dtype:
+        return None
+    flat = [r.emit(Reshape((v.type.size,)), v)[0] for v in (i, j)]
+    updates: list[Value] = []
+    for index, v in ((i, first.updates), (j, second.updates)):
+        updates += r.emit(Reshape((index.type.size, *v.type.shape[index.type.rank :])), v)
+    return _Rows((0,), r.emit(Concat(0), *flat), *r.emit(Concat(0), *updates))
+
+
 def _both_orders(node: Node) -> Iterator[tuple[Value, Value]]:
     x, y = node.operands
     yield x, y
@@ -110,11 +190,13 @@ def _joined(r: Rewriter, x: Value, y: Value) -> Value | None:
     return r.emit(Pad(first.low, high, first.interior, first.value), whole)[0]
 
 
-RULES: tuple[tuple[type[Add], Callable[[Rewriter, Node], Result]], ...] = (
+RULES: tuple[tuple[type[Add | Sub], Callable[[Rewriter, Node], Result]], ...] = (
     (Add, add_to_scatter),
     (Add, join_pads),
     (Add, add_to_part),
     (Add, add_to_dynamic_part),
+    (Add, step_where_used),
+    (Sub, step_where_used),
 )
 _RULES = Rules(*RULES)
 

@@ -118,6 +118,20 @@ def test_scatters_into_a_parameter_touch_only_what_they_write() -> None:
     assert len(executable.compilation.program.steps) == 1 and copies(executable) == 0
 
 
+def test_steps_on_a_table_touch_only_what_they_change() -> None:
+    graph = parse("""graph @f(%w: f32[100, 8], %i: i32[4], %g: f32[4, 8], %r: f32[]) {
+      %z = full[value=0.0, shape=(100, 8), dtype=f32]
+      %s = scatter[axes=(0,), kind='add', unique=False] %z, %i, %g
+      %b = broadcast_to[shape=(100, 8)] %r
+      %m = mul %b, %s
+      %v = sub %w, %m
+      return %v
+    }""")
+    executable = check(graph, numbers(graph), ((0, 0),))
+    assert [s.title.rstrip("0123456789") for s in executable.compilation.program.steps] == ["loops", "scatter_step"]  # the rate's negative
+    assert copies(executable) == 0
+
+
 def test_scatters_do_not_write_over_what_is_read_later_or_at_once() -> None:
     for body in (
         "%r = scatter[axes=(0,), kind='add', unique=False] %x, %i, %x\n%s = add %r, %x\nreturn %s",

@@ -14,6 +14,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
+from graphcell.ops.indexing import Scatter
 from graphcell.ops.movement import Bitcast, Slice, Transpose, UpdateSlice
 from graphcell.ops.reduction import ArgMax, ArgMin
 from graphcell.ops.scan import Cumulative
@@ -72,6 +73,16 @@ def test_scans_are_shared_by_threads_and_keep_their_bits() -> None:
         x = RNG.standard_normal(shape).astype(np.float32)
         want, got = runs(Cumulative(axis, "add"), x)
         assert same_bits(want, got)
+
+
+# -- scatters ------------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", NUMBERS, ids=str)
+@pytest.mark.parametrize("columns", [1, 17, 33, 49, 64, 65, 100])
+def test_scatters_write_no_more_than_their_rows(columns: int, dtype: dt.DType) -> None:
+    for kind in ("add", "max"):
+        x, updates = sample(dtype, (12, columns)), sample(dtype, (5, columns))
+        want, got = runs(Scatter((0,), kind, True), x, np.array([1, 2, 3, 5, 6]), updates)
+        np.testing.assert_array_equal(got.astype(np.float64), want.astype(np.float64))
 
 
 # -- places of extrema ---------------------------------------------------------------------------------------------------
@@ -159,7 +170,7 @@ HOST = {
     "print", "assert", "raise",  # they act on the world outside
     "search_sorted",
     "bessel", "betainc", "gcd", "igamma", "igamma_by_a", "nextafter", "polygamma", "zeta",
-    "cholesky", "determinant", "geqrf", "inverse", "qr", "slogdet", "solve", "svd",  # LAPACK's
+    "geqrf", "qr", "svd",  # LAPACK's
     "draw_classes", "random_gamma", "random_poisson",  # of rejected and accepted draws
 }
 """Ops that native code calls back for. Keep this list true: taking one out of it means giving the op native code."""
@@ -167,9 +178,10 @@ DISSOLVED = {"call", "custom_gradient", "recomputed", "fold", "argmax", "argmin"
 """Ops that the passes leave none of."""
 IN_LOWER = {
     "constant", "full", "iota", "if", "while", "for", "concat", "pad", "update_slice", "bitcast", "cumulative", "gather", "gather_elements",
-    "scatter", "scatter_elements", "dynamic_slice", "dynamic_update_slice",
+    "scatter", "scatter_elements", "scatter_step", "dynamic_slice", "dynamic_update_slice",
+    "cholesky", "determinant", "inverse", "slogdet", "solve",
 }
-"""Ops that codegen/lower.py emits."""
+"""Ops that codegen/lower.py emits; large matrices go to LAPACK."""
 
 
 def test_every_op_without_native_code_is_listed() -> None:
@@ -185,5 +197,5 @@ def test_calls_back_into_python_are_explained() -> None:
     def halved(x: Tensor) -> Tensor:
         return graphcell.ops.inverse(x)
 
-    assert float(halved(Tensor(np.array([[2.0]], np.float32)))) == 0.5
+    assert float(halved(Tensor(2 * np.eye(20, dtype=np.float32)))[3, 3]) == 0.5
     assert "calls back into Python for inverse (" in halved.explain()

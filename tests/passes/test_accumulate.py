@@ -66,6 +66,55 @@ def test_scatters_add_up_in_one_buffer() -> None:
     assert names(after) == ["full", "scatter", "scatter_elements"]
 
 
+STEP = """graph @f(%x: f32[9, 3], %i: i32[4], %g: f32[4, 3], %r: {rate}) {{
+  %z = full[value={zero}, shape=(9, 3), dtype=f32]
+  %s = scatter[axes=(0,), kind='{kind}', unique=False] %z, %i, %g
+  %b = broadcast_to[shape=(9, 3)] %r
+  %m = mul {factors}
+  %y = {change}
+  return %y{more}
+}}"""
+GOOD_STEP = {"rate": "f32[]", "zero": "0.0", "kind": "add", "factors": "%b, %s", "change": "sub %x, %m", "more": ""}
+
+
+@pytest.mark.parametrize("change, before", [
+    ({}, ["neg"]), ({"factors": "%s, %b"}, ["neg"]), ({"rate": "f32[1, 1]"}, ["reshape", "neg"]),
+    ({"change": "add %x, %m"}, []), ({"change": "add %m, %x"}, []),
+])
+def test_a_step_on_rows_that_were_used(change: dict[str, str], before: list[str]) -> None:
+    assert names(done(STEP.format(**GOOD_STEP | change))) == [*before, "scatter_step"]
+
+
+@pytest.mark.parametrize("change", [
+    {"zero": "1.0"}, {"kind": "max"}, {"more": ", %s"}, {"more": ", %m"}, {"change": "sub %m, %x"}, {"factors": "%x, %s"},
+    {"rate": "f32[3]"}, {"rate": "f32[9, 1]"},
+])
+def test_other_steps_stay(change: dict[str, str]) -> None:
+    assert "scatter_step" not in names(done(STEP.format(**GOOD_STEP | change)))
+
+
+def test_a_step_on_most_of_the_rows_stays() -> None:
+    text = STEP.format(**GOOD_STEP)
+    assert "scatter_step" not in names(done(text.replace("[4", "[5")))
+    assert "scatter_step" not in names(done(text.replace("f32", "i32").replace("0.0", "0")))
+
+
+@pytest.mark.parametrize("sizes, fits", [((2, 2), True), ((2, 3), False)])
+def test_a_table_that_is_read_in_two_places_takes_one_step(sizes: tuple[int, int], fits: bool) -> None:
+    first, second = sizes
+    after = done(f"""graph @f(%x: f32[12, 3], %i: i32[1, {first}], %g: f32[1, {first}, 3], %j: i32[{second}, 2], %h: f32[{second}, 2, 3], %r: f32[]) {{
+      %z = full[value=0.0, shape=(12, 3), dtype=f32]
+      %s = scatter[axes=(0,), kind='add', unique=False] %z, %i, %g
+      %t = scatter[axes=(0,), kind='add', unique=False] %s, %j, %h
+      %b = broadcast_to[shape=(12, 3)] %r
+      %m = mul %b, %t
+      %y = sub %x, %m
+      return %y
+    }}""")
+    assert (names(after)[-1] == "scatter_step") == fits
+    assert names(after).count("concat") == 2 * fits
+
+
 PADS = """graph @f(%a: f32[2, {a}], %b: f32[2, {b}]) {{
   %p = pad[low=(0, {low}), high=(1, {high}), interior=(0, 0), value=0.0] %a
   %q = pad[low=(0, {low2}), high=(1, {high2}), interior=(0, 0), value={value}] %b

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.lookup import REGISTER_LANES, by_registers, extremum
-from graphcell.codegen.llvm.text import LType, Val
+from graphcell.codegen.llvm.text import LType, Val, constant_mask, i64
 from graphcell.dtype import DType
 
 
@@ -17,6 +17,20 @@ def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
     zero = b.const(0, wide)
     wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
     return b.binary("smin", b.binary("smax", wide, zero), last)
+
+
+def column_masks(b: BodyBuilder, first: Val, columns: int, lanes: int, vectors: int) -> list[Val | None]:
+    """Which lanes of neighbouring vectors are columns of a row, where the first vector begins at column `first`, a multiple of all their
+    lanes; None where every lane is, whatever `first`.
+
+    Masks that are known are written as such: the instruction that stores one lane depends on it (`Instructions.masked_store`).
+    """
+    if columns % (lanes * vectors) == 0:
+        return [None] * vectors
+    if columns < lanes * vectors:  # `first` is 0
+        left = [columns - v * lanes for v in range(vectors)]
+        return [None if n >= lanes else constant_mask(max(n, 0), lanes) for n in left]
+    return [b.icmp("slt", b.add(b.splat(b.add(first, i64(v * lanes)), lanes), b.iota(lanes)), b.splat(i64(columns), lanes)) for v in range(vectors)]
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:

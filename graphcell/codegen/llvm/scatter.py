@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
-from graphcell.codegen.llvm.combine import combine, place
+from graphcell.codegen.llvm.combine import column_masks, combine, place
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
@@ -105,12 +105,8 @@ class _ScatterEmitter:
         if not k.vector:
             self._apply(to, source, 0, None)
             return
-        extent = k.free[-1][0]
-        for v in range(_VECTORS):
+        for v, mask in enumerate(column_masks(b, start, k.free[-1][0], self.lanes, _VECTORS)):
             first = b.add(start, i64(v * self.lanes))
-            mask = None
-            if extent % k.chunk(self.target):
-                mask = b.icmp("slt", b.add(b.splat(first, self.lanes), b.iota(self.lanes)), b.splat(i64(extent), self.lanes))
             self._apply(b.gep(to, first, element), b.gep(source, first, element), self.lanes, mask)
 
     def _apply(self, to: Val, source: Val, lanes: int, mask: Val | None) -> None:
