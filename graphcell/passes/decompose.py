@@ -26,6 +26,7 @@ from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, ReduceMinPlace
 from graphcell.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin, ReduceSum
 from graphcell.passes.costs import masks_are_quick
+from graphcell.passes.integer_ranges import integer_range
 from graphcell.passes.row_blocks import RowBlocks, row_blocks
 
 _MOST_OPS = 12
@@ -78,7 +79,11 @@ class _Decomposition:
         return None
 
     def _check(self, op: CheckIndex, index: Value) -> None:
-        """A branch on the smallest and largest index, in which an exception is raised: the host is called only then."""
+        """A branch on the smallest and largest index, in which an exception is raised: the host is called only then. Nothing where every index
+        is known to be inside."""
+        least, largest = integer_range(index, self.made_by)
+        if -op.extent <= least and largest < op.extent:
+            return
         axes = tuple(range(index.type.rank))
         low, high = (self.emit(reduce(axes, False), self._cast(index, dt.int64)) for reduce in (ReduceMin, ReduceMax))
         below = self.emit(Less(), low, self._full(-op.extent, low))

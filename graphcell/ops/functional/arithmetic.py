@@ -291,10 +291,10 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
     x = tensor_of(input, "clamp")
     if min is not None:
         value, low = pair(x, min, "clamp")
-        x = select(value < low, low, value)
+        x = maximum(value, low) if value.dtype.is_integer else select(value < low, low, value)
     if max is not None:
         value, high = pair(x, max, "clamp")
-        x = select(value > high, high, value)
+        x = minimum(value, high) if value.dtype.is_integer else select(value > high, high, value)
     return x
 
 
