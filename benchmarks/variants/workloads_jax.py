@@ -185,5 +185,58 @@ def vector_chain():
     return lambda: f(v, a, b)
 
 
+def word_vectors_train():
+    tables = t(20000, 100), t(20000, 100)
+    word, context = (jnp.asarray(P.rng.integers(0, 20000, shape)) for shape in ((256,), (256, 6)))
+    sign = jnp.array([[1.0, -1, -1, -1, -1, -1]] * 256)
+
+    def loss_of(p, w, c):
+        return -jax.nn.log_sigmoid((p[1][c] @ p[0][w][:, :, None])[:, :, 0] * sign).sum(1).mean()
+
+    def step(p, w, c):
+        loss, g = jax.value_and_grad(loss_of)(p, w, c)
+        return loss, jax.tree.map(lambda p, g: p - 0.5 * g, p, g)
+
+    j, state = jax.jit(step, donate_argnums=0), [tables]
+
+    def run():
+        loss, state[0] = j(state[0], word, context)
+        return loss, state[0]
+
+    return run
+
+
+def kalman_filter():
+    jax.config.update("jax_enable_x64", True)
+    eye, h, noise = jnp.eye(4), jnp.eye(2, 4), 0.5 * jnp.eye(2)
+
+    def f(a, z):
+        def step(state, z):
+            x, p = state
+            x, p = x @ a.T, a @ p @ a.T + 0.1 * eye
+            s = h @ p @ h.T + noise
+            e, inverse = z - x @ h.T, jnp.linalg.inv(s)
+            gain = p @ h.T @ inverse
+            loss = 0.5 * (e @ inverse * e).sum() + 8.0 * jnp.linalg.slogdet(s)[1]
+            return (x + e @ gain.T, p - gain @ h @ p), loss
+
+        return lax.scan(step, (jnp.zeros((16, 4)), eye), z)[1].sum()
+
+    return of(f, 0.95 * eye + 0.1 * jnp.eye(4, k=2), t(60, 16, 2).astype(jnp.float64))
+
+
+def gaussian_process():
+    jax.config.update("jax_enable_x64", True)
+    y = t(120, 1).astype(jnp.float64)
+
+    def f(length, x):
+        s = x / jnp.exp(length)
+        k = jnp.exp(-0.5 * jnp.square(s[:, None] - s).sum(2)) + 0.1 * jnp.eye(120)
+        lower = jnp.linalg.cholesky(k)
+        return 0.5 * (y * jax.scipy.linalg.cho_solve((lower, True), y)).sum() + jnp.log(jnp.diag(lower)).sum()
+
+    return of(f, jnp.array([0.1, 0.3, -0.2]), t(120, 3).astype(jnp.float64))
+
+
 if __name__ == "__main__":
     P.main(globals())

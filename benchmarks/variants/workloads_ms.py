@@ -350,10 +350,71 @@ def vector_chain():
     return lambda: f(v, a, b)
 
 
+class WordVectors(nn.Cell):
+    """Scores of words beside others."""
+
+    def __init__(self):
+        super().__init__()
+        self.word, self.context = nn.Embedding(20000, 100), nn.Embedding(20000, 100)
+
+    def construct(self, word, context):
+        return ops.matmul(self.context(context), self.word(word).expand_dims(2)).squeeze(2)
+
+
+def word_vectors_train():
+    """Plain SGD on two tables of which few rows are used in a step."""
+    net = WordVectors()
+    optimizer = nn.SGD(net.trainable_params(), 0.5)
+    word, context = (Tensor(P.rng.integers(0, 20000, shape).astype(np.int32)) for shape in ((256,), (256, 6)))
+    sign = Tensor(np.array([[1, -1, -1, -1, -1, -1]] * 256, np.float32))
+    grad_fn = ms.value_and_grad(lambda w, c: -ops.log(ops.sigmoid(net(w, c) * sign)).sum(1).mean(), None, optimizer.parameters)
+
+    @ms.jit
+    def step(w, c):
+        loss, grads = grad_fn(w, c)
+        return ops.depend(loss, optimizer(grads))
+
+    return lambda: step(word, context)
+
+
+def kalman_filter():
+    """The likelihood of 60 observations of 16 series under a linear model, by its transition matrix."""
+    h, noise = Tensor(np.eye(2, 4)), Tensor(0.5 * np.eye(2))
+    z = t(60, 16, 2).astype(ms.float64)
+
+    def f(a):
+        x, p = ops.zeros((16, 4), ms.float64), ops.eye(4, 4, ms.float64)
+        loss = 0.0
+        for k in range(60):
+            x, p = ops.matmul(x, a.T), ops.matmul(ops.matmul(a, p), a.T) + 0.1 * ops.eye(4, 4, ms.float64)
+            s = ops.matmul(ops.matmul(h, p), h.T) + noise
+            e, inverse = z[k] - ops.matmul(x, h.T), ops.inverse(s)
+            gain = ops.matmul(ops.matmul(p, h.T), inverse)
+            loss = loss + 0.5 * (ops.matmul(e, inverse) * e).sum() + 8.0 * ops.logdet(s)
+            x, p = x + ops.matmul(e, gain.T), p - ops.matmul(ops.matmul(gain, h), p)
+        return loss
+
+    return grad(f, Tensor(0.95 * np.eye(4) + 0.1 * np.eye(4, k=2)))
+
+
+def gaussian_process():
+    """The likelihood of 120 observations, by the logarithms of three lengths."""
+    y = t(120, 1).astype(ms.float64)
+
+    def f(length, x):
+        s = x / ops.exp(length)
+        k = ops.exp(-0.5 * ops.square(s.expand_dims(1) - s).sum(2)) + 0.1 * ops.eye(120, 120, ms.float64)
+        lower = ops.cholesky(k)
+        return 0.5 * (y * ops.cholesky_solve(y, lower)).sum() + ops.log(ops.diagonal(lower)).sum()
+
+    return grad(f, Tensor(np.array([0.1, 0.3, -0.2])), t(120, 3).astype(ms.float64))
+
+
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
 matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train
-heat_stencil rotary_pairs poisson_loss softmax_middle mish_groupnorm vector_chain"""
+heat_stencil rotary_pairs poisson_loss softmax_middle mish_groupnorm vector_chain
+word_vectors_train kalman_filter gaussian_process"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

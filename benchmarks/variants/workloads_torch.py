@@ -265,5 +265,53 @@ def vector_chain():
     return lambda: f(v, a, b)
 
 
+def word_vectors_train():
+    tables = [nn.Embedding(20000, 100, sparse=True) for _ in range(2)]
+    o = torch.optim.SGD([p for m in tables for p in m.parameters()], lr=0.5)
+    word, context = (torch.from_numpy(P.rng.integers(0, 20000, shape)) for shape in ((256,), (256, 6)))
+    sign = torch.tensor([[1.0, -1, -1, -1, -1, -1]] * 256)
+    loss_of = P.jit(lambda: -F.logsigmoid((tables[1](context) @ tables[0](word).unsqueeze(2)).squeeze(2) * sign).sum(1).mean())
+
+    def step():
+        o.zero_grad()
+        loss = loss_of()
+        loss.backward()
+        o.step()
+        return loss.detach()
+
+    return step
+
+
+def kalman_filter():
+    eye = torch.eye(4, dtype=torch.float64)
+    h, noise = eye[:2], 0.5 * torch.eye(2, dtype=torch.float64)
+    z = t(60, 16, 2).double()
+
+    def f(a):
+        x, p, loss = torch.zeros(16, 4, dtype=torch.float64), eye, 0.0
+        for k in range(60):
+            x, p = x @ a.T, a @ p @ a.T + 0.1 * eye
+            s = h @ p @ h.T + noise
+            e, inverse = z[k] - x @ h.T, torch.linalg.inv(s)
+            gain = p @ h.T @ inverse
+            loss = loss + 0.5 * (e @ inverse * e).sum() + 8.0 * torch.logdet(s)
+            x, p = x + e @ gain.T, p - gain @ h @ p
+        return loss
+
+    return P.grad_of(f, 0.95 * eye + 0.1 * torch.diag(torch.ones(2, dtype=torch.float64), 2))
+
+
+def gaussian_process():
+    y, x = t(120, 1).double(), t(120, 3).double()
+
+    def f(length):
+        s = x / torch.exp(length)
+        k = torch.exp(-0.5 * (s.unsqueeze(1) - s).square().sum(2)) + 0.1 * torch.eye(120, dtype=torch.float64)
+        lower = torch.linalg.cholesky(k)
+        return 0.5 * (y * torch.cholesky_solve(y, lower)).sum() + torch.log(torch.diagonal(lower)).sum()
+
+    return P.grad_of(f, torch.tensor([0.1, 0.3, -0.2], dtype=torch.float64))
+
+
 if __name__ == "__main__":
     P.main(globals())

@@ -31,7 +31,7 @@ from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
-from graphcell.codegen.systems import small_kernel
+from graphcell.codegen.systems import system_kernel
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
@@ -347,8 +347,8 @@ class _Frame(ControlFlow):
             self.emit_dynamic_update(b, node, call)
         elif (plan := self._native_plan(node)) is not None:
             self._emit_plan(b, node, plan, own, call)
-        elif (small := small_kernel(node)) is not None:
-            self.emit_small(b, node, small, self._host_call(node, rare=True), call)
+        elif (system := system_kernel(node)) is not None:
+            self.emit_system(b, node, system, self._host_call(node, rare=True), call)
         else:
             call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
 

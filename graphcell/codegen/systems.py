@@ -1,4 +1,5 @@
-"""Steps of linear algebra on small matrices: systems of equations, inverses, determinants, Cholesky factors. LAPACK takes larger ones.
+"""Steps of linear algebra: triangular systems; of small matrices systems of equations, inverses, determinants, Cholesky factors, too.
+LAPACK takes larger ones.
 
 Enters: a node and the places of its values. Leaves: calls in the entry function, of the host where a matrix has no result: that raises the
 error. `Systems` is what a frame of lower.py inherits.
@@ -11,44 +12,50 @@ import math
 from graphcell.codegen.llvm.cholesky import CholeskyKernel, emit_cholesky
 from graphcell.codegen.llvm.elimination import EliminationKernel, emit_elimination
 from graphcell.codegen.llvm.text import I32, FunctionBuilder, const
+from graphcell.codegen.llvm.triangular import TriangularKernel, emit_triangular
 from graphcell.codegen.lowering import PARALLEL_FROM, Calls
 from graphcell.codegen.movement import Movement
 from graphcell.codegen.program import HostCall
 from graphcell.ir.graph import Node
-from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, SignLogDeterminant, Solve
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular
 
-SmallKernel = EliminationKernel | CholeskyKernel
+SystemKernel = EliminationKernel | CholeskyKernel | TriangularKernel
 
 
-def small_kernel(node: Node) -> SmallKernel | None:
-    """The kernel of an op of linear algebra, if its matrices are small."""
+def system_kernel(node: Node) -> SystemKernel | None:
+    """The kernel of an op of linear algebra; None where LAPACK is quicker, or alone can do it."""
     op = node.op
-    if not isinstance(op, (Cholesky, Determinant, Inverse, SignLogDeterminant, Solve)):
+    if not isinstance(op, (Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular)):
         return None
     a = node.operands[0].type
     matrices, rows = math.prod(a.shape[:-2]), a.shape[-1]
     if isinstance(op, Cholesky):
-        kernel: SmallKernel = CholeskyKernel(a.dtype, matrices, rows)
+        kernel: SystemKernel = CholeskyKernel(a.dtype, matrices, rows)
+    elif isinstance(op, SolveTriangular):
+        kernel = TriangularKernel(a.dtype, matrices, rows, node.operands[1].type.shape[-1], op.transposed)
     else:
         kernel = EliminationKernel(op.name, a.dtype, matrices, rows, node.operands[1].type.shape[-1] if isinstance(op, Solve) else 0)
     return kernel if kernel.fits else None
 
 
 class Systems(Movement):
-    """The steps of a frame that work on small matrices."""
+    """The steps of a frame that do linear algebra."""
 
-    def emit_small(self, b: FunctionBuilder, node: Node, kernel: SmallKernel, otherwise: HostCall, call: Calls) -> None:
+    def emit_system(self, b: FunctionBuilder, node: Node, kernel: SystemKernel, otherwise: HostCall, call: Calls) -> None:
         name = self.lowering.function(node.op.name, kernel, lambda name: self._emit_kernel(name, kernel))
         places = [self.place_of(v) for v in (*node.operands, *node.results)]
         failed = [b.alloca(I32)] if kernel.may_fail else []
         for flag in failed:
             b.store(const(0, I32), flag)
-        with self.lowering.step(b, name, str(kernel), kernel.matrices):
-            call.blocks(b, name, [*places, *failed], kernel.matrices, kernel.cost >= PARALLEL_FROM)
+        blocks = kernel.blocks(self.lowering.target)
+        with self.lowering.step(b, name, str(kernel), blocks):
+            call.blocks(b, name, [*places, *failed], blocks, kernel.cost >= PARALLEL_FROM)
         for flag in failed:
             with b.if_then(b.icmp("ne", b.load(flag, I32), const(0, I32))):
                 call.host(b, otherwise, places)
 
-    def _emit_kernel(self, name: str, kernel: SmallKernel) -> str:
+    def _emit_kernel(self, name: str, kernel: SystemKernel) -> str:
         module, target = self.lowering.module, self.lowering.target
-        return emit_cholesky(module, name, kernel) if isinstance(kernel, CholeskyKernel) else emit_elimination(module, name, kernel, target)
+        if isinstance(kernel, CholeskyKernel):
+            return emit_cholesky(module, name, kernel)
+        return emit_triangular(module, name, kernel, target) if isinstance(kernel, TriangularKernel) else emit_elimination(module, name, kernel, target)

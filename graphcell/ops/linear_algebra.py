@@ -109,6 +109,28 @@ class Solve(Op):
 
 
 @frozen
+class SolveTriangular(Op):
+    """x with l x = b, or lᵀ x = b, for lower triangular l (*, n, n), whose upper triangle is not read, and b (*, n, k)."""
+
+    transposed: bool
+    name = "solve_triangular"
+
+    def infer(self, lower: TensorType, b: TensorType) -> TensorType:  # type: ignore[override]
+        return Solve().infer(lower, b)
+
+    def eval(self, lower: Array, b: Array) -> Array:  # type: ignore[override]
+        a = np.tril(lower)
+        return Solve().eval(np.swapaxes(a, -1, -2) if self.transposed else a, b)
+
+    def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
+        from graphcell.ops.dispatch import apply1
+
+        of_b = apply1(SolveTriangular(not self.transposed), inputs[0], cotangents[0])
+        left, right = (outputs[0], of_b) if self.transposed else (of_b, outputs[0])
+        return -_matmul(left, _transposed(right)).tril(), of_b
+
+
+@frozen
 class Cholesky(Op):
     """The lower triangular l with l lᵀ = x, for symmetric positive definite matrices."""
 
@@ -126,10 +148,10 @@ class Cholesky(Op):
         from graphcell.ops.dispatch import apply1
 
         lower = outputs[0]
-        inverse = apply1(Inverse(), lower)
         phi = _matmul(_transposed(lower), cotangents[0]).tril()
         phi = phi - 0.5 * phi.tril().triu()
-        whole = _matmul(_transposed(inverse), phi, inverse)
+        half = apply1(SolveTriangular(True), lower, phi)
+        whole = apply1(SolveTriangular(True), lower, _transposed(half))  # transposed, which does not matter
         return (0.5 * (whole + _transposed(whole)),)
 
 

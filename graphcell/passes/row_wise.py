@@ -28,7 +28,7 @@ from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.fallback import ElementwiseFallback
 from graphcell.ops.host import CheckIndex
 from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
-from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, Svd
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, SolveTriangular, Svd
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Concat, Fence, Pad, Reshape, Slice, Transpose, UpdateSlice
 from graphcell.ops.pooling import Fold, Windows
@@ -436,6 +436,6 @@ _RULES: dict[type[Op], Callable[[_Site], RowAxes]] = {
     Transpose: _transpose, BroadcastTo: _broadcast, Slice: _slice, Pad: _pad, Concat: _concat, Windows: _windows, Fold: _windows, Reduction: _reduce,
     ArgMax: _reduce, ArgMin: _reduce, Moments: _reduce, Cumulative: _along, Sort: _along, TopK: _along, MatMul: _matmul, Conv: _conv, ConvInputGrad: _conv,
     UpdateSlice: _update_slice, Inverse: _of_matrices, Cholesky: _of_matrices, Determinant: _of_matrices, SignLogDeterminant: _of_matrices,
-    Attention: _attention, AttentionGrad: _attention, Solve: _of_matrices, Qr: _of_matrices, Svd: _of_matrices, Gather: _gather,
+    Attention: _attention, AttentionGrad: _attention, Solve: _of_matrices, SolveTriangular: _of_matrices, Qr: _of_matrices, Svd: _of_matrices, Gather: _gather,
     GatherElements: _elements, Scatter: _scatter, ScatterElements: _elements, CheckIndex: _nothing,
 }  # fmt: skip

@@ -24,7 +24,7 @@ from graphcell.ops.arithmetic import Cast
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements, ScatterStep
-from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Solve
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Solve, SolveTriangular
 from graphcell.ops.movement import Bitcast, Concat, Pad, Slice, Transpose, UpdateSlice
 from graphcell.ops.pooling import Windows
 from graphcell.ops.reduction import ArgMax, ReduceMax
@@ -176,6 +176,7 @@ PROGRAMS: dict[str, tuple[Program, list[Array]]] = {
     "scatter_step_infinite": (lambda x, i, u, r: apply1(ScatterStep((0,)), x, i, u, r), [normal(50, 19), indices(7), normal(7, 19), np.array(np.inf, np.float32)]),
     "inverse": (lambda x: apply1(Inverse(), x), [normal(7, 5, 5)]),
     "solve": (lambda x, y: apply1(Solve(), x, y), [normal(3, 4, 4), normal(3, 4, 21)]),
+    "solve_triangular": (lambda x, y: apply1(SolveTriangular(True), x, y), [normal(3, 4, 4), normal(3, 4, 21)]),
     "determinant": (lambda x: apply1(Determinant(), x), [normal(7, 3, 3)]),
     "cholesky": (lambda x: apply1(Cholesky(), x), [np.eye(5, dtype=np.float32)[None] + np.zeros((3, 1, 1), np.float32)]),
     "dynamic_slice": (lambda x, i, j: apply1(DynamicSlice((2, 9)), x, i, j), [normal(5, 19), np.array(99), np.array(-99)]),

@@ -179,7 +179,7 @@ DISSOLVED = {"call", "custom_gradient", "recomputed", "fold", "argmax", "argmin"
 IN_LOWER = {
     "constant", "full", "iota", "if", "while", "for", "concat", "pad", "update_slice", "bitcast", "cumulative", "gather", "gather_elements",
     "scatter", "scatter_elements", "scatter_step", "dynamic_slice", "dynamic_update_slice",
-    "cholesky", "determinant", "inverse", "slogdet", "solve",
+    "cholesky", "determinant", "inverse", "slogdet", "solve", "solve_triangular",
 }
 """Ops that codegen/lower.py emits; large matrices go to LAPACK."""
 

@@ -13,10 +13,10 @@ from graphcell import ops
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import apply, apply1
-from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, SignLogDeterminant, Solve
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular
 from graphcell.runtime.executable import Executable, compile_graph
 from graphcell.tensor import Tensor
-from tests.helpers import trace
+from tests.helpers import check_gradients, trace
 
 DTYPES = [dt.float32, dt.float64]
 SHAPES = [(1, 1), (2, 2), (3, 3), (7, 4, 4), (2, 3, 5, 5), (9, 9), (16, 16), (500, 8, 8), (0, 3, 3)]
@@ -84,6 +84,41 @@ def test_determinants(shape: tuple[int, ...], dtype: dt.DType, width: str, monke
     np.testing.assert_array_equal(sign, np.sign(x))
     with np.errstate(divide="ignore"):
         np.testing.assert_allclose(log, np.log(np.abs(x.astype(np.float64))), rtol=30 * np.finfo(a.dtype).eps, atol=30 * np.finfo(a.dtype).eps)
+
+
+@pytest.mark.parametrize("width", ["16", ""])
+@pytest.mark.parametrize("dtype", DTYPES, ids=str)
+@pytest.mark.parametrize("transposed", [False, True])
+def test_triangular_systems(transposed: bool, dtype: dt.DType, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
+    rng = np.random.default_rng(2)
+    for stack, rows, sides in [((), 1, 1), ((3,), 7, 5), ((), 40, 1), ((2, 2), 33, 70), ((), 20, 128), ((2,), 3, 129), ((), 120, 120), ((0,), 3, 2), ((), 3, 0)]:
+        left = (rng.standard_normal((*stack, rows, rows)) / rows + 2 * np.eye(rows)).astype(dtype.np_type)
+        b = rng.standard_normal((*stack, rows, sides)).astype(dtype.np_type)
+        x = run(SolveTriangular(transposed), left, b)
+        triangle = np.tril(left)
+        assert x.shape == b.shape and x.dtype == b.dtype
+        if b.size:
+            assert_solves(triangle.swapaxes(-1, -2) if transposed else triangle, x, b)
+
+
+def test_triangular_matrices_with_a_zero_on_the_diagonal_are_refused() -> None:
+    solve = ms.jit(lambda a, b: ops.cholesky_solve(b, a))
+    a = np.array([[2.0, 5.0], [1.0, 4.0]])
+    np.testing.assert_allclose(solve(Tensor(a), Tensor(np.eye(2))).asnumpy(), np.linalg.inv(np.tril(a) @ np.tril(a).T), rtol=1e-12)
+    a[1, 1] = 0
+    with pytest.raises(ValueError, match="a matrix is singular"):
+        solve(Tensor(a), Tensor(np.eye(2)))
+
+
+def test_gradients_of_triangular_systems() -> None:
+    rng = np.random.default_rng(4)
+    left, b = rng.standard_normal((3, 3)) + 3 * np.eye(3), rng.standard_normal((3, 2))
+    for transposed in (False, True):
+        check_gradients(lambda a, y, t=transposed: apply1(SolveTriangular(t), a, y) ** 2, left, b)
+    spd = left @ left.T
+    check_gradients(lambda a: ops.cholesky((a + a.T) * 0.5) ** 2, spd)
+    check_gradients(lambda y: ops.cholesky_solve(y, ops.cholesky(Tensor(spd))) ** 2, b)
 
 
 def test_float32_is_computed_in_float64() -> None:

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.elimination import MOST_ROWS
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import F64, I32, I64, PTR, LType, Module, Val, const, i64
 from graphcell.dtype import DType
 from graphcell.records import dataclass
@@ -34,6 +35,9 @@ class CholeskyKernel:
     def fits(self) -> bool:
         """Whether it is so small that this is quicker than LAPACK."""
         return 0 < self.rows <= MOST_ROWS
+
+    def blocks(self, target: Target) -> int:
+        return self.matrices
 
     @property
     def cost(self) -> int:

@@ -56,6 +56,9 @@ class EliminationKernel:
         """Whether it is so small that this is quicker than LAPACK."""
         return 0 < self.rows <= MOST_ROWS and self.right <= _MOST_SIDES
 
+    def blocks(self, target: Target) -> int:
+        return self.matrices
+
     @property
     def cost(self) -> int:
         """In rough scalar instructions."""

@@ -20,7 +20,7 @@ from graphcell.ops.functional.contraction import matmul
 from graphcell.ops.functional.creation import eye
 from graphcell.ops.functional.movement import reshaped, swapaxes
 from graphcell.ops.functional.reductions import largest
-from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, Svd
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, SolveTriangular, Svd
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -107,8 +107,8 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
         TypeError: no float32 or float64, or two dtypes. ValueError: shapes that do not fit, a factor with a zero on its diagonal.
     """
     b, factor = _matrices(input, "cholesky_solve"), _matrices(input2, "cholesky_solve", "input2")
-    lower = _transposed(factor).tril() if upper else factor.tril()
-    return apply1(Solve(), _transposed(lower), apply1(Solve(), lower, b))
+    lower = _transposed(factor) if upper else factor
+    return apply1(SolveTriangular(True), lower, apply1(SolveTriangular(False), lower, b))
 
 
 def cholesky_inverse(input_x: Tensor, upper: bool = False) -> Tensor:
@@ -118,8 +118,8 @@ def cholesky_inverse(input_x: Tensor, upper: bool = False) -> Tensor:
         TypeError: no float32 or float64. ValueError: not one square matrix, or a zero on its diagonal.
     """
     factor = _matrices(input_x, "cholesky_inverse", "input_x")
-    lower = _transposed(factor).tril() if upper else factor.tril()
-    inverted = apply1(Inverse(), lower)
+    lower = _transposed(factor) if upper else factor
+    inverted = apply1(SolveTriangular(False), lower, eye(lower.shape[-1], lower.shape[-1], lower.dtype))
     return matmul(_transposed(inverted), inverted)
 
 
@@ -211,10 +211,21 @@ def matrix_solve(matrix: Tensor, rhs: Tensor, adjoint: bool = False) -> Tensor:
     Raises:
         TypeError: no floats, two dtypes. ValueError: shapes that do not fit, a singular matrix.
     """
-    a, b = _matrices(matrix, "matrix_solve", "matrix", _FLOATS), _matrices(rhs, "matrix_solve", "rhs", _FLOATS)
-    stack = broadcast_shapes("matrix_solve", a.shape[:-2], b.shape[:-2])
-    a, b = broadcast(a, (*stack, *a.shape[-2:])), broadcast(b, (*stack, *b.shape[-2:]))
+    a, b = _system("matrix_solve", matrix, rhs)
     return _in_full_precision(Solve(), _transposed(a) if adjoint else a, b)[0]
+
+
+def triangular_solve(matrix: Tensor, rhs: Tensor, lower: bool, adjoint: bool) -> Tensor:
+    """As `matrix_solve`, of the lower or upper triangle of the matrix; the other one is not read."""
+    a, b = _system("triangular_solve", matrix, rhs)
+    return _in_full_precision(SolveTriangular(adjoint == lower), a if lower else _transposed(a), b)[0]
+
+
+def _system(function: str, matrix: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
+    """Both with the leading dimensions that they have together."""
+    a, b = _matrices(matrix, function, "matrix", _FLOATS), _matrices(rhs, function, "rhs", _FLOATS)
+    stack = broadcast_shapes(function, a.shape[:-2], b.shape[:-2])
+    return broadcast(a, (*stack, *a.shape[-2:])), broadcast(b, (*stack, *b.shape[-2:]))
 
 
 def lstsq(input: Tensor, A: Tensor) -> Tensor:

@@ -10,6 +10,7 @@ from graphcell import dtype as dt
 from graphcell import ops as F
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
 from graphcell.ops.functional.common import constant, full_like
+from graphcell.ops.functional.linear_algebra import triangular_solve
 from graphcell.ops.primitive import Configured, Plain
 from graphcell.ops.primitives.checks import check_choice, check_tensors, check_type
 from graphcell.tensor import Tensor
@@ -237,8 +238,7 @@ class MatrixTriangularSolve(Configured):
         super().__init__(lower=lower, adjoint=check_type("MatrixTriangularSolve", "adjoint", adjoint, bool))
 
     def __call__(self, matrix: Any, rhs: Any) -> Any:
-        triangle = F.tril(matrix) if self.lower else F.triu(matrix)
-        return F.matrix_solve(triangle, rhs, self.adjoint)
+        return triangular_solve(matrix, rhs, self.lower, self.adjoint)
 
 
 class Cholesky(Configured):
