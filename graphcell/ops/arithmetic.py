@@ -215,7 +215,10 @@ class Minimum(Elementwise):
 def _share(equal: T, not_x: T, not_y: T, g: T) -> Grads:
     from graphcell.ops.functional.common import select, zeros_like
 
-    half, zero = g * 0.5, zeros_like(g)
+    zero = zeros_like(g)
+    if not g.dtype.is_float:  # which cannot be halved: x takes it
+        return select(not_x, zero, g), select(not_y, zero, select(equal, zero, g))
+    half = g * 0.5
     return select(equal, half, select(not_x, zero, g)), select(equal, half, select(not_y, zero, g))
 
 

@@ -130,6 +130,17 @@ class SolveTriangular(Op):
         return -_matmul(left, _transposed(right)).tril(), of_b
 
 
+def solve_triangular(lower: Any, b: Any, *, transposed: bool) -> Any:
+    """`SolveTriangular` in float64, as numpy has LAPACK do it, for floats of one dtype, which the result has, too."""
+    from graphcell.ops.dispatch import apply1
+    from graphcell.ops.functional.common import cast
+
+    op = SolveTriangular(transposed)
+    if lower.dtype is not b.dtype:
+        return apply1(op, lower, b)  # which refuses them
+    return cast(apply1(op, cast(lower, dt.float64), cast(b, dt.float64)), b.dtype)
+
+
 @frozen
 class Cholesky(Op):
     """The lower triangular l with l lᵀ = x, for symmetric positive definite matrices."""
@@ -145,13 +156,11 @@ class Cholesky(Op):
         return _by_lapack(lambda: np.linalg.cholesky(x), indefinite)  # type: ignore[no-any-return]
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
-        from graphcell.ops.dispatch import apply1
-
         lower = outputs[0]
         phi = _matmul(_transposed(lower), cotangents[0]).tril()
         phi = phi - 0.5 * phi.tril().triu()
-        half = apply1(SolveTriangular(True), lower, phi)
-        whole = apply1(SolveTriangular(True), lower, _transposed(half))  # transposed, which does not matter
+        half = solve_triangular(lower, phi, transposed=True)
+        whole = solve_triangular(lower, _transposed(half), transposed=True)  # transposed, which does not matter
         return (0.5 * (whole + _transposed(whole)),)
 
 

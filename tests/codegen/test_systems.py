@@ -217,3 +217,27 @@ def test_gradients_in_a_loop() -> None:
             d[i, j] = 1e-6
             numeric = (float(f(Tensor(a + d))) - float(f(Tensor(a - d)))) / 2e-6
             np.testing.assert_allclose(compiled_grad[i, j], numeric, rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_triangular_systems_of_float32_are_solved_in_float64(mode: int) -> None:
+    ms.set_context(mode=mode)
+    x = np.linspace(0, 1, 100)[:, None]
+    factor = np.linalg.cholesky(np.exp(-((x - x.T) ** 2) * 8) + 1e-4 * np.eye(100)).astype(np.float32)
+    b = np.random.default_rng(0).standard_normal((100, 2)).astype(np.float32)
+    wide = factor.astype(np.float64)
+    want = np.linalg.solve(wide.T, np.linalg.solve(wide, b).astype(np.float32))
+    solve = ms.jit(lambda b, l: ops.cholesky_solve(b, l)) if mode == ms.GRAPH_MODE else ops.cholesky_solve
+    np.testing.assert_allclose(solve(Tensor(b), Tensor(factor)).asnumpy(), want, rtol=1e-4, atol=1e-6 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+@pytest.mark.parametrize("upper", [False, True])
+def test_stacks_of_factors_are_inverted(upper: bool, mode: int) -> None:
+    ms.set_context(mode=mode)
+    half = np.random.default_rng(1).standard_normal((4, 3, 3)) + 3 * np.eye(3)
+    whole = half @ half.swapaxes(-1, -2)
+    factor = np.linalg.cholesky(whole)
+    given = factor.swapaxes(-1, -2).copy() if upper else factor
+    inverse = ms.jit(lambda a: ops.cholesky_inverse(a, upper)) if mode == ms.GRAPH_MODE else lambda a: ops.cholesky_inverse(a, upper)
+    np.testing.assert_allclose(inverse(Tensor(given)).asnumpy(), np.linalg.inv(whole), rtol=1e-10, atol=1e-13)

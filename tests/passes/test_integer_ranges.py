@@ -58,3 +58,13 @@ def test_indices_that_are_known_to_be_inside_are_not_checked() -> None:
     shorter = ms.jit(lambda t, i: ops.gather(t[:200], i.astype(ms.int32), 0))
     with pytest.raises(IndexError, match="out of range for a dimension of 200"):
         shorter(table, pixels)
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_gradients_pass_clamped_integers(mode: int) -> None:
+    ms.set_context(mode=mode)
+    i, x = Tensor([0, 1, 9], ms.int32), Tensor([1.0, 2.0, 3.0, 4.0], ms.float32)
+    taken = ms.grad(lambda i, x: (x[ops.clamp(i, 0, 3)] ** 2).sum(), (0, 1))
+    assert taken(i, x)[1].tolist() == [2.0, 4.0, 0.0, 8.0]
+    assert ms.grad(lambda i: (ops.clamp(i, 1, 3).astype(ms.float32) * 2.5).sum())(i).tolist() == [0, 2, 0]
+    assert ms.grad(lambda i: (ops.maximum(i, 1).astype(ms.float32) * 2.0).sum())(i).tolist() == [0, 2, 2]

@@ -1,10 +1,10 @@
 """Emits steps of gradient descent on a table of which few rows have a gradient: x + rate * (updates added up in zeros), in place, where
 only rows that have updates are touched.
 
-Enters: a `ScatterStepKernel`. Leaves two functions. `void link(ptr index..., ptr first, ptr next)` chains the updates of each row in their
+Enters: a `ScatterStepKernel`. Leaves two functions. `void link(ptr index..., ptr rate, ptr first, ptr next, …)` chains the updates of each row in their
 order: `first[row]` is the number of the first one, `next[n]` that of the one after update n, or -1. `void step(ptr target, ptr index...,
 ptr updates, ptr rate, ptr first, ptr next, i64 begin, i64 end)` adds up each chain where it begins, and changes the row once: the numbers
-are those of adding in zeros first. Blocks are groups of columns.
+are those of adding in zeros first, half precision in float32. Blocks are groups of columns.
 
 Rows without updates would become x + rate * 0, which is x unless the rate is infinite or NaN; only then they are visited, too. `first` is
 written where there are updates only (everywhere, if the rate is such), so that memory of untouched rows is not touched in it either.

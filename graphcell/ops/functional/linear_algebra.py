@@ -20,7 +20,7 @@ from graphcell.ops.functional.contraction import matmul
 from graphcell.ops.functional.creation import eye
 from graphcell.ops.functional.movement import reshaped, swapaxes
 from graphcell.ops.functional.reductions import largest
-from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, SolveTriangular, Svd
+from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, Qr, SignLogDeterminant, Solve, Svd, solve_triangular
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -108,18 +108,20 @@ def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False) -> Tensor
     """
     b, factor = _matrices(input, "cholesky_solve"), _matrices(input2, "cholesky_solve", "input2")
     lower = _transposed(factor) if upper else factor
-    return apply1(SolveTriangular(True), lower, apply1(SolveTriangular(False), lower, b))
+    x: Tensor = solve_triangular(lower, solve_triangular(lower, b, transposed=False), transposed=True)
+    return x
 
 
 def cholesky_inverse(input_x: Tensor, upper: bool = False) -> Tensor:
-    """The inverse of the matrix whose factor, as `cholesky` gives it, is (n, n) `input_x`.
+    """The inverses of the matrices whose factors, as `cholesky` gives them, are (*, n, n) `input_x`.
 
     Raises:
-        TypeError: no float32 or float64. ValueError: not one square matrix, or a zero on its diagonal.
+        TypeError: no float32 or float64. ValueError: no square matrices, or a zero on a diagonal.
     """
     factor = _matrices(input_x, "cholesky_inverse", "input_x")
     lower = _transposed(factor) if upper else factor
-    inverted = apply1(SolveTriangular(False), lower, eye(lower.shape[-1], lower.shape[-1], lower.dtype))
+    one = broadcast(eye(lower.shape[-1], lower.shape[-1], lower.dtype), lower.shape)
+    inverted = solve_triangular(lower, one, transposed=False)
     return matmul(_transposed(inverted), inverted)
 
 
@@ -218,7 +220,8 @@ def matrix_solve(matrix: Tensor, rhs: Tensor, adjoint: bool = False) -> Tensor:
 def triangular_solve(matrix: Tensor, rhs: Tensor, lower: bool, adjoint: bool) -> Tensor:
     """As `matrix_solve`, of the lower or upper triangle of the matrix; the other one is not read."""
     a, b = _system("triangular_solve", matrix, rhs)
-    return _in_full_precision(SolveTriangular(adjoint == lower), a if lower else _transposed(a), b)[0]
+    x: Tensor = solve_triangular(a if lower else _transposed(a), b, transposed=adjoint == lower)
+    return x
 
 
 def _system(function: str, matrix: Tensor, rhs: Tensor) -> tuple[Tensor, Tensor]:
