@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Self
 
+from graphcell.codegen.linear_algebra import LinearAlgebra
 from graphcell.codegen.llvm.text import I1, I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import Calls
-from graphcell.codegen.systems import Systems
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, While
 
 
-class ControlFlow(Systems):
+class ControlFlow(LinearAlgebra):
     """The branches and loops of a frame; `inner` holds the frames of each node's regions."""
 
     graph: Graph

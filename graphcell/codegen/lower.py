@@ -19,6 +19,7 @@ from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.indexed import gather_kernel
 from graphcell.codegen.kernel import GatherLoad, Load
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
+from graphcell.codegen.linear_algebra import matrix_kernel
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
@@ -31,7 +32,6 @@ from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
-from graphcell.codegen.systems import system_kernel
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
@@ -347,8 +347,8 @@ class _Frame(ControlFlow):
             self.emit_dynamic_update(b, node, call)
         elif (plan := self._native_plan(node)) is not None:
             self._emit_plan(b, node, plan, own, call)
-        elif (system := system_kernel(node)) is not None:
-            self.emit_system(b, node, system, self._host_call(node, rare=True), call)
+        elif (matrices := matrix_kernel(node)) is not None:
+            self.emit_on_matrices(b, node, matrices, self._host_call(node, rare=True), call)
         else:
             call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
 

@@ -29,6 +29,17 @@ def _check(name: str, x: TensorType, is_square: bool = True) -> None:
         raise ShapeError(f"{name}: expected square matrices, but got the shape {x.shape}")
 
 
+def _check_system(name: str, a: TensorType, b: TensorType) -> TensorType:
+    """The type of x with a x = b."""
+    _check(name, a)
+    _check(name, b, is_square=False)
+    if a.dtype is not b.dtype:
+        raise DTypeError(f"{name}: the dtypes differ, {a.dtype} and {b.dtype}")
+    if a.shape[:-1] != b.shape[:-1]:
+        raise ShapeError(f"{name}: matrices of shape {a.shape} do not go with right sides of shape {b.shape}")
+    return b
+
+
 def _with_shape(x: TensorType, *tail: int) -> TensorType:
     return TensorType(x.dtype, (*x.shape[:-2], *tail))
 
@@ -89,13 +100,7 @@ class Solve(Op):
     name = "solve"
 
     def infer(self, a: TensorType, b: TensorType) -> TensorType:  # type: ignore[override]
-        _check("solve", a)
-        _check("solve", b, is_square=False)
-        if a.dtype is not b.dtype:
-            raise DTypeError(f"solve: the dtypes differ, {a.dtype} and {b.dtype}")
-        if a.shape[:-1] != b.shape[:-1]:
-            raise ShapeError(f"solve: matrices of shape {a.shape} do not go with right sides of shape {b.shape}")
-        return b
+        return _check_system("solve", a, b)
 
     def eval(self, a: Array, b: Array) -> Array:  # type: ignore[override]
         singular = ArgumentValueError("solve: a matrix is singular", hint="ops.lstsq gives the solution of least squares")
@@ -116,9 +121,11 @@ class SolveTriangular(Op):
     name = "solve_triangular"
 
     def infer(self, lower: TensorType, b: TensorType) -> TensorType:  # type: ignore[override]
-        return Solve().infer(lower, b)
+        return _check_system("solve_triangular", lower, b)
 
     def eval(self, lower: Array, b: Array) -> Array:  # type: ignore[override]
+        if (np.diagonal(lower, axis1=-2, axis2=-1) == 0).any():  # in which LAPACK, exchanging rows, may see none
+            raise ArgumentValueError("solve_triangular: a matrix is singular, it has a 0 on its diagonal")
         a = np.tril(lower)
         return Solve().eval(np.swapaxes(a, -1, -2) if self.transposed else a, b)
 

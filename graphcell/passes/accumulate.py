@@ -134,17 +134,18 @@ def _scattered_rows(r: Rewriter, gradient: Value) -> _Rows | None:
         return None
     base, *indices, updates = made.operands
     rows = _Rows(made.op.axes, tuple(indices), updates)
-    if rows.axes[-1] == base.type.rank - 1 or not _fewer(rows, base):
+    if rows.axes[-1] == base.type.rank - 1 or not _are_few(base, rows):
         return None
     if r.number(base) == 0:
         return rows
     below = _scattered_rows(r, base)
-    joined = None if below is None else _joined_rows(r, below, rows)
-    return joined if joined is not None and _fewer(joined, base) else None
+    return _joined_rows(r, below, rows) if below is not None and _are_few(base, below, rows) else None
 
 
-def _fewer(rows: _Rows, base: Value) -> bool:
-    return _LEAST_UNUSED * rows.updates.type.size <= base.type.size and rows.indices[0].type.size < 1 << 31
+def _are_few(table: Value, *scattered: _Rows) -> bool:
+    """Whether most of a table gets none of the updates; their numbers must fit 32 bits."""
+    updates = sum(rows.updates.type.size for rows in scattered)
+    return _LEAST_UNUSED * updates <= table.type.size and sum(rows.indices[0].type.size for rows in scattered) < 1 << 31
 
 
 def _joined_rows(r: Rewriter, first: _Rows, second: _Rows) -> _Rows | None:

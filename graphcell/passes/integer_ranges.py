@@ -16,7 +16,8 @@ from graphcell.ops.creation import Full, Iota
 from graphcell.ops.movement import BroadcastTo, Fence, Reshape, Slice, Transpose
 
 _MOVES = (Cast, Minimum, Maximum, Reshape, Transpose, BroadcastTo, Slice, Fence)
-_MOST_STEPS = 16
+_MOST_STEPS = 8
+"""Back from a value; each may fork."""
 
 
 def integer_range(v: Value, made_by: Mapping[Value, Node], steps: int = _MOST_STEPS) -> tuple[int, int]:

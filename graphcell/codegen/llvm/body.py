@@ -46,6 +46,14 @@ class BodyBuilder(FunctionBuilder):
         value = self.load(pointer, stored) if mask is None else self.masked_load(pointer, mask, stored)
         return self.cast(value, compute_type(dtype, lanes))
 
+    def store_value(self, value: Val, pointer: Val, dtype: DType, mask: Val | None = None) -> None:
+        """Stores what `load_value` loads; of a vector with a mask, the lanes that are on."""
+        stored = self.narrow(value, dtype)
+        if mask is None:
+            self.store(stored, pointer)
+        else:
+            self.masked_store(stored, pointer, mask)
+
     def gather_value(self, pointers: Val, dtype: DType, mask: Val) -> Val:
         lanes = pointers.type.lanes
         return self.cast(self.gather(pointers, mask, storage_type(dtype, lanes)), compute_type(dtype, lanes))

@@ -13,6 +13,7 @@ Reference: G. H. Golub, C. F. Van Loan, "Matrix Computations", 4th edition, 3.4.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -184,18 +185,23 @@ class _Elimination:
             b.store(b.div(self.load(self.at(row, column)), pivot), self.at(row, column))
 
     def give_determinant(self, matrix: Val) -> None:
-        """The product of the pivots, or their signs' product and the sum of their logarithms."""
-        b, logarithmic = self.b, self.kernel.wanted == "slogdet"
-        begin = b.load(self.sign, self.kind)
-        with b.loop(0, self.kernel.rows, carried=(begin, self.number(0.0)), name="product") as rows:
-            product, log = rows.carried
+        """The product of the pivots, or their signs' product and the sum of their logarithms. One that is 0 decides, as by LAPACK, even
+        beside one that is not finite."""
+        b, zero, one = self.b, self.number(0.0), self.number(1.0)
+        begin = (b.load(self.sign, self.kind), zero, one)
+        with b.loop(0, self.kernel.rows, carried=begin, name="product") as rows:
+            product, log, regular = rows.carried
             pivot = b.load(self.at(rows.index, rows.index), self.kind)
-            if logarithmic:
-                sign = b.select(b.fcmp("olt", pivot, self.number(0.0)), self.number(-1.0), self.number(1.0))
+            regular = b.select(b.fcmp("oeq", pivot, zero), zero, regular)
+            if self.kernel.wanted == "slogdet":
                 log = b.add(log, b.log(b.unary("fabs", pivot)))
-                pivot = b.select(b.fcmp("oeq", pivot, self.number(0.0)), self.number(0.0), sign)
-            rows.carry(b.mul(product, pivot), log)
-        for name, value in zip(("sign", "log") if logarithmic else ("x",), rows.results, strict=False):
+                pivot = b.select(b.fcmp("olt", pivot, zero), self.number(-1.0), one)
+            rows.carry(b.mul(product, pivot), log, regular)
+        product, log, regular = rows.results
+        singular = b.fcmp("oeq", regular, zero)
+        results = {"sign": (product, 0.0), "log": (log, -math.inf)} if self.kernel.wanted == "slogdet" else {"x": (product, 0.0)}
+        for name, (value, otherwise) in results.items():
+            value = b.select(singular, self.number(otherwise), value)
             b.store(b.cast(value, self.stored), b.gep(b.args[name], matrix, self.stored))
 
     def give(self, matrix: Val) -> None:

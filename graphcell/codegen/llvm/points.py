@@ -140,11 +140,7 @@ class PointEmitter:
         mask = first_lanes(len(values), self.lanes)
         rows = transpose_square(self.b, [*values, *[const(0, values[0].type)] * (self.lanes - len(values))])
         for k, row in enumerate(rows[: self.count]):
-            pointer = self.b.gep(first, k * step, element)
-            if mask is None:
-                self.b.store(self.b.narrow(row, dtype), pointer)
-            else:
-                self.b.masked_store(self.b.narrow(row, dtype), pointer, mask)
+            self.b.store_value(row, self.b.gep(first, k * step, element), dtype, mask)
 
     def _value(self, local: int, scope: Scope) -> Val:
         """The value of a local here, computing what is not known yet (without recursion over long chains)."""

@@ -107,12 +107,7 @@ class _ScanEmitter:
         return self.b.load_value(self._place("source", at, vector), self.kernel.dtype, self.width, mask)
 
     def _store(self, value: Val, at: Val, vector: int, mask: Val | None) -> None:
-        b = self.b
-        pointer, stored = self._place("target", at, vector), b.narrow(value, self.kernel.dtype)
-        if mask is None:
-            b.store(stored, pointer)
-        else:
-            b.masked_store(stored, pointer, mask)
+        self.b.store_value(value, self._place("target", at, vector), self.kernel.dtype, mask)
 
 
 def emit_scan(module: Module, name: str, kernel: ScanKernel, target: Target) -> str:

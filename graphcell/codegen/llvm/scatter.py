@@ -114,11 +114,7 @@ class _ScatterEmitter:
         value = b.load_value(source, k.dtype, lanes, mask)
         if k.kind != "update":
             value = combine(b, k.kind, b.load_value(to, k.dtype, lanes, mask), value, k.dtype)
-        stored = b.narrow(value, k.dtype)
-        if mask is None:
-            b.store(stored, to)
-        else:
-            b.masked_store(stored, to, mask)
+        b.store_value(value, to, k.dtype, mask)
 
 
 def emit_scatter(module: Module, name: str, kernel: ScatterKernel, target: Target) -> str:

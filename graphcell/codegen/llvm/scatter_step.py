@@ -78,7 +78,7 @@ class ScatterStepKernel:
 
 
 class _Chains:
-    """What both functions need: the rows of updates, their numbers, and whether the rate is finite."""
+    """What both functions read: where updates go, the links between them, the rate."""
 
     def __init__(self, b: BodyBuilder, kernel: ScatterStepKernel):
         self.b, self.kernel = b, kernel
@@ -97,7 +97,8 @@ class _Chains:
     def slot(self, table: str, n: Val) -> Val:
         return self.b.gep(self.b.args[table], n, I32)
 
-    def read(self, table: str, n: Val) -> Val:
+    def link(self, table: str, n: Val) -> Val:
+        """An entry of `first` or `next`."""
         return self.b.load(self.slot(table, n), I32)
 
     def rate(self) -> Val:
@@ -162,19 +163,19 @@ class _Step:
         """Changes the row of update n, if that is the row's first."""
         b = self.b
         number, at = self.chains.row(n)
-        with b.if_then(b.icmp("eq", self.chains.read("first", number), b.cast(n, I32))):
+        with b.if_then(b.icmp("eq", self.chains.link("first", number), b.cast(n, I32))):
             begin = self.update(n, of, masks)
             sums = [b.alloca(x.type) for x in begin]
             for slot, x in zip(sums, begin, strict=True):
                 b.store(x, slot)
             more = b.alloca(I32)
-            b.store(self.chains.read("next", n), more)
+            b.store(self.chains.link("next", n), more)
 
             def add() -> None:
                 m = b.cast(b.load(more, I32), I64, signed=True)
                 for slot, x in zip(sums, self.update(m, of, masks), strict=True):
                     b.store(b.add(b.load(slot, x.type), x), slot)
-                b.store(self.chains.read("next", m), more)
+                b.store(self.chains.link("next", m), more)
 
             b.while_loop(lambda: b.icmp("sge", b.load(more, I32), const(0, I32)), add)
             self.change(b.add(at, into), [b.load(slot, x.type) for slot, x in zip(sums, begin, strict=True)], masks)
@@ -196,16 +197,12 @@ class _Step:
         rate = b.splat(self.chains.rate(), self.lanes)
         row = b.gep(b.args["target"], at, storage_type(k.dtype))
         for v, (total, mask) in enumerate(zip(sums, masks, strict=True)):
-            stored = b.narrow(b.add(self.read(row, v, mask), b.mul(rate, total)), k.dtype)
-            if mask is None:
-                b.store(stored, self.vector(row, v))
-            else:
-                b.masked_store(stored, self.vector(row, v), mask)
+            b.store_value(b.add(self.read(row, v, mask), b.mul(rate, total)), self.vector(row, v), k.dtype, mask)
 
     def visit_others(self, into: Val, masks: list[Val | None]) -> None:
         """Adds rate * 0 to all rows without updates."""
         b, k = self.b, self.kernel
-        with b.loop(0, k.rows, name="row") as row, b.if_then(b.icmp("slt", self.chains.read("first", row.index), const(0, I32))):
+        with b.loop(0, k.rows, name="row") as row, b.if_then(b.icmp("slt", self.chains.link("first", row.index), const(0, I32))):
             at, rest = into, row.index
             for step, extent in zip(reversed(k.steps), reversed(k.extents), strict=True):
                 at = b.add(at, b.mul(b.rem(rest, i64(extent), signed=False), i64(step)))

@@ -3,7 +3,8 @@
 Enters: a `TriangularKernel`. Leaves: `void f(ptr l, ptr b, ptr x, ptr singular, i64 begin, i64 end)`. A 1 is written to `singular` (i32) where
 the diagonal holds a 0. Only the lower triangle of l is read. Blocks are groups of right sides of a matrix.
 
-Forward or back substitution: a row of some right sides stays in registers while the rows before it are taken off.
+Forward or back substitution: a row of some right sides stays in registers while the rows before it are taken off. All is computed in the
+dtype of the matrix, unlike the neighbours': what is long is better converted once. `ops.linear_algebra.solve_triangular` hands over float64.
 """
 
 from __future__ import annotations
@@ -97,10 +98,7 @@ class _Triangular:
             b.store(const(1, I32), b.args["singular"])
         wide = b.splat(pivot, self.lanes)
         for v, (rest, mask) in enumerate(zip(known.results, masks, strict=True)):
-            if mask is None:
-                b.store(b.div(rest, wide), self.place(wanted, row, v))
-            else:
-                b.masked_store(b.div(rest, wide), self.place(wanted, row, v), mask)
+            b.store_value(b.div(rest, wide), self.place(wanted, row, v), k.dtype, mask)
 
 
 def emit_triangular(module: Module, name: str, kernel: TriangularKernel, target: Target) -> str:

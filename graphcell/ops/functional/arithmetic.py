@@ -290,7 +290,7 @@ def clamp(input: Any, min: Any = None, max: Any = None) -> Tensor:
         raise ArgumentValueError("clamp: at least one of min and max must be given")
     x = tensor_of(input, "clamp")
     if min is not None:
-        value, low = pair(x, min, "clamp")
+        value, low = pair(x, min, "clamp")  # extrema of integers tell that an index is inside; of floats they take NaN from a bound, too
         x = maximum(value, low) if value.dtype.is_integer else select(value < low, low, value)
     if max is not None:
         value, high = pair(x, max, "clamp")

@@ -107,8 +107,18 @@ def test_triangular_matrices_with_a_zero_on_the_diagonal_are_refused() -> None:
     a = np.array([[2.0, 5.0], [1.0, 4.0]])
     np.testing.assert_allclose(solve(Tensor(a), Tensor(np.eye(2))).asnumpy(), np.linalg.inv(np.tril(a) @ np.tril(a).T), rtol=1e-12)
     a[1, 1] = 0
-    with pytest.raises(ValueError, match="a matrix is singular"):
+    with pytest.raises(ValueError, match="solve_triangular: a matrix is singular"):
         solve(Tensor(a), Tensor(np.eye(2)))
+
+
+@pytest.mark.parametrize("mode", [ms.GRAPH_MODE, ms.PYNATIVE_MODE])
+def test_a_zero_on_the_diagonal_is_seen_where_rows_could_be_exchanged(mode: int) -> None:
+    ms.set_context(mode=mode)
+    a = Tensor(np.array([[0.1, 0, 0], [0.3, 0, 0], [0.7, 0.9, 0.3]], np.float32))
+    solver = ops.MatrixTriangularSolve()
+    solve = ms.jit(lambda a, b: solver(a, b)) if mode == ms.GRAPH_MODE else solver
+    with pytest.raises(ValueError, match="singular, it has a 0 on its diagonal"):
+        solve(a, Tensor(np.ones((3, 1), np.float32)))
 
 
 def test_gradients_of_triangular_systems() -> None:
@@ -136,6 +146,9 @@ def test_determinants_of_what_is_not_finite() -> None:
     assert np.isnan(run_all(Determinant(), a)[0]) and np.isnan(log) and abs(sign) == 1
     assert run_all(Determinant(), np.zeros((3, 3)))[0] == 0
     assert [float(v) for v in run_all(SignLogDeterminant(), np.zeros((3, 3)))] == [0, -np.inf]
+    beside = np.array([[np.inf, 1], [0, 0]])  # a pivot of 0 decides
+    assert run_all(Determinant(), beside)[0] == 0 == np.linalg.det(beside)
+    assert [float(v) for v in run_all(SignLogDeterminant(), beside)] == [0, -np.inf] == [float(v) for v in np.linalg.slogdet(beside)]
 
 
 @pytest.mark.parametrize("dtype", DTYPES, ids=str)

@@ -2,7 +2,7 @@
 LAPACK takes larger ones.
 
 Enters: a node and the places of its values. Leaves: calls in the entry function, of the host where a matrix has no result: that raises the
-error. `Systems` is what a frame of lower.py inherits.
+error. `LinearAlgebra` is what a frame of lower.py inherits.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from graphcell.codegen.program import HostCall
 from graphcell.ir.graph import Node
 from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular
 
-SystemKernel = EliminationKernel | CholeskyKernel | TriangularKernel
+MatrixKernel = EliminationKernel | CholeskyKernel | TriangularKernel
 
 
-def system_kernel(node: Node) -> SystemKernel | None:
+def matrix_kernel(node: Node) -> MatrixKernel | None:
     """The kernel of an op of linear algebra; None where LAPACK is quicker, or alone can do it."""
     op = node.op
     if not isinstance(op, (Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular)):
@@ -30,7 +30,7 @@ def system_kernel(node: Node) -> SystemKernel | None:
     a = node.operands[0].type
     matrices, rows = math.prod(a.shape[:-2]), a.shape[-1]
     if isinstance(op, Cholesky):
-        kernel: SystemKernel = CholeskyKernel(a.dtype, matrices, rows)
+        kernel: MatrixKernel = CholeskyKernel(a.dtype, matrices, rows)
     elif isinstance(op, SolveTriangular):
         kernel = TriangularKernel(a.dtype, matrices, rows, node.operands[1].type.shape[-1], op.transposed)
     else:
@@ -38,23 +38,23 @@ def system_kernel(node: Node) -> SystemKernel | None:
     return kernel if kernel.fits else None
 
 
-class Systems(Movement):
+class LinearAlgebra(Movement):
     """The steps of a frame that do linear algebra."""
 
-    def emit_system(self, b: FunctionBuilder, node: Node, kernel: SystemKernel, otherwise: HostCall, call: Calls) -> None:
+    def emit_on_matrices(self, b: FunctionBuilder, node: Node, kernel: MatrixKernel, otherwise: HostCall, call: Calls) -> None:
         name = self.lowering.function(node.op.name, kernel, lambda name: self._emit_kernel(name, kernel))
         places = [self.place_of(v) for v in (*node.operands, *node.results)]
-        failed = [b.alloca(I32)] if kernel.may_fail else []
-        for flag in failed:
-            b.store(const(0, I32), flag)
+        failed = b.alloca(I32)
+        b.store(const(0, I32), failed)
+        buffers = [*places, failed] if kernel.may_fail else places
         blocks = kernel.blocks(self.lowering.target)
         with self.lowering.step(b, name, str(kernel), blocks):
-            call.blocks(b, name, [*places, *failed], blocks, kernel.cost >= PARALLEL_FROM)
-        for flag in failed:
-            with b.if_then(b.icmp("ne", b.load(flag, I32), const(0, I32))):
+            call.blocks(b, name, buffers, blocks, kernel.cost >= PARALLEL_FROM)
+        if kernel.may_fail:
+            with b.if_then(b.icmp("ne", b.load(failed, I32), const(0, I32))):
                 call.host(b, otherwise, places)
 
-    def _emit_kernel(self, name: str, kernel: SystemKernel) -> str:
+    def _emit_kernel(self, name: str, kernel: MatrixKernel) -> str:
         module, target = self.lowering.module, self.lowering.target
         if isinstance(kernel, CholeskyKernel):
             return emit_cholesky(module, name, kernel)
