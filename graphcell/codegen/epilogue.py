@@ -123,7 +123,7 @@ class _Emitter:
                 scope.known[n] = value
         results = [point._value(s.local, scope) for s in self.kernel.stores]  # all is read before anything is written
         for store, result in zip(self.kernel.stores, results, strict=True):
-            point._store_vector(store, result)
+            point._store_vector(store.access, result)
 
     def _along_columns(self, point: _Point, b: FunctionBuilder, column: Val, mask: Val | None) -> Scope:
         """Values that are the same in all rows, found once in each straight run of code."""

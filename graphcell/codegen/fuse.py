@@ -9,8 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Set
 from dataclasses import field
+from itertools import pairwise
 
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, volume
+from graphcell.codegen.kernel import SMALL_STRIDE
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
 from graphcell.codegen.operands import Operand, Path, chain, read_operands
@@ -18,6 +20,7 @@ from graphcell.codegen.recompute import recompute
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
+from graphcell.ops.movement import Concat
 from graphcell.records import dataclass
 
 MAX_NODES = 160
@@ -144,6 +147,7 @@ class Fusion:
                     if current is not group and is_loop_op(producer.op) and (node not in self.repeated or producer in self.repeated):
                         group = self._try_merge(current, group)
         self._join_sums()
+        self._join_parts()
         return _in_order([g for g in self.groups if g.nodes])
 
     def _link(self, group: Group, node: Node) -> list[Node]:
@@ -178,6 +182,20 @@ class Fusion:
                     group = self._try_merge(other, group)
             readers.update(((root, points, reduced), group) for root in large)
 
+    def _join_parts(self) -> None:
+        """What is put together by turns along a last dimension is made in one loop nest, which then writes whole vectors."""
+        for node in self.graph.nodes:
+            if not isinstance(node.op, Concat) or node.op.axis != node.results[0].type.rank - 1 or node.results[0].type.shape[-1] > SMALL_STRIDE:
+                continue
+            parts = [self.info.root_of_memory(v) for v in node.operands]
+            made = [v for v in parts if v in self.info.made_by and not is_virtual(self.info.made_by[v].op)]
+            for x, y in pairwise(made):
+                p, g = (self.group_of[self.info.made_by[v]] for v in (x, y))
+                if p is g or not (x in p.values and y in g.values) or p.ancestors & g.bits or g.ancestors & p.bits:
+                    continue
+                if x.type.shape == y.type.shape:
+                    self._try_merge(p, g, (p.values[x], g.values[y]))
+
     # -- one node ----------------------------------------------------------------------------------------------------
     def _describe(self, group: Group, node: Node) -> None:
         read = read_operands(self.trail, [self.info.path(v) for v in node.operands])
@@ -197,11 +215,12 @@ class Fusion:
         assert volume(group.domain) == node.operands[0].type.size, "an axis that stands in two places does not walk all elements"
 
     # -- two groups --------------------------------------------------------------------------------------------------
-    def _try_merge(self, p: Group, g: Group) -> Group:
+    def _try_merge(self, p: Group, g: Group, same: tuple[Dims, Dims] | None = None) -> Group:
+        """One group of both, if they fit; `same`: axes, in each, that are to be the same."""
         if len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.roots) + len(g.roots) > MAX_OPERANDS or self._path_outside(p, g):
             return g
         mark = self.trail.mark()
-        if self._unify_groups(p, g) and self._fits(p, g):
+        if (same is None or self.trail.unify(*same)) and self._unify_groups(p, g) and self._fits(p, g):
             return self._merge(p, g)
         self.trail.undo(mark)
         return g

@@ -8,7 +8,7 @@ finishes within its row, so that what uses it follows in the same row, one *stag
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 
 from graphcell.dtype import DType
@@ -166,6 +166,23 @@ class Store:
 
     local: int
     access: Access
+
+
+def interleaved(accesses: Collection[Access], vector: int) -> list[tuple[Access, ...]]:
+    """The accesses in sets: those that by turns touch every element along the vector loop, in the order of memory; each of the others alone."""
+    sets: dict[object, list[Access]] = {}
+    for access in dict.fromkeys(accesses):
+        apart = vector >= 0 and 1 < access.strides[vector] <= SMALL_STRIDE
+        sets.setdefault((access.operand, access.strides) if apart else access, []).append(access)
+    found: list[tuple[Access, ...]] = []
+    for members in sets.values():
+        members.sort(key=lambda access: access.offset)
+        turns = members[0].strides[vector] if len(members) > 1 else 1
+        if [access.offset - members[0].offset for access in members] == list(range(turns)):
+            found.append(tuple(members))
+        else:
+            found += [(access,) for access in members]
+    return found
 
 
 @dataclass(frozen=True)

@@ -48,17 +48,18 @@ class _Unit:
 
     node: Node | None
     kernel: ScheduledKernel | None
+    group: Group
 
     def reads(self, info: Analysis) -> list[Value]:
         found = [info.layout(v).root for v in self.node.operands] if self.node is not None else []
         if self.kernel is not None:
-            inside = self.kernel.writes | set(self.node.results if self.node is not None else ())
+            inside = {*self.kernel.writes, *(self.node.results if self.node is not None else ())}
             found += [v for v in self.kernel.buffers if v not in inside]
         return found
 
     def writes(self) -> list[Value]:
         if self.kernel is not None:
-            return [v for v in self.kernel.buffers if v in self.kernel.writes]
+            return list(self.kernel.writes)
         assert self.node is not None
         return list(self.node.results)
 
@@ -73,6 +74,8 @@ class _Frame(ControlFlow):
         self.outputs = tuple(self.info.layout(v).root for v in graph.outputs)
         """The values in whose buffers the graph's outputs lie (an output may be a reshape of one)."""
         self._output_set = set(self.outputs)
+        self.pieces: dict[Value, Piece] = {}
+        """Values that lie in a part of the buffer of a later one."""
         self.units = [self._unit(g) for g in groups]
         self.epilogues: dict[Node, FusedEpilogue] = {}
         self._fuse_epilogues()
@@ -85,8 +88,6 @@ class _Frame(ControlFlow):
         self.scratch: dict[_Unit | Node, Interval] = {}
         self.storage: dict[Value, Value] = {}
         """Values that lie in the buffer of a later one, which takes it over."""
-        self.pieces: dict[Value, Piece] = {}
-        """Values that lie in a part of the buffer of a later one."""
         self.in_place: dict[Value, Value] = {}
         """Outputs that are written over an input of the graph: what a loop carries, or what is updated."""
         self.arena_bytes = 0
@@ -97,8 +98,11 @@ class _Frame(ControlFlow):
 
     def _unit(self, group: Group) -> _Unit:
         if is_loop_op(group.nodes[0].op):
-            return _Unit(None, schedule(group, self.info, self._output_set, self.lowering.target.avx512))
-        return _Unit(group.nodes[0], None)
+            return _Unit(None, self._schedule(group), group)
+        return _Unit(group.nodes[0], None, group)
+
+    def _schedule(self, group: Group) -> ScheduledKernel:
+        return schedule(group, self.info, self._output_set, self.lowering.target.avx512, self.pieces)
 
     def _fuse_epilogues(self) -> None:
         """Contractions whose results go into one kernel without reductions take it as their epilogue and run at its place."""
@@ -132,7 +136,7 @@ class _Frame(ControlFlow):
     def plan(self, given: set[Value]) -> None:
         """Plans the temporaries; the buffers of `given` values exist already."""
         last = self._last_reads() | dict.fromkeys(self.outputs, len(self.units))
-        self.pieces = self._find_pieces(given)
+        self._place_pieces(given)
         parts: dict[Value, list[Value]] = {}
         for x, piece in self.pieces.items():
             parts.setdefault(piece.whole, []).append(x)
@@ -159,13 +163,19 @@ class _Frame(ControlFlow):
         """The last step that reads each value."""
         return {v: step for step, unit in enumerate(self.units) for v in unit.reads(self.info)}
 
-    def _find_pieces(self, given: set[Value]) -> dict[Value, Piece]:
+    def _place_pieces(self, given: set[Value]) -> None:
+        """Finds what may lie in the buffer of a concatenation, and lets the loops that make it write there."""
         readers: dict[Value, int] = {}
         for unit in self.units:
             for v in set(unit.reads(self.info)):
                 readers[v] = readers.get(v, 0) + 1
         nodes = [unit.node for unit in self.units if unit.node is not None and unit.kernel is None]
-        return find_pieces(nodes, readers, self.info, given | self._output_set, self.in_place)
+        loops = [unit for unit in self.units if unit.node is None]
+        looped = {v for unit in loops for v in unit.writes()}
+        self.pieces = find_pieces(nodes, looped, readers, self.info, given | self._output_set, self.in_place)
+        for unit in loops:
+            if not self.pieces.keys().isdisjoint(unit.writes()):
+                unit.kernel = self._schedule(unit.group)
 
     def _extra_bytes(self, unit: _Unit) -> int:
         """Memory that a step needs for itself: the arenas of its regions and new carried values, or shared packing buffers."""

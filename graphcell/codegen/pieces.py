@@ -1,20 +1,25 @@
 """Pieces of a concatenation that are made where it puts them.
 
-Enters: the nodes that are steps of their own, and how often values are read. Leaves: for the results whose kernels can write through
-strides and that nothing but one concatenation reads, where they lie in its result. Nothing is left to copy for these.
+Enters: the nodes that are steps of their own, what loops make, and how often values are read. Leaves: for the results whose kernels can
+write through strides and that nothing but one concatenation reads, where they lie in its result. Nothing is left to copy for these.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Mapping, Sequence
 
 from graphcell.codegen.fuse import Analysis
+from graphcell.codegen.kernel import SMALL_STRIDE
 from graphcell.codegen.layout import reshaped_strides, row_major
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.attention import AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.movement import Concat
 from graphcell.records import dataclass
+
+_SHORTEST_RUN = 64
+"""Neighbouring elements that a loop writes at once, so that it takes whole vectors."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +32,17 @@ class Piece:
 
 
 def find_pieces(
-    nodes: Sequence[Node], readers: Mapping[Value, int], info: Analysis, fixed: Collection[Value], late: Collection[Value]
+    nodes: Sequence[Node],
+    looped: Collection[Value],
+    readers: Mapping[Value, int],
+    info: Analysis,
+    fixed: Collection[Value],
+    late: Collection[Value],
 ) -> dict[Value, Piece]:
-    """The pieces among the results of `nodes`.
+    """The pieces among the results of `nodes` and the values `looped`.
 
     Args:
+        looped: values that loop nests write.
         readers: how many steps read a value.
         fixed: values whose place is given.
         late: values whose place is not free before the step that makes them.
@@ -45,10 +56,10 @@ def find_pieces(
         steps, offset = row_major(whole.type.shape), 0
         roots = [info.layout(v).root for v in node.operands]
         for v, root in zip(node.operands, roots, strict=True):
-            alone = root in makers and root not in fixed and readers[root] == 1 and roots.count(root) == 1
+            alone = (root in makers or root in looped) and root not in fixed and readers[root] == 1 and roots.count(root) == 1
             if alone and info.layout(v).is_whole(v.type.shape):
                 strides = reshaped_strides(v.type.shape, steps, root.type.shape)
-                if strides is not None and strides[-1] == 1:
+                if strides is not None and (_runs_on(root.type.shape, strides) if root in looped else strides[-1] == 1):
                     found[root] = Piece(whole, offset, strides)
             offset += v.type.shape[node.op.axis] * steps[node.op.axis]
     return found
@@ -58,3 +69,16 @@ def _writes_strided(node: Node) -> bool:
     """Whether a native kernel makes the results of the node, with any strides but that of the last dimension."""
     types = [v.type for v in node.operands]
     return isinstance(node.op, (MatMul, AttentionGrad)) and types[0].dtype.is_float and all(t.size for t in types)
+
+
+def _runs_on(shape: Sequence[int], strides: Sequence[int]) -> bool:
+    """Whether many elements follow each other in memory, side by side or by a small stride."""
+    run, step = 1, 0
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent == 1:
+            continue
+        step = step or stride
+        if stride != run * step:
+            break
+        run *= extent
+    return step <= SMALL_STRIDE and run >= min(_SHORTEST_RUN, math.prod(shape))

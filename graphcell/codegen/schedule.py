@@ -5,6 +5,9 @@ Enters: a Group (fuse.py). Leaves: the kernel and the values whose buffers it re
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Set
+from types import MappingProxyType
+
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.contract import contract
 from graphcell.codegen.fuse import Analysis, Group
@@ -19,10 +22,12 @@ from graphcell.codegen.kernel import (
     Splat,
     Statement,
     Store,
+    Strides,
     with_loops,
 )
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.pick import pick
+from graphcell.codegen.pieces import Piece
 from graphcell.codegen.vectorize import choose_vector
 from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
@@ -33,11 +38,12 @@ from graphcell.records import dataclass
 
 @dataclass(frozen=True)
 class ScheduledKernel:
-    """A kernel and the values whose buffers are its operands; the first `reads` are read, the rest written."""
+    """A kernel, the values whose buffers are its operands, and those that it writes. What it writes into one concatenation goes by way of the
+    buffer of the first of these parts."""
 
     kernel: LoopKernel
     buffers: tuple[Value, ...]
-    writes: frozenset[Value]
+    writes: tuple[Value, ...]
 
 
 @dataclass(frozen=True)
@@ -51,8 +57,8 @@ class _Raw:
 
 
 class _Scheduler:
-    def __init__(self, group: Group, info: Analysis, outputs: set[Value]):
-        self.group, self.info = group, info
+    def __init__(self, group: Group, info: Analysis, outputs: Set[Value], pieces: Mapping[Value, Piece]):
+        self.group, self.info, self.pieces = group, info, pieces
         self.reduced = set(leaf_set(group.reduced))
         self.buffers: dict[Value, int] = {}
         self.locals: dict[object, int] = {}
@@ -75,11 +81,23 @@ class _Scheduler:
 
     def _accesses(self) -> list[dict[Axis, int]]:
         """Strides by axis: of what is stored first, then of what is loaded."""
-        found = [self._strides(self.group.values[v], row_major(v.type.shape)) for v in self.stored]
+        found = [self._strides(self.group.values[v], self._steps(v)) for v in self.stored]
         for operand in self.group.operands.values():
             if operand.root not in self.group.values and not self.info.is_fill(operand.root):
                 found.append(self._strides(operand.axes, self.info.layout(operand.root).strides))
         return found
+
+    def _steps(self, v: Value) -> Strides:
+        """By which strides v is written."""
+        return self.pieces[v].strides if v in self.pieces else row_major(v.type.shape)
+
+    def _home(self, v: Value) -> tuple[Value, int]:
+        """In whose buffer v lies, and how far behind its begin."""
+        if v not in self.pieces:
+            return v, 0
+        piece = self.pieces[v]
+        offset, _, home = min((p.offset, k, x) for k, x in enumerate(self.stored) if (p := self.pieces.get(x)) and p.whole is piece.whole)
+        return home, piece.offset - offset
 
     @staticmethod
     def _strides(dims: Dims, steps: tuple[int, ...]) -> dict[Axis, int]:
@@ -97,13 +115,14 @@ class _Scheduler:
             self._compute(node, args)
         stores = []
         for v in self.stored:
-            strides = self._strides(self.group.values[v], row_major(v.type.shape))
-            stores.append(Store(self.locals[v], Access(self._buffer(v), self._vector_of(strides))))
+            strides = self._strides(self.group.values[v], self._steps(v))
+            home, offset = self._home(v)
+            stores.append(Store(self.locals[v], Access(self._buffer(home), self._vector_of(strides), offset)))
         extents = tuple(a.extent for a in self.loops)
         outer = sum(a not in self.reduced for a in self.loops)
         dtypes = tuple(v.type.dtype for v in self.buffers)
         kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes)))
-        return ScheduledKernel(choose_vector(collapse(kernel), masks), tuple(self.buffers), frozenset(self.stored))
+        return ScheduledKernel(choose_vector(collapse(kernel), masks), tuple(self.buffers), tuple(self.stored))
 
     def _buffer(self, v: Value) -> int:
         return self.buffers.setdefault(v, len(self.buffers))
@@ -193,11 +212,17 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
     return with_loops(kernel, extents, outer, lambda v: v[:d] + v[d + 1 :], lambda mask: mask & ((1 << d) - 1) | mask >> (d + 1) << d)
 
 
-def schedule(group: Group, info: Analysis, outputs: set[Value], masks: bool = False) -> ScheduledKernel:
-    """The kernel of a group; `outputs` are the values that the graph returns, `masks` says that the processor stores some lanes of a vector
-    by one instruction.
+def schedule(
+    group: Group, info: Analysis, outputs: Set[Value], masks: bool = False, pieces: Mapping[Value, Piece] = MappingProxyType({})
+) -> ScheduledKernel:
+    """The kernel of a group.
+
+    Args:
+        outputs: the values that the graph returns.
+        masks: whether the processor stores some lanes of a vector by one instruction.
+        pieces: where values are written that lie in others.
     """
-    return _Scheduler(group, info, outputs).run(masks)
+    return _Scheduler(group, info, outputs, pieces).run(masks)
 
 
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:

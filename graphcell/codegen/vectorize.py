@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 
-from graphcell.codegen.kernel import SMALL_STRIDE, GatherLoad, Load, LoopKernel, Splat, Statement, Store, is_tiled, with_loops
+from graphcell.codegen.kernel import SMALL_STRIDE, GatherLoad, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled, with_loops
 from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction
 from graphcell.passes.costs import DIVISIONS, masks_are_quick
@@ -32,6 +32,8 @@ _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
 _STRIDED = 2.5
 """What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to."""
+_BY_TURNS = 3.0
+"""What it costs to store a vector that shares vectors of memory with others of the kernel."""
 _TILED = 6.0
 """What a vector costs that comes from a tile, or goes into one."""
 _GUARD = 2.0
@@ -133,8 +135,9 @@ class _Counter:
                 row += self._statement(n, plan)
             elif s.loops:
                 row += _GROUP_INPUT + s.instructions / _LANES if grouped else _for_one_number(s)
+        by_turns = {access for together in interleaved([s.access for s in kernel.stores], d) if len(together) > 1 for access in together}
         for store in kernel.stores:
-            one = self._store(store, plan)
+            one = _BY_TURNS if store.access in by_turns else self._store(store, plan)
             if not self.reduces or kernel.writes_inside(store):
                 far = kernel.points * kernel.operands[store.access.operand].itemsize > _IN_CACHES
                 step += one + (_GROUP_STORE[far] if grouped else 0.0)

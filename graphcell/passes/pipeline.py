@@ -28,6 +28,7 @@ from graphcell.passes.factor_sums import factor_sums
 from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.hoist_scanned import hoist_scanned
 from graphcell.passes.inline import inline
+from graphcell.passes.interleave import interleave
 from graphcell.passes.layout import channels_last
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.recompute import recompute
@@ -46,6 +47,8 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
     ("decompose", decompose),
+    ("interleave", interleave),
+    ("eliminate_dead", eliminate_dead),
     ("divide_once", divide_once),
     ("factor_sums", factor_sums),
     ("accumulate", accumulate),

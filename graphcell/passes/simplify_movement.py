@@ -161,12 +161,12 @@ def slice_of_elementwise(r: Rewriter, node: Node) -> Result:
     made = r.producers.get(x)
     if made is None or not isinstance(made.op, Elementwise) or made.op.has_effect:
         return None
-    if not r.used_once(x) and (r.used_by_slices(x) > x.type.size or _ends_a_product(r, made)):
+    if not r.used_once(x) and (r.used_by_slices(x) > x.type.size or ends_a_product(r, made)):
         return None
     return r.emit(made.op, *(v for operand in made.operands for v in r.emit(node.op, operand)))
 
 
-def _ends_a_product(r: Rewriter, node: Node) -> bool:
+def ends_a_product(r: Rewriter, node: Node) -> bool:
     """Whether an elementwise op may be computed where a matrix product or convolution has its results in registers."""
     stack, seen = [node], {node}
     while stack:

@@ -78,3 +78,41 @@ def test_copies(name: str) -> None:
     program = lower(graph, (), TARGETS[max(TARGETS)])
     moved = [s for s in program.steps if s.title.startswith("loops") and s.kernel.count(" = ") == 1]
     assert len(moved) == copies
+
+
+def of_loops(a: Any, b: Any) -> Any:
+    return ops.concat((ops.tanh(a), b * 2.0, a - 1.0), 0)
+
+
+def by_rows(a: Any, b: Any) -> Any:
+    return ops.concat((ops.tanh(a), b * 2.0), 1)
+
+
+def by_turns(a: Any, b: Any) -> Any:
+    return ops.stack((ops.tanh(a), b * 2.0, a * b), axis=-1)
+
+
+LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...], int]] = {
+    "long runs": (of_loops, lambda a, b: np.concatenate((np.tanh(a), b * 2.0, a - 1.0), 0), (5, 70), 3),
+    "rows": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (5, 70), 2),
+    "by turns": (by_turns, lambda a, b: np.stack((np.tanh(a), b * 2.0, a * b), -1), (5, 33), 1),
+    "short runs are copied": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (70, 5), 4),
+}
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float32, np.float16, np.int8])
+@pytest.mark.parametrize("name", LOOPS)
+def test_what_loops_make(name: str, dtype: type) -> None:
+    """As many loop nests as it takes, and numpy's numbers."""
+    f, reference, shape, loops = LOOPS[name]
+    if dtype is np.int8:
+        a, b = (RNG.integers(0, 2, shape).astype(dtype) for _ in range(2))
+        g = ms.jit(lambda a, b: f(a.astype(dt.float32), b.astype(dt.float32)).astype(dt.int8))
+    else:
+        a, b = (RNG.standard_normal(shape).astype(dtype) for _ in range(2))
+        g = ms.jit(f)
+    got = g(Tensor(a), Tensor(b)).asnumpy()
+    want = reference(a.astype(np.float64), b.astype(np.float64))
+    np.testing.assert_allclose(got, want.astype(dtype), rtol=2e-3 if dtype is np.float16 else 1e-5, atol=2e-3 if dtype is np.float16 else 1e-6)
+    if dtype is not np.int8:
+        assert g.kernels().count("loops (") == loops

@@ -42,7 +42,7 @@ def stored(graph: Graph) -> list[int]:
     groups, info = fuse(graph)
     outputs = {info.layout(v).root for v in info.graph.outputs}
     kernels = [schedule(g, info, outputs) for g in groups if g.values]
-    return sorted(v.type.nbytes for k in kernels for v in k.writes - outputs)
+    return sorted(v.type.nbytes for k in kernels for v in k.writes if v not in outputs)
 
 
 def first_pass(graph: Graph) -> tuple[Graph, int] | None:

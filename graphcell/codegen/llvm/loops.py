@@ -280,7 +280,7 @@ class LoopEmitter(RowEmitter):
             scope = Scope({n: b.load(place(j), compute_type(k.body[n].dtype, self.lanes)) for j, n in enumerate(reductions)}, self.uniform)
             results = [(s, self._value(s.local, scope)) for s, flag in zip(k.stores, early, strict=True) if not flag]
             for store, value in results:
-                self._store_vector(store, value)
+                self._store_vector(store.access, value)
 
         self._columns(clear)
         row = self.uniform

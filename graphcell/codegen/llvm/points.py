@@ -7,13 +7,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Load, LoopKernel, MulAdd, Splat, Statement, Store, is_tiled
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
-from graphcell.codegen.llvm.tiles import first_lanes, load_strided, store_strided, transpose_square
+from graphcell.codegen.llvm.tiles import first_lanes, load_by_turns, load_strided, store_interleaved, store_strided, transpose_square
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
 from graphcell.passes.costs import masks_are_quick
@@ -74,6 +74,12 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
     return registers
 
 
+def _turns(kernel: LoopKernel) -> dict[Access, Access]:
+    """The first of the set (see `kernel.interleaved`) of each load that is in one."""
+    loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and not s.what.guards]
+    return {access: together[0] for together in interleaved(loads, kernel.vector) if len(together) > 1 for access in together}
+
+
 @dataclass
 class Scope:
     """Values known in one place of the code: local number -> value, for one vector slot."""
@@ -105,10 +111,11 @@ class PointEmitter:
         self.vertical = 0 <= kernel.vector < kernel.outer
         self.mask: Val | None = None
         self.slot, self.slots = 0, 1
+        self.turns = _turns(kernel)
         self.spilled: dict[int, Val] = {}
         self.tile: dict[int, Val] = {}
         """Of the current tile: what a tiled load is at the current point."""
-        self.tile_stores: dict[int, list[Val]] | None = None
+        self.tile_stores: dict[Access, list[Val]] | None = None
         """What tiled stores write, point by point of the current tile."""
 
     @property
@@ -132,11 +139,11 @@ class PointEmitter:
         rows += [const(0, rows[0].type)] * (self.lanes - self.count)
         return transpose_square(self.b, rows)[:points]
 
-    def _store_tile(self, store: Store, values: list[Val]) -> None:
+    def _store_tile(self, access: Access, values: list[Val]) -> None:
         """Writes what a tiled store has at all points of the tile; the index of the tile loop is that of the first one."""
-        dtype = self.kernel.operands[store.access.operand]
-        first = self._pointer(store.access, dtype)
-        element, step = storage_type(dtype), store.access.strides[self.kernel.vector]
+        dtype = self.kernel.operands[access.operand]
+        first = self._pointer(access, dtype)
+        element, step = storage_type(dtype), access.strides[self.kernel.vector]
         mask = first_lanes(len(values), self.lanes)
         rows = transpose_square(self.b, [*values, *[const(0, values[0].type)] * (self.lanes - len(values))])
         for k, row in enumerate(rows[: self.count]):
@@ -236,6 +243,9 @@ class PointEmitter:
             return self.b.load_value(pointer, dtype, 0)
         if stride == 1:
             return self.b.load_value(pointer, dtype, self.lanes, self.mask)
+        if access in self.turns and self._lanes_are_known():
+            first = self.turns[access]
+            return load_by_turns(self.b, self._pointer(first, dtype), access.offset - first.offset, stride, dtype, self.count, self.lanes)
         if abs(stride) <= SMALL_STRIDE and self._lanes_are_known():
             return load_strided(self.b, pointer, stride, dtype, self.count, self.lanes)
         pointers = self.b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype))
@@ -353,14 +363,24 @@ class PointEmitter:
         return b.cast(base, compute_type(what.dtype, base.type.lanes))
 
     # -- stores and spills -------------------------------------------------------------------------------------------
-    def _store_vector(self, store: Store, value: Val) -> None:
-        b, vector = self.b, self.kernel.vector
-        if self.tile_stores is not None and is_tiled(store.access.strides, vector, self.kernel.tile):
-            self.tile_stores.setdefault(self.kernel.stores.index(store), []).append(b.splat(value, self.lanes))
+    def _store_together(self, accesses: Sequence[Access], values: Sequence[Val]) -> None:
+        """Writes a set of stores (see `kernel.interleaved`) at the current vector."""
+        if len(accesses) > 1 and self.tile_stores is None and self._lanes_are_known():
+            dtype = self.kernel.operands[accesses[0].operand]
+            narrow = [self.b.narrow(self.b.splat(v, self.lanes), dtype) for v in values]
+            store_interleaved(self.b, self._pointer(accesses[0], dtype), narrow, self.count)
             return
-        dtype = self.kernel.operands[store.access.operand]
-        stride = store.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
-        pointer = self._pointer(store.access, dtype)
+        for access, value in zip(accesses, values, strict=True):
+            self._store_vector(access, value)
+
+    def _store_vector(self, access: Access, value: Val) -> None:
+        b, vector = self.b, self.kernel.vector
+        if self.tile_stores is not None and is_tiled(access.strides, vector, self.kernel.tile):
+            self.tile_stores.setdefault(access, []).append(b.splat(value, self.lanes))
+            return
+        dtype = self.kernel.operands[access.operand]
+        stride = access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+        pointer = self._pointer(access, dtype)
         if stride == 0:
             if value.type.lanes:  # one element only: the first lane
                 value = b.extract(value, 0)

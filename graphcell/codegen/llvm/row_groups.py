@@ -87,7 +87,7 @@ class RowGroupEmitter(RowEmitter):
     # -- what RowEmitter does for one row ----------------------------------------------------------------------------
     def _store_rows(self, stores: Sequence[Store]) -> None:
         for store in stores:
-            self.across._store_vector(store, *self._row_values(store.local))
+            self.across._store_vector(store.access, *self._row_values(store.local))
 
     def _row_values(self, local: int) -> list[Val]:
         return [self.across._value(local, self.across_scope)]

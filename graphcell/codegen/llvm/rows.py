@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 
-from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, is_tiled
+from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
@@ -115,7 +115,7 @@ class RowEmitter(PointEmitter):
         for store in stores:
             for slot, value in enumerate(self._row_values(store.local)):
                 self.slot = slot
-                self._store_vector(store, value)
+                self._store_vector(store.access, value)
 
     def _inside(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> None:
         """The inner loops of a stage."""
@@ -341,9 +341,9 @@ class RowEmitter(PointEmitter):
                 self._store_spill(n, buffer, self._value(n, scope))
             for n in stores[:-1]:  # all is read before anything is written: a store may go over what another one needs
                 self._value(k.stores[n].local, scope)
-            for n in reversed(stores):
-                store = k.stores[n]
-                self._store_vector(store, self._value(store.local, scope))
+            local = {k.stores[n].access: k.stores[n].local for n in stores}
+            for together in reversed(interleaved(local, k.vector)):
+                self._store_together(together, [self._value(local[access], scope) for access in together])
             for j, n in enumerate(reductions):
                 position = (j * self.ways + self.way) * self.slots + slot
                 acc[position] = self._accumulate(n, acc[position], scope)
@@ -411,8 +411,8 @@ class RowEmitter(PointEmitter):
         self.tile, self.point = {}, None
         self.index[k.tile] = start
         written, self.tile_stores = self.tile_stores, None
-        for n, values in written.items():
-            self._store_tile(k.stores[n], values)
+        for access, values in written.items():
+            self._store_tile(access, values)
 
     def _is_tiled_load(self, local: int) -> bool:
         what = self.kernel.body[local].what

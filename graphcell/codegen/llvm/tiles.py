@@ -103,6 +103,20 @@ def load_strided(b: BodyBuilder, pointer: Val, stride: int, dtype: DType, count:
     return b.cast(result, result.type.with_kind("i1")) if bits else result
 
 
+def load_by_turns(b: BodyBuilder, pointer: Val, turn: int, turns: int, dtype: DType, count: int, lanes: int) -> Val:
+    """Lane k < count is the element `k * turns + turn` from `pointer`, where `turns * count` elements may be read. LLVM reads them once for all turns."""
+    parts = []
+    for start in range(0, turns * count, lanes):
+        mask = first_lanes(min(turns * count - start, lanes), lanes)
+        parts.append(b.load_value(b.gep(pointer, start, storage_type(dtype)), dtype, lanes, mask))
+    bits = parts[0].type.kind == "i1"
+    if bits:
+        parts = [b.cast(p, p.type.with_kind("i8")) for p in parts]
+    places = [divmod(min(k, count - 1) * turns + turn, lanes) for k in range(lanes)]
+    result = _pick(b, parts, places)
+    return b.cast(result, result.type.with_kind("i1")) if bits else result
+
+
 def store_strided(b: BodyBuilder, pointer: Val, stride: int, value: Val, count: int) -> None:
     """Lane k < count of `value`, which has the type of memory, goes to the element `k * stride` from `pointer`; nothing between is written."""
     lanes, span = value.type.lanes, (count - 1) * stride + 1
@@ -117,6 +131,19 @@ def store_strided(b: BodyBuilder, pointer: Val, stride: int, value: Val, count: 
             b.masked_store(b.shuffle(value, value, [chosen.get(k, 0) for k in range(lanes)]), first, mask)
 
 
+def store_interleaved(b: BodyBuilder, pointer: Val, values: Sequence[Val], count: int) -> None:
+    """Lane k < count of `values[j]`, which have the type of memory, goes to the element `k * len(values) + j` from `pointer`."""
+    turns, lanes = len(values), values[0].type.lanes
+    for start in range(0, turns * count, lanes):
+        places = [(at % turns, at // turns) for at in range(start, start + lanes)]
+        part, first = _pick(b, values, places), b.gep(pointer, start, values[0].type.with_lanes(0))
+        mask = first_lanes(min(turns * count - start, lanes), lanes)
+        if mask is None:
+            b.store(part, first)
+        else:
+            b.masked_store(part, first, mask)
+
+
 def _pick(b: BodyBuilder, parts: Sequence[Val], places: Sequence[tuple[int, int]]) -> Val:
     """Lane k is lane `places[k][1]` of `parts[places[k][0]]`."""
     lanes = parts[0].type.lanes
@@ -127,4 +154,4 @@ def _pick(b: BodyBuilder, parts: Sequence[Val], places: Sequence[tuple[int, int]
     return b.shuffle(low, high, [k if part < 2 else lanes + k for k, (part, _) in enumerate(places)])
 
 
-__all__ = ["first_lanes", "load_strided", "store_strided", "transpose_square"]
+__all__ = ["first_lanes", "load_by_turns", "load_strided", "store_interleaved", "store_strided", "transpose_square"]
