@@ -238,5 +238,35 @@ def gaussian_process():
     return of(f, jnp.array([0.1, 0.3, -0.2]), t(120, 3).astype(jnp.float64))
 
 
+def turned_vectors():
+    goal = t(30000, 3)
+
+    def f(q, v):
+        w, x, y, z = (q[:, k] / jnp.sqrt(jnp.square(q).sum(1)) for k in range(4))
+        a, b, c = v[:, 0], v[:, 1], v[:, 2]
+        i, j, k = y * c - z * b, z * a - x * c, x * b - y * a
+        turned = jnp.stack((a + 2.0 * (w * i + y * k - z * j), b + 2.0 * (w * j + z * i - x * k), c + 2.0 * (w * k + x * j - y * i)), 1)
+        return jnp.square(turned - goal).mean()
+
+    return of(f, t(30000, 4), t(30000, 3))
+
+
+def price_paths():
+    noise = t(120, 2, 2000)
+
+    @jax.jit
+    def f(price, variance, noise):
+        def step(k, state):
+            price, variance = state
+            root = jnp.sqrt(jnp.maximum(variance, 0.0) * 0.01)
+            price = price * jnp.exp(root * noise[k, 0] - 0.005 * variance)
+            return price, variance + (0.04 - variance) * 0.02 + 0.3 * root * noise[k, 1]
+
+        return jnp.maximum(lax.fori_loop(0, 120, step, (price, variance))[0] - 1.0, 0.0).mean()
+
+    price, variance = jnp.abs(t(2000)) * 0.0 + 1.0, jnp.abs(t(2000)) * 0.05
+    return lambda: f(price, variance, noise)
+
+
 if __name__ == "__main__":
     P.main(globals())

@@ -410,11 +410,43 @@ def gaussian_process():
     return grad(f, Tensor(np.array([0.1, 0.3, -0.2])), t(120, 3).astype(ms.float64))
 
 
+def turned_vectors():
+    """Vectors turned by quaternions that are made to have length 1, beside those measured."""
+
+    def f(q, v):
+        w, x, y, z = (q[:, k] / ops.sqrt(ops.square(q).sum(1)) for k in range(4))
+        a, b, c = v[:, 0], v[:, 1], v[:, 2]
+        i, j, k = y * c - z * b, z * a - x * c, x * b - y * a
+        turned = ops.stack((a + 2.0 * (w * i + y * k - z * j), b + 2.0 * (w * j + z * i - x * k), c + 2.0 * (w * k + x * j - y * i)), axis=1)
+        return ops.square(turned - goal).mean()
+
+    goal = t(30000, 3)
+    return grad(f, t(30000, 4), t(30000, 3))
+
+
+def price_paths():
+    """2000 paths of a price whose volatility changes, step by step."""
+    noise = t(120, 2, 2000)
+
+    @ms.jit
+    def f(price, variance, noise):
+        k = Tensor(0, ms.int32)
+        while k < 120:
+            root = ops.sqrt(ops.relu(variance) * 0.01)
+            price = price * ops.exp(root * noise[k, 0] - 0.005 * variance)
+            variance = variance + (0.04 - variance) * 0.02 + 0.3 * root * noise[k, 1]
+            k = k + 1
+        return ops.relu(price - 1.0).mean()
+
+    price, variance = ops.abs(t(2000)) * 0.0 + 1.0, ops.abs(t(2000)) * 0.05
+    return lambda: f(price, variance, noise)
+
+
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
 matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train
 heat_stencil rotary_pairs poisson_loss softmax_middle mish_groupnorm vector_chain
-word_vectors_train kalman_filter gaussian_process"""
+word_vectors_train kalman_filter gaussian_process turned_vectors price_paths"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

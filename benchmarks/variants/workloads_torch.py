@@ -313,5 +313,33 @@ def gaussian_process():
     return P.grad_of(f, torch.tensor([0.1, 0.3, -0.2], dtype=torch.float64))
 
 
+def turned_vectors():
+    def f(q, v):
+        w, x, y, z = (q[:, k] / q.square().sum(1).sqrt() for k in range(4))
+        a, b, c = v[:, 0], v[:, 1], v[:, 2]
+        i, j, k = y * c - z * b, z * a - x * c, x * b - y * a
+        turned = torch.stack((a + 2.0 * (w * i + y * k - z * j), b + 2.0 * (w * j + z * i - x * k), c + 2.0 * (w * k + x * j - y * i)), 1)
+        return (turned - goal).square().mean()
+
+    goal = t(30000, 3)
+    return P.grad_of(f, t(30000, 4), t(30000, 3))
+
+
+def price_paths():
+    noise = t(120, 2, 2000)
+    price, variance = t(2000).abs() * 0.0 + 1.0, t(2000).abs() * 0.05
+
+    @torch.no_grad()
+    def f(price, variance, noise):
+        for k in range(120):
+            root = (torch.relu(variance) * 0.01).sqrt()
+            price = price * torch.exp(root * noise[k, 0] - 0.005 * variance)
+            variance = variance + (0.04 - variance) * 0.02 + 0.3 * root * noise[k, 1]
+        return torch.relu(price - 1.0).mean()
+
+    g = P.jit(f)
+    return lambda: g(price, variance, noise)
+
+
 if __name__ == "__main__":
     P.main(globals())

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, Statement, Store
-from graphcell.codegen.layout import row_major
+from graphcell.codegen.layout import Layout, row_major
 from graphcell.codegen.llvm.scatter import ScatterKernel
 from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
 from graphcell.codegen.schedule import collapse
@@ -14,26 +15,27 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements, ScatterStep
 
 
-def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], result: TensorType) -> LoopKernel:
-    """Operands: x, the indices, the result."""
+def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], layouts: Sequence[Layout], result: TensorType) -> LoopKernel:
+    """Operands: the memory of x and of the indices, which lie there as `layouts` say, the result."""
     x, *indices = types
-    rank = result.rank
-    steps = row_major(x.shape)
+    rank, whole = result.rank, layouts[0]
+    steps = whole.strides
     every = (1 << rank) - 1
+    axes: tuple[int, ...]
     if isinstance(op, Gather):
         axes, first, inner = op.axes, op.axes[0], indices[0].rank
-        index_strides = (0,) * first + row_major(indices[0].shape) + (0,) * (rank - first - inner)
         rest = [k for k in range(first, x.rank) if k not in axes]
         x_strides = steps[:first] + (0,) * inner + tuple(steps[k] for k in rest)
+        around = (0,) * first, (0,) * (rank - first - inner)
     else:
-        axes = (op.axis,)
-        index_strides = row_major(indices[0].shape)
+        axes, around = (op.axis,), ((), ())
         x_strides = tuple(0 if k == op.axis else s for k, s in enumerate(steps))
     body = []
-    for k, t in enumerate(indices):
-        varies = sum(1 << d for d, s in enumerate(index_strides) if s)
-        body.append(Statement(Load(Access(k + 1, index_strides), t.dtype), (), t.dtype, varies, 0))
-    what = GatherLoad(Access(0, x_strides), tuple(steps[a] for a in axes), tuple(x.shape[a] for a in axes), x.dtype)
+    for k, (t, layout) in enumerate(zip(indices, layouts[1:], strict=True)):
+        strides = around[0] + layout.strides + around[1]
+        varies = sum(1 << d for d, s in enumerate(strides) if s)
+        body.append(Statement(Load(Access(k + 1, strides, layout.offset), t.dtype), (), t.dtype, varies, 0))
+    what = GatherLoad(Access(0, x_strides, whole.offset), tuple(steps[a] for a in axes), tuple(x.shape[a] for a in axes), x.dtype)
     body.append(Statement(what, tuple(range(len(indices))), x.dtype, every, 0))
     stores = (Store(len(body) - 1, Access(len(types), row_major(result.shape))),)
     dtypes = (*(t.dtype for t in types), result.dtype)

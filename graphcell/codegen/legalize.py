@@ -27,6 +27,7 @@ from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View, neutr
 from graphcell.ops.comparison import Less
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Constant, Full, Iota, number_of
+from graphcell.ops.indexing import DynamicSlice, Gather, GatherElements
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
 from graphcell.ops.pooling import Windows
 from graphcell.passes.costs import masks_are_quick, pads_in_loops
@@ -42,6 +43,8 @@ _MOST_CHOSEN = 4
 """Parts, and readers, of a concatenation between whose parts these readers choose."""
 _FEWEST_CHOSEN = 16
 """Neighbouring elements of such a concatenation, a vector or more, of which each part has its own."""
+_FEW_READ = 4
+"""How many times the elements of a result those of an operand are whose elements are read where they lie, far apart."""
 _MOST_ABOVE = 64
 """Values that are looked at for what a reduction is computed from."""
 
@@ -137,7 +140,7 @@ class _Legalizer:
         else:
             for v in node.operands:
                 layout = self.layout(self.table[v])
-                if not _reads_views(op, v.type) or layout is None or layout.guards:
+                if layout is None or layout.guards or not _reads_views(node, v, layout):
                     self.table[v] = self.whole(self.table[v])
         self.append(copy_node(node, self.table, op))
 
@@ -343,6 +346,14 @@ def legalize(graph: Graph, updates: Collection[int] = ()) -> Graph:
     return _Legalizer(graph).run(updates)
 
 
-def _reads_views(op: Op, operand: TensorType) -> bool:
-    """True for ops whose kernels read operands through any strides."""
-    return isinstance(op, (Concat, Pad, UpdateSlice, Attention, AttentionGrad)) or (isinstance(op, MatMul) and operand.dtype.is_float)
+def _reads_views(node: Node, operand: Value, layout: Layout) -> bool:
+    """True for ops whose kernels read operands through any strides, and well: `layout` says where the operand lies."""
+    op = node.op
+    if isinstance(op, MatMul):
+        return operand.type.dtype.is_float
+    if isinstance(op, (Gather, GatherElements, DynamicSlice)):
+        if operand is not node.operands[0]:
+            return not isinstance(op, DynamicSlice)
+        side_by_side = not operand.type.rank or layout.strides[-1] == 1 or operand.type.shape[-1] == 1
+        return side_by_side or node.results[0].type.size * _FEW_READ <= operand.type.size
+    return isinstance(op, (Concat, Pad, UpdateSlice, Attention, AttentionGrad))

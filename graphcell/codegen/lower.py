@@ -345,7 +345,7 @@ class _Frame(ControlFlow):
         elif isinstance(op, Cumulative):
             self.emit_scan(b, node, op, call)
         elif isinstance(op, (Gather, GatherElements)):
-            kernel = gather_kernel(op, tuple(v.type for v in node.operands), node.results[0].type)
+            kernel = gather_kernel(op, tuple(v.type for v in node.operands), [self.info.layout(v) for v in node.operands], node.results[0].type)
             self.run_loops(b, kernel, [self.place_of(v) for v in (*node.operands, *node.results)], call)
         elif isinstance(op, (Scatter, ScatterElements)):
             self.emit_scatter(b, node, op, call)

@@ -130,10 +130,10 @@ class Movement:
             call.blocks(b, link, [*indices, rate, first, following], 1, False)
             call.blocks(b, step, [self.place[result], *indices, updates, rate, first, following], blocks, kernel.points >= PARALLEL_FROM)
 
-    def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], size: Sequence[int]) -> Val:
+    def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], strides: Sequence[int], size: Sequence[int]) -> Val:
         """The offset, in elements, of a block of extents `size` whose clamped start is read now."""
         offset = i64(0)
-        for v, d, n, step in zip(starts, shape, size, row_major(shape), strict=True):
+        for v, d, n, step in zip(starts, shape, size, strides, strict=True):
             dtype = v.type.dtype
             at = b.cast(b.load(self.place_of(v), storage_type(dtype)), I64, signed=dtype.signed)
             last = i64(d - n)
@@ -143,15 +143,16 @@ class Movement:
 
     def emit_dynamic_slice(self, b: FunctionBuilder, node: Node, op: DynamicSlice, call: Calls) -> None:
         x, (result,) = node.operands[0], node.results
-        offset = self._dynamic_start(b, node.operands[1:], x.type.shape, op.size)
+        layout = self.info.layout(x)
+        offset = self._dynamic_start(b, node.operands[1:], x.type.shape, layout.strides, op.size)
         source = b.gep(self.place_of(x), offset, storage_type(x.type.dtype))
-        kernel = copy_kernel(op.size, x.type.dtype, Access(0, row_major(x.type.shape)), Access(1, row_major(op.size)))
+        kernel = copy_kernel(op.size, x.type.dtype, Access(0, layout.strides, layout.offset), Access(1, row_major(op.size)))
         self.run_loops(b, kernel, [source, self.place[result]], call)
 
     def emit_dynamic_update(self, b: FunctionBuilder, node: Node, call: Calls) -> None:
         x, update, *starts = node.operands
         (result,) = node.results
         self._start_from(b, x, result, call)
-        offset = self._dynamic_start(b, starts, x.type.shape, update.type.shape)
+        offset = self._dynamic_start(b, starts, x.type.shape, row_major(x.type.shape), update.type.shape)
         target = b.gep(self.place[result], offset, storage_type(x.type.dtype))
         self.copy_into(b, update, target, row_major(x.type.shape), 0, call)

@@ -26,9 +26,11 @@ from graphcell.frontend.supported import assigned_names, read_outside, returns_o
 from graphcell.frontend.trials import Trial
 from graphcell.ir.graph import Value
 from graphcell.ops.control import While
+from graphcell.ops.creation import Full
 from graphcell.ops.dispatch import Trace
 from graphcell.ops.functional.common import full
 from graphcell.ops.functional.comparison import logical_and
+from graphcell.passes.count_loops import count_loop
 from graphcell.tensor import Tensor, state
 
 WORTH = 8
@@ -305,7 +307,15 @@ class _WhileLoop:
         op = While(
             region(test, outside, [truth], test_inputs), region(body, outside, ends, inputs), len(inputs)
         )
-        results = outer.append_values(op, [*self.carry.starts(outer), *map(outer.lift, outside)])
+        operands = [*self.carry.starts(outer), *map(outer.lift, outside)]
+        made_by = {v: node.op for node in outer.builder.nodes for v in node.results}
+
+        def number(v: Value) -> bool | int | float | None:
+            maker = made_by.get(v)
+            return maker.value if isinstance(maker, Full) else None
+
+        counted = count_loop(op, operands, number, lambda op, *values: outer.append_values(op, values))
+        results = counted or outer.append_values(op, operands)
         self.carry.take(outer, results, 0)
         for place, _ in self.carry.temporary.values():
             self.interpreter.assign(place, unset_by_loop(place.name))

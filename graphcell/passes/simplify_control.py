@@ -15,6 +15,7 @@ from graphcell.ops.comparison import BitwiseNot
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant, Full, Iota
 from graphcell.ops.movement import BroadcastTo, Reshape
+from graphcell.passes.count_loops import counted_while
 from graphcell.passes.regions import invariant_operands, with_inputs, with_outputs
 from graphcell.passes.rewrite import Rewriter
 
@@ -252,6 +253,7 @@ CONTROL_RULES = (
     (If, swap_branches),
     (If, equal_branches),
     (While, never_entered),
+    (While, counted_while),
     (For, unroll_short_loop),
     (While, unchanged_carried),
     (For, unchanged_carried),

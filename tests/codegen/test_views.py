@@ -31,6 +31,7 @@ from graphcell.runtime.executable import compile_graph
 from graphcell.tensor import Tensor
 from tests.helpers import trace
 
+RNG = np.random.default_rng(2)
 SHAPES: list[Shape] = [(6, 4), (24,), (2, 3, 4), (4, 6), (12, 1, 2), (1, 6), (3, 8), (4, 1), (2, 2, 2, 3), (36,), (6, 6), ()]
 MOST = 600
 """Elements of a value at most."""
@@ -239,3 +240,19 @@ def test_reshapes_that_no_strides_express(fn, shapes: list[Shape]) -> None:
     assert not executable.compilation.program.host_calls
     for want, got in zip(evaluate_graph(graph, arrays), executable([Tensor(a) for a in arrays]), strict=True):
         np.testing.assert_array_equal(got.asnumpy(), want)
+
+
+@pytest.mark.parametrize("fn", [
+    lambda x, i: ops.gather(x[:, 1], i[1::2], 0),
+    lambda x, i: ops.gather(x[1::2, :, 2:], i[::2], 0),
+    lambda x, i: ops.gather(x[:, 1:3], i[1:3], 1),
+], ids=["a row of each", "every other", "inner dimension"])
+def test_elements_of_views_are_gathered_where_they_lie(fn) -> None:
+    x = RNG.integers(0, 50, (8, 4, 16)).astype(np.float32)
+    i = RNG.integers(0, 2, 6).astype(np.int32)
+    graph = trace(fn, TensorType(dt.float32, x.shape), TensorType(dt.int32, i.shape))
+    executable = compile_graph(graph)
+    for want, got in zip(evaluate_graph(graph, [x, i]), executable([Tensor(x), Tensor(i)]), strict=True):
+        np.testing.assert_array_equal(got.asnumpy(), want)
+    steps = [s for s in executable.compilation.program.steps if s.title.startswith("loops")]
+    assert sum("gather" in s.kernel for s in steps) == 1 and not any("copy" in s.kernel for s in steps)

@@ -132,7 +132,7 @@ def test_writes_inside_branches_and_loops() -> None:
     assert numbers(f(tensor(1.0))) == [346.0] and numbers(p) == [346.0]
     assert numbers(f(tensor(-1.0))) == [346.0 + 345.0] and numbers(p) == [691.0]
     names = [n.op.name for n in f._last.traced.graph.walk()]
-    assert names.count("for") == 1 and names.count("while") == 1
+    assert names.count("for") == 2 and "while" not in names  # one that counts
 
 
 def test_argument_written_in_place() -> None:
