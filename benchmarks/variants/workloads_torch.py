@@ -314,15 +314,15 @@ def gaussian_process():
 
 
 def turned_vectors():
-    def f(q, v):
+    def f(q):
         w, x, y, z = (q[:, k] / q.square().sum(1).sqrt() for k in range(4))
         a, b, c = v[:, 0], v[:, 1], v[:, 2]
         i, j, k = y * c - z * b, z * a - x * c, x * b - y * a
         turned = torch.stack((a + 2.0 * (w * i + y * k - z * j), b + 2.0 * (w * j + z * i - x * k), c + 2.0 * (w * k + x * j - y * i)), 1)
         return (turned - goal).square().mean()
 
-    goal = t(30000, 3)
-    return P.grad_of(f, t(30000, 4), t(30000, 3))
+    goal, q, v = t(30000, 3), t(30000, 4), t(30000, 3)
+    return P.grad_of(f, q)
 
 
 def price_paths():

@@ -4,8 +4,8 @@ Enters: a `While` and its operands. Leaves: values that stand for its results, m
 is read at an index that goes with the counter is scanned, and an index that cannot leave its range is not checked. So each step is known, and may
 be kept and differentiated, as in a `for` over a range.
 
-Refuses loops whose end depends on anything else, whose counter would wrap, and those of many steps, since the gradient of a `For` keeps what each
-step leaves.
+Refuses loops whose end depends on anything else, whose counter would wrap, and those of many steps, or of fewer that carry much, since the gradient
+of a `For` keeps what each step leaves.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from graphcell.passes.regions import rename_operands
 from graphcell.passes.rewrite import Rewriter
 from graphcell.records import dataclass
 
-_MOST_STEPS = 1 << 12
+_MOST_STEPS, _MOST_BYTES = 1 << 12, 1 << 27
+"""Of what is carried, all steps together."""
 
 Emit = Callable[..., Sequence[Value]]
 
@@ -86,7 +87,8 @@ def _counted(op: While, operands: Sequence[Value], k: int, known: Sequence[Any])
         return None
     counter = _Affine(one_step.offset - start, start)
     steps = _steps(op.cond_graph, k, counter, numbers)
-    if steps is None or steps > _MOST_STEPS or not counter.fits(steps + 1, dtype):
+    carried = sum(v.type.nbytes for v in operands[: op.carried])
+    if steps is None or steps > _MOST_STEPS or steps * carried > _MOST_BYTES or not counter.fits(steps + 1, dtype):
         return None
     return _Loop(op, operands, k, counter, steps, _affines(op.body_graph, k, counter, max(steps, 1), numbers))
 
@@ -175,14 +177,15 @@ class _Loop:
         body, carried = self.op.body_graph, self.op.carried
         (final,) = emit(Full(self.counter.offset + self.counter.scale * self.steps, (), self.operands[self.k].type.dtype))
         index = Value(TensorType(int64, ()), "index")
-        nodes = [*self._counter_from(index, body.inputs[self.k]), *self._body(emit)]
+        renamed: dict[Value, Value] = {}
+        nodes = [*self._counter_from(index, body.inputs[self.k]), *self._body(renamed, emit)]
 
         def without_counter(values: Sequence[Value]) -> list[Value]:
             return [v for j, v in enumerate(values[:carried]) if j != self.k]
 
         elements = [inside for _, inside in self.scanned.values()]
         inputs = (index, *without_counter(body.inputs), *elements, *body.inputs[carried:])
-        graph = Graph(body.name, inputs, nodes, without_counter(body.outputs))
+        graph = Graph(body.name, inputs, nodes, [renamed.get(v, v) for v in without_counter(body.outputs)])
         wholes = [whole for whole, _ in self.scanned.values()]
         op = For(graph, self.steps, carried - 1, len(wholes), False)
         results = list(emit(op, *without_counter(self.operands), *wholes, *self.operands[carried:]))
@@ -201,10 +204,9 @@ class _Loop:
                 value = result
         return [*nodes, Node(Cast(counter.type.dtype), (value,), (counter,))]
 
-    def _body(self, emit: Emit) -> list[Node]:
-        """The body's nodes, but for checks that hold and for what is scanned instead."""
+    def _body(self, renamed: dict[Value, Value], emit: Emit) -> list[Node]:
+        """The body's nodes, but for checks that hold and for what is scanned instead, which `renamed` gets to know."""
         made_by = self.op.body_graph.producers()
-        renamed: dict[Value, Value] = {}
         nodes = []
         for node in self.op.body_graph.nodes:
             if isinstance(node.op, CheckIndex) and self._stays_inside(node.operands[0], node.op.extent):

@@ -39,6 +39,16 @@ def until_equal(x: Any, z: Any) -> Any:
     return x, i
 
 
+def rows_themselves(x: Any, z: Any) -> Any:
+    """What is read is carried as it is, twice."""
+    i, last, same = Tensor(0, ms.int32), z[0, 0], z[0, 0]
+    while i < 7:
+        x = x + last * z[i, 0] - same
+        last, same = z[i + 1, 0], z[i + 1, 0]
+        i = i + 1
+    return x + last * same, i
+
+
 def never(x: Any, z: Any) -> Any:
     i = Tensor(4, ms.int32)
     while i > 4:
@@ -83,6 +93,7 @@ CASES: dict[str, tuple[Callable[..., Any], bool]] = {
     "rows": (rows, True),
     "by twos": (by_twos, True),
     "until equal": (until_equal, True),
+    "rows themselves": (rows_themselves, True),
     "never": (never, True),
     "to a number in a Tensor": (to_a_tensor, True),
     "until something is small": (until_small, False),
