@@ -2,7 +2,8 @@
 
 Enters: a Graph. Leaves: an equal Graph in which elementwise ops and reductions take the parts of what two to four values, or the gradients of its
 slices, make by turns along the last dimension, instead of the whole. So what makes the parts and what reads them is one loop nest, and they are
-put together where the whole is wanted: by something else, or as a result. Other operands are read by slices.
+put together where the whole is wanted: by something else, or as a result. Other operands are read by slices. Sums and extrema of two to four columns
+of what is read column by column elsewhere combine columns.
 
 Refuses what ends a matrix product (it is computed where the product has its results in registers), and small Tensors. Sums over interleaved
 elements are sums of the parts' sum, so their rounding changes; native sums do not promise an order.
@@ -174,14 +175,23 @@ def _parts_of(r: Rewriter, v: Value, found: _Woven | None, count: int) -> Sequen
     """The parts of any value: those that it was made of, or slices."""
     if found is not None and len(found.parts) == count:
         return found.parts
-    shape, number = _part_shape(v.type.shape, count), r.number(v)
+    return tuple(_part(r, v, k, count, _LONGEST_SUM) for k in range(count))
+
+
+def _part(r: Rewriter, v: Value, k: int, count: int, ops: int) -> Value:
+    """The part of v whose turn is the k-th of `count`."""
+    number = r.number(v)
     if number is not None:
-        return r.emit(Full(number_of(number, v.type.dtype), shape, v.type.dtype)) * count
-    return tuple(_turn(r, v, k, count) for k in range(count))
+        return r.emit(Full(number_of(number, v.type.dtype), _part_shape(v.type.shape, count), v.type.dtype))[0]
+    found = woven(r, v)
+    return found.parts[k] if found is not None and len(found.parts) == count else _turn(r, v, k, count, ops)
 
 
-def _turn(r: Rewriter, v: Value, k: int, count: int) -> Value:
-    """Every element of the last dimension whose turn is the k-th of `count`."""
+def _turn(r: Rewriter, v: Value, k: int, count: int, ops: int = _LONGEST_SUM) -> Value:
+    """Every element of the last dimension whose turn is the k-th of `count`; of what quick ops compute for this alone, from slices."""
+    made = r.producers.get(v)
+    if ops and made is not None and _is_for_one(r, v, made) and not ends_a_product(r, made):
+        return r.emit(made.op, *(_part(r, x, k, count, ops - 1) for x in made.operands))[0]
     rest = v.type.rank - 1
     return r.emit(Slice((*[0] * rest, k), _part_shape(v.type.shape, count), (*[1] * rest, count)), v)[0]
 
@@ -203,6 +213,44 @@ def reduce_parts(r: Rewriter, node: Node) -> Result:
     for part in found.parts[1:]:
         (total,) = r.emit(_COMBINED[op.kind](), total, part)
     return r.emit(op, total)
+
+
+def reduce_of_turns(r: Rewriter, node: Node) -> Result:
+    """A reduction of the few columns of what is read column by column elsewhere, too, combines columns: one loop nest then does both."""
+    op, (x,) = node.op, node.operands
+    assert isinstance(op, Reduction)
+    count = x.type.shape[-1] if op.axis == (x.type.rank - 1,) else 0
+    if not 1 < count <= _MOST_PARTS or op.kind not in _COMBINED or x.type.size < _LEAST_ELEMENTS or (x.type.dtype.is_float and x.type.dtype.bits < 32):
+        return None
+    if not _is_of_columns(r, x):
+        return None
+    total = _turn(r, x, 0, count)
+    for k in range(1, count):
+        (total,) = r.emit(_COMBINED[op.kind](), total, _turn(r, x, k, count))
+    return r.emit(Reshape(node.results[0].type.shape), total)
+
+
+def _is_of_columns(r: Rewriter, x: Value) -> bool:
+    """Whether x is computed by a few quick ops, for nothing else, from what is read column by column."""
+    stack, found, ops = [x], False, 0
+    while stack:
+        v = stack.pop()
+        made = r.producers.get(v)
+        if r.read_by_columns(v):
+            found = True
+        elif made is not None and _is_for_one(r, v, made):
+            ops += 1
+            stack += dict.fromkeys(made.operands)
+        elif made is None or not isinstance(made.op, (Full, BroadcastTo)):
+            return False
+        if ops > _LONGEST_SUM:
+            return False
+    return found
+
+
+def _is_for_one(r: Rewriter, v: Value, made: Node) -> bool:
+    """Whether v is computed by a quick op, for one reader."""
+    return isinstance(made.op, Elementwise) and made.op.fast and not made.op.has_effect and r.used_once(v)
 
 
 def slice_of_woven(r: Rewriter, node: Node) -> Result:
@@ -234,7 +282,14 @@ def slice_of_split(r: Rewriter, node: Node) -> Result:
     return r.emit(Reshape(cut.size), *part)
 
 
-RULES = Rules((Add, add_gradients_of_slices), (Elementwise, apply_to_parts), (Reduction, reduce_parts), (Slice, slice_of_woven), (Slice, slice_of_split))
+RULES = Rules(
+    (Add, add_gradients_of_slices),
+    (Elementwise, apply_to_parts),
+    (Reduction, reduce_parts),
+    (Reduction, reduce_of_turns),
+    (Slice, slice_of_woven),
+    (Slice, slice_of_split),
+)
 
 
 def interleave(graph: Graph) -> Graph:

@@ -78,6 +78,7 @@ class Rewriter:
         self.changed = False
         self._uses: dict[Value, int] | None = None
         self._sliced: dict[Value, float] | None = None
+        self._columns: set[Value] | None = None
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -193,6 +194,13 @@ class Rewriter:
         if self._sliced is None:
             self._sliced = _count_sliced(self.graph)
         return self._sliced.get(value, math.inf)
+
+    def read_by_columns(self, value: Value) -> bool:
+        """True if the graph reads `value` by slices of one place of the last dimension, among others."""
+        if self._columns is None:
+            cuts = (n for n in self.graph.nodes if isinstance(n.op, Slice) and n.op.size and n.op.size[-1] == 1)
+            self._columns = {self.replaced.get(v, v) for n in cuts for v in n.operands if v.type.shape[-1] > 1}
+        return value in self._columns
 
 
 def _count_uses(graph: Graph) -> dict[Value, int]:

@@ -46,6 +46,13 @@ def three(x: Any, y: Any, m: Any) -> Any:
     return stack([p * top for p in parts], m) * y.reshape(-1, 3)
 
 
+def of_length_one(x: Any, y: Any, m: Any) -> Any:
+    """Vectors by columns, divided by their lengths, which are sums of rows."""
+    v, w = x.reshape(-1, 3), y.reshape(-1, 3)
+    a, b, c = (v[:, k] / m.sqrt((v * v).sum(-1) + 0.1) for k in range(3))
+    return stack((a + w[:, 1], b * w[:, 2], c - (w + 2.0 * v).sum(-1)), m)
+
+
 def four_with_a_number(x: Any, y: Any, m: Any) -> Any:
     a, b = x.reshape(-1), y.reshape(-1)
     return stack((a, b, m.ones_like(a), a * b), m) * 2.0
@@ -68,6 +75,7 @@ CASES: dict[str, tuple[Callable[..., Any], int | None]] = {
     "pairs turned": (turned, 1),
     "complex numbers": (multiplied, 1),
     "three columns": (three, 1),
+    "vectors of length one": (of_length_one, 1),
     "a number in turn": (four_with_a_number, None),
     "sums along the turns": (summed, 1),
     "extrema": (largest, None),
