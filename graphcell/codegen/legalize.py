@@ -44,7 +44,7 @@ _MOST_CHOSEN = 4
 _FEWEST_CHOSEN = 16
 """Neighbouring elements of such a concatenation, a vector or more, of which each part has its own."""
 _FEW_READ = 4
-"""How many times the elements of a result those of an operand are whose elements are read where they lie, far apart."""
+"""From so many times the elements of a result on, an operand whose neighbours lie far apart is read where it lies: a copy would read all of it."""
 _MOST_ABOVE = 64
 """Values that are looked at for what a reduction is computed from."""
 

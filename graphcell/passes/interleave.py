@@ -34,7 +34,7 @@ _COMBINED = {"add": Add, "max": Maximum, "min": Minimum}
 
 
 @dataclass(frozen=True, slots=True)
-class _Woven:
+class _Interleaved:
     """Element i * len(parts) + k of the last dimension is element i of `parts[k]`. `joined`: a concatenation made it; else gradients of slices, or
     repetition."""
 
@@ -42,7 +42,7 @@ class _Woven:
     joined: bool
 
 
-def woven(r: Rewriter, v: Value) -> _Woven | None:
+def interleaved(r: Rewriter, v: Value) -> _Interleaved | None:
     """The parts of an interleaved value; None for others."""
     made = r.producers.get(v)
     if made is None or not v.type.rank:
@@ -54,29 +54,29 @@ def woven(r: Rewriter, v: Value) -> _Woven | None:
         return _padded(r, op, made)
     if isinstance(op, Reshape):
         (x,) = made.operands
-        return _repeated(r, x, v.type.shape) or _reshaped(r, woven(r, x), v.type.shape)
+        return _repeated(r, x, v.type.shape) or _reshaped(r, interleaved(r, x), v.type.shape)
     if isinstance(op, BroadcastTo):
         (x,) = made.operands
-        inner = woven(r, x) if x.type.rank and x.type.shape[-1] == last else None
-        return inner and _Woven(_each(r, BroadcastTo(_part_shape(v.type.shape, len(inner.parts))), inner.parts), inner.joined)
+        inner = interleaved(r, x) if x.type.rank and x.type.shape[-1] == last else None
+        return inner and _Interleaved(_each(r, BroadcastTo(_part_shape(v.type.shape, len(inner.parts))), inner.parts), inner.joined)
     return None
 
 
-def _joined(op: Concat, node: Node) -> _Woven | None:
+def _joined(op: Concat, node: Node) -> _Interleaved | None:
     along = op.axis == node.results[0].type.rank - 1 and all(x.type.shape[-1] == 1 for x in node.operands)
-    return _Woven(node.operands, True) if along and len(node.operands) <= _MOST_PARTS else None
+    return _Interleaved(node.operands, True) if along and len(node.operands) <= _MOST_PARTS else None
 
 
-def _padded(r: Rewriter, op: Pad, node: Node) -> _Woven | None:
+def _padded(r: Rewriter, op: Pad, node: Node) -> _Interleaved | None:
     """What stands between fills, or has fills around it: the gradient of a slice, a stack with a number."""
     (x,), whole = node.operands, node.results[0].type.shape
     if any((*op.low[:-1], *op.high[:-1], *op.interior[:-1])) or not x.type.size:
         return None
     around = op.low[-1] + op.high[-1]
     if x.type.shape[-1] == 1 or (around == op.interior[-1] and around):
-        inner = _Woven((x,), False)
+        inner = _Interleaved((x,), False)
     else:
-        within = woven(r, x)
+        within = interleaved(r, x)
         if within is None or op.interior[-1] or within.parts[0].type.shape[-1] != 1:
             return None
         inner = within
@@ -84,10 +84,10 @@ def _padded(r: Rewriter, op: Pad, node: Node) -> _Woven | None:
         return None
     fill = r.full(op.value, inner.parts[0])
     assert _part_shape(whole, around + len(inner.parts)) == inner.parts[0].type.shape
-    return _Woven((*fill * op.low[-1], *inner.parts, *fill * op.high[-1]), inner.joined)
+    return _Interleaved((*fill * op.low[-1], *inner.parts, *fill * op.high[-1]), inner.joined)
 
 
-def _repeated(r: Rewriter, x: Value, shape: Shape) -> _Woven | None:
+def _repeated(r: Rewriter, x: Value, shape: Shape) -> _Interleaved | None:
     """Each element several times in turn, as a reshape of a broadcast of one dimension at the end."""
     made = r.producers.get(x)
     if made is None or not isinstance(made.op, BroadcastTo) or x.type.rank < 2 or shape != (*x.type.shape[:-2], math.prod(x.type.shape[-2:])):
@@ -96,13 +96,13 @@ def _repeated(r: Rewriter, x: Value, shape: Shape) -> _Woven | None:
     if one.type.rank != x.type.rank or one.type.shape[-1] != 1 or not 1 < count <= _MOST_PARTS:
         return None
     whole = r.emit(BroadcastTo((*x.type.shape[:-1], 1)), one)
-    return _Woven(r.emit(Reshape(x.type.shape[:-1]), *whole) * count, False)
+    return _Interleaved(r.emit(Reshape(x.type.shape[:-1]), *whole) * count, False)
 
 
-def _reshaped(r: Rewriter, inner: _Woven | None, shape: Shape) -> _Woven | None:
+def _reshaped(r: Rewriter, inner: _Interleaved | None, shape: Shape) -> _Interleaved | None:
     if inner is None or not shape or shape[-1] % len(inner.parts):
         return None
-    return _Woven(_each(r, Reshape(_part_shape(shape, len(inner.parts))), inner.parts), inner.joined)
+    return _Interleaved(_each(r, Reshape(_part_shape(shape, len(inner.parts))), inner.parts), inner.joined)
 
 
 def _each(r: Rewriter, op: Reshape | BroadcastTo, parts: Sequence[Value]) -> tuple[Value, ...]:
@@ -113,7 +113,7 @@ def _part_shape(shape: Shape, count: int) -> Shape:
     return (*shape[:-1], shape[-1] // count)
 
 
-def weave(r: Rewriter, parts: Sequence[Value], shape: Shape) -> tuple[Value, ...]:
+def interleave_parts(r: Rewriter, parts: Sequence[Value], shape: Shape) -> tuple[Value, ...]:
     """The whole of `shape` from its parts."""
     if parts[0].type.shape[-1] == 1:
         return r.emit(Concat(len(shape) - 1), *parts)
@@ -126,22 +126,22 @@ def apply_to_parts(r: Rewriter, node: Node) -> Result:
     op, result = node.op, node.results[0].type
     if op.has_effect or result.size < _LEAST_ELEMENTS or not result.rank:
         return None
-    found = [woven(r, v) for v in node.operands]
+    found = [interleaved(r, v) for v in node.operands]
     dense = [v for v, w in zip(node.operands, found, strict=True) if w is None and r.number(v) is None]
     known = [w for w in found if w is not None]
     counts = {len(w.parts) for w in known if w.joined} or {len(w.parts) for w in known}
     pays = any(w.joined for w in known) or (len(known) > 1 and not dense)
-    if len(counts) != 1 or not pays or any(_ends_a_product(r, v) for v in dense):
+    if len(counts) != 1 or not pays or any(ends_a_product(r, v) for v in dense):
         return None
     (count,) = counts
     operands = [_parts_of(r, v, w, count) for v, w in zip(node.operands, found, strict=True)]
-    return weave(r, [r.emit(op, *xs)[0] for xs in zip(*operands, strict=True)], result.shape)
+    return interleave_parts(r, [r.emit(op, *xs)[0] for xs in zip(*operands, strict=True)], result.shape)
 
 
 def add_gradients_of_slices(r: Rewriter, node: Node) -> Result:
     """(x + a) + b as x + (a + b), where a and b are gradients of slices that share no element: all the same but for the sign of 0."""
     rest, last = node.operands
-    found = woven(r, last)
+    found = interleaved(r, last)
     if found is None or found.joined:
         return None
     others: list[Value] = []
@@ -150,7 +150,7 @@ def add_gradients_of_slices(r: Rewriter, node: Node) -> Result:
         if made is None or not isinstance(made.op, Add) or not r.used_once(rest):
             return None
         rest, x = made.operands
-        if _disjoint(r, found, woven(r, x)):
+        if _disjoint(r, found, interleaved(r, x)):
             (total,) = r.emit(Add(), x, last)
             for other in (rest, *reversed(others)):
                 (total,) = r.emit(Add(), other, total)
@@ -159,19 +159,14 @@ def add_gradients_of_slices(r: Rewriter, node: Node) -> Result:
     return None
 
 
-def _disjoint(r: Rewriter, a: _Woven, b: _Woven | None) -> bool:
+def _disjoint(r: Rewriter, a: _Interleaved, b: _Interleaved | None) -> bool:
     """Whether both are gradients of slices, and each element is 0 in one of them."""
     if b is None or b.joined or len(a.parts) != len(b.parts):
         return False
     return all(0 in (r.number(x), r.number(y)) for x, y in zip(a.parts, b.parts, strict=True))
 
 
-def _ends_a_product(r: Rewriter, v: Value) -> bool:
-    made = r.producers.get(v)
-    return made is not None and ends_a_product(r, made)
-
-
-def _parts_of(r: Rewriter, v: Value, found: _Woven | None, count: int) -> Sequence[Value]:
+def _parts_of(r: Rewriter, v: Value, found: _Interleaved | None, count: int) -> Sequence[Value]:
     """The parts of any value: those that it was made of, or slices."""
     if found is not None and len(found.parts) == count:
         return found.parts
@@ -183,14 +178,14 @@ def _part(r: Rewriter, v: Value, k: int, count: int, ops: int) -> Value:
     number = r.number(v)
     if number is not None:
         return r.emit(Full(number_of(number, v.type.dtype), _part_shape(v.type.shape, count), v.type.dtype))[0]
-    found = woven(r, v)
+    found = interleaved(r, v)
     return found.parts[k] if found is not None and len(found.parts) == count else _turn(r, v, k, count, ops)
 
 
 def _turn(r: Rewriter, v: Value, k: int, count: int, ops: int = _LONGEST_SUM) -> Value:
     """Every element of the last dimension whose turn is the k-th of `count`; of what quick ops compute for this alone, from slices."""
     made = r.producers.get(v)
-    if ops and made is not None and _is_for_one(r, v, made) and not ends_a_product(r, made):
+    if ops and made is not None and _is_for_one(r, v, made) and not ends_a_product(r, v):
         return r.emit(made.op, *(_part(r, x, k, count, ops - 1) for x in made.operands))[0]
     rest = v.type.rank - 1
     return r.emit(Slice((*[0] * rest, k), _part_shape(v.type.shape, count), (*[1] * rest, count)), v)[0]
@@ -202,11 +197,11 @@ def reduce_parts(r: Rewriter, node: Node) -> Result:
     assert isinstance(op, Reduction)
     if x.type.size < _LEAST_ELEMENTS:
         return None
-    found = woven(r, x)
+    found = interleaved(r, x)
     if found is None or not found.joined:
         return None
     if x.type.rank - 1 not in op.axis:
-        return weave(r, [r.emit(op, part)[0] for part in found.parts], result.shape)
+        return interleave_parts(r, [r.emit(op, part)[0] for part in found.parts], result.shape)
     if op.kind not in _COMBINED or (x.type.dtype.is_float and x.type.dtype.bits < 32):
         return None
     total = found.parts[0]
@@ -253,11 +248,11 @@ def _is_for_one(r: Rewriter, v: Value, made: Node) -> bool:
     return isinstance(made.op, Elementwise) and made.op.fast and not made.op.has_effect and r.used_once(v)
 
 
-def slice_of_woven(r: Rewriter, node: Node) -> Result:
+def slice_of_interleaved(r: Rewriter, node: Node) -> Result:
     """A slice of an interleaved value that takes one part is that part."""
     cut, (x,) = node.op, node.operands
     assert isinstance(cut, Slice)
-    found = woven(r, x) if x.type.rank and 0 not in cut.size and (cut.size[-1] == 1 or cut.step[-1] > 1) else None
+    found = interleaved(r, x) if x.type.rank and 0 not in cut.size and (cut.size[-1] == 1 or cut.step[-1] > 1) else None
     if found is None or not found.joined or (cut.size[-1] > 1 and cut.step[-1] % len(found.parts)):
         return None
     count = len(found.parts)
@@ -287,7 +282,7 @@ RULES = Rules(
     (Elementwise, apply_to_parts),
     (Reduction, reduce_parts),
     (Reduction, reduce_of_turns),
-    (Slice, slice_of_woven),
+    (Slice, slice_of_interleaved),
     (Slice, slice_of_split),
 )
 

@@ -161,24 +161,23 @@ def slice_of_elementwise(r: Rewriter, node: Node) -> Result:
     made = r.producers.get(x)
     if made is None or not isinstance(made.op, Elementwise) or made.op.has_effect:
         return None
-    if not r.used_once(x) and (r.used_by_slices(x) > x.type.size or ends_a_product(r, made)):
+    if not r.used_once(x) and (r.used_by_slices(x) > x.type.size or ends_a_product(r, x)):
         return None
     return r.emit(made.op, *(v for operand in made.operands for v in r.emit(node.op, operand)))
 
 
-def ends_a_product(r: Rewriter, node: Node) -> bool:
-    """Whether an elementwise op may be computed where a matrix product or convolution has its results in registers."""
-    stack, seen = [node], {node}
+def ends_a_product(r: Rewriter, value: Value) -> bool:
+    """Whether `value` is a matrix product or convolution, or may be computed elementwise where one has its results in registers."""
+    stack, seen = [value], set[Node]()
     while stack:
-        for v in stack.pop().operands:
-            made = r.producers.get(v)
-            if made is None or made in seen:
-                continue
-            if isinstance(made.op, (MatMul, Conv, ConvInputGrad)):
-                return True
-            if isinstance(made.op, (Elementwise, View)) and len(seen) < _LONGEST_EPILOGUE:
-                seen.add(made)
-                stack.append(made)
+        made = r.producers.get(stack.pop())
+        if made is None or made in seen:
+            continue
+        if isinstance(made.op, (MatMul, Conv, ConvInputGrad)):
+            return True
+        if isinstance(made.op, (Elementwise, View)) and len(seen) < _LONGEST_EPILOGUE:
+            seen.add(made)
+            stack += made.operands
     return False
 
 

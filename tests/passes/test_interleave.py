@@ -127,11 +127,12 @@ def test_one_loop_nest(name: str) -> None:
     assert h.kernels().count("loops (") <= 3
 
 
-def test_products_keep_what_ends_them() -> None:
+@pytest.mark.parametrize("activation", [lambda x: x, ops.relu], ids=["product", "relu"])
+def test_products_keep_what_ends_them(activation: Callable[..., Any]) -> None:
     """What is multiplied with an interleaved value is no slice of a product, which would have to be written first."""
 
     def f(x: Any, w: Any, a: Any, b: Any) -> Any:
-        return ops.relu(ops.matmul(x, w)) * ops.stack((a, b), axis=-1).reshape(20, 40)
+        return activation(ops.matmul(x, w)) * ops.stack((a, b), axis=-1).reshape(20, 40)
 
     graph = interleave(run_pipeline(trace(f, *(TensorType(dt.float32, s) for s in ((20, 30), (30, 40), (20, 20), (20, 20)))))[0])
     product = next(n for n in graph.nodes if isinstance(n.op, MatMul))

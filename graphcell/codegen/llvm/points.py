@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.combine import place
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
-from graphcell.codegen.llvm.tiles import first_lanes, load_by_turns, load_strided, store_interleaved, store_strided, transpose_square
+from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_strided, store_interleaved, store_strided, transpose_square
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
 from graphcell.passes.costs import masks_are_quick
@@ -245,7 +245,7 @@ class PointEmitter:
             return self.b.load_value(pointer, dtype, self.lanes, self.mask)
         if access in self.turns and self._lanes_are_known():
             first = self.turns[access]
-            return load_by_turns(self.b, self._pointer(first, dtype), access.offset - first.offset, stride, dtype, self.count, self.lanes)
+            return load_interleaved(self.b, self._pointer(first, dtype), access.offset - first.offset, stride, dtype, self.count, self.lanes)
         if abs(stride) <= SMALL_STRIDE and self._lanes_are_known():
             return load_strided(self.b, pointer, stride, dtype, self.count, self.lanes)
         pointers = self.b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype))

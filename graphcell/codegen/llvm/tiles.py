@@ -103,7 +103,7 @@ def load_strided(b: BodyBuilder, pointer: Val, stride: int, dtype: DType, count:
     return b.cast(result, result.type.with_kind("i1")) if bits else result
 
 
-def load_by_turns(b: BodyBuilder, pointer: Val, turn: int, turns: int, dtype: DType, count: int, lanes: int) -> Val:
+def load_interleaved(b: BodyBuilder, pointer: Val, turn: int, turns: int, dtype: DType, count: int, lanes: int) -> Val:
     """Lane k < count is the element `k * turns + turn` from `pointer`, where `turns * count` elements may be read. LLVM reads them once for all turns."""
     parts = []
     for start in range(0, turns * count, lanes):
@@ -154,4 +154,4 @@ def _pick(b: BodyBuilder, parts: Sequence[Val], places: Sequence[tuple[int, int]
     return b.shuffle(low, high, [k if part < 2 else lanes + k for k, (part, _) in enumerate(places)])
 
 
-__all__ = ["first_lanes", "load_by_turns", "load_strided", "store_interleaved", "store_strided", "transpose_square"]
+__all__ = ["first_lanes", "load_interleaved", "load_strided", "store_interleaved", "store_strided", "transpose_square"]
