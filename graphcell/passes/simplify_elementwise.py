@@ -26,11 +26,13 @@ from graphcell.ops.arithmetic import (
 )
 from graphcell.ops.comparison import BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor, Comparison
 from graphcell.ops.creation import Iota
+from graphcell.ops.mathematics import Power
 from graphcell.passes.rewrite import Rewriter
 
 Result = Sequence[Value] | None
 Number = bool | int | float
 
+_MOST_PRODUCTS = 16  # whole exponents up to this
 MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
@@ -169,6 +171,23 @@ def negate_product(r: Rewriter, node: Node) -> Result:
         if number is not None:
             return r.emit(Mul(), y, *r.full(-number, factor))
     return None
+
+
+def power_to_products(r: Rewriter, node: Node) -> Result:
+    """x ** 3 is x * (x * x), and so on by squaring: the products that a power would be lowered to, here in sight of what shares them."""
+    assert isinstance(node.op, Power)
+    exponent, x = node.op.exponent, node.operands[0]
+    if x.type.dtype.bits < 32 or not exponent.is_integer() or not 1 <= exponent <= _MOST_PRODUCTS:
+        return None
+    return (_product(r, x, int(exponent)),)
+
+
+def _product(r: Rewriter, x: Value, count: int) -> Value:
+    """x multiplied `count` > 0 times, by squaring."""
+    if count == 1:
+        return x
+    half = _product(r, *r.emit(Mul(), x, x), count // 2)
+    return half if count % 2 == 0 else r.emit(Mul(), x, half)[0]
 
 
 # -- extrema, absolute values, markers -----------------------------------------------------------------------
@@ -336,6 +355,7 @@ ELEMENTWISE_RULES = (
     (Div, divide_by_number),
     (Neg, negate_negative),
     (Neg, negate_product),
+    (Power, power_to_products),
     (Maximum, same_operands),
     (Minimum, same_operands),
     (BitwiseAnd, same_operands),

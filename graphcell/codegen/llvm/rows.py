@@ -19,8 +19,8 @@ from graphcell.ops.base import Reduction, neutral
 
 ROW_SCRATCH_BYTES = 1 << 18
 """Rows up to this size may be kept on the stack between stages; longer ones are computed again."""
-QUICK_SCRATCH_BYTES, WORTH_KEEPING = 1 << 14, 16
-"""Rows up to this size are kept where fast instructions, this many or more, would be done again."""
+_KEEPING = 8
+"""What it costs to keep a vector of a row and to read it again, in instructions that compute it again."""
 UNROLLED_POINTS = 16
 """Points of the inner loops, but for the vector loop, up to which they are unrolled."""
 UNROLLED_INSTRUCTIONS = 512
@@ -101,10 +101,14 @@ class RowEmitter(PointEmitter):
         for stage in range(self.kernel.stages):
             self._stage(stage)
 
-    def _stage(self, stage: int) -> None:
+    def _work_at(self, stage: int) -> tuple[list[int], list[int]]:
+        """The stores and reductions of a stage."""
         body = self.kernel.body
-        reductions = [n for n, s in enumerate(body) if s.is_reduction and s.stage == stage + 1]
         stores = [n for n, s in enumerate(self.kernel.stores) if body[s.local].stage == stage]
+        return stores, [n for n, s in enumerate(body) if s.is_reduction and s.stage == stage + 1]
+
+    def _stage(self, stage: int) -> None:
+        stores, reductions = self._work_at(stage)
         in_row = [self.kernel.stores[n] for n in stores if not self.kernel.writes_inside(self.kernel.stores[n])]
         for store in in_row:
             self._row_values(store.local)
@@ -156,8 +160,8 @@ class RowEmitter(PointEmitter):
     def _is_inner(self, local: int) -> bool:
         return bool(self.kernel.body[local].loops & self.inner)
 
-    def _needed(self, roots: Sequence[int]) -> set[int]:
-        """Locals inside the inner loops that `roots` need, spilled ones and reductions included but not what lies behind them."""
+    def _needed(self, roots: Sequence[int], kept: Sequence[int] = ()) -> set[int]:
+        """Locals inside the inner loops that `roots` need, spilled ones, `kept` and reductions included but not what lies behind them."""
         found: set[int] = set()
         stack = list(roots)
         while stack:
@@ -165,7 +169,7 @@ class RowEmitter(PointEmitter):
             if n in found:
                 continue
             found.add(n)
-            if n not in self.spilled and not self.kernel.body[n].is_reduction:
+            if n not in self.spilled and n not in kept and not self.kernel.body[n].is_reduction:
                 stack.extend(self.kernel.body[n].args)
         return found
 
@@ -187,43 +191,30 @@ class RowEmitter(PointEmitter):
         return found
 
     def _choose_spills(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
-        """Inner values of much work that a later stage needs again: kept in a row buffer on the stack."""
+        """Inner values that a later stage needs again and that are kept for it in row buffers on the stack: those that save most work, one by one."""
         body = self.kernel.body
         if self.kernel.stages <= stage + 1 or self.keeps_points:
             return []
-        now = self._needed(self._stage_roots(stores, reductions))
-        later_roots = [s.local for s in self.kernel.stores if body[s.local].stage > stage]
-        later_roots += [a for s in body if s.is_reduction and s.stage > stage + 1 for a in s.args]
-        later = self._needed(later_roots)
-        slow = self._slow_set()
-        elements = self._spilled_elements()
+        later = [self._stage_roots(*self._work_at(k)) for k in range(stage + 1, self.kernel.stages)]
+        room = ROW_SCRATCH_BYTES // self._spilled_elements()
+        found = {n for n in self._inner_of_stage(stores, reductions) if not body[n].is_reduction and compute_type(body[n].dtype).bytes <= room}
+        chosen: list[int] = []
+        while True:
+            again, needed = self._work_again(later, chosen)
+            gains = {n: again - self._work_again(later, [*chosen, n])[0] - _KEEPING for n in sorted(found & needed)}
+            best = max(gains, key=gains.__getitem__, default=-1)
+            if gains.get(best, 0) <= 0:
+                return sorted(chosen)
+            chosen.append(best)
 
-        def pays(n: int) -> bool:
-            bytes_ = elements * compute_type(body[n].dtype).bytes
-            return bytes_ <= ROW_SCRATCH_BYTES and (n in slow or (bytes_ <= QUICK_SCRATCH_BYTES and self._work_behind(n) >= WORTH_KEEPING))
+    def _work_again(self, later: Sequence[Sequence[int]], kept: Sequence[int]) -> tuple[int, set[int]]:
+        """Rough instructions at a point of all later stages, by what each is to find, if `kept` is known, too; and what they compute."""
+        body = self.kernel.body
+        needed = [{n for n in self._needed(roots, kept) if self._is_computed(n) and n not in kept} for roots in later]
+        return sum(body[n].instructions for stage in needed for n in stage), set().union(*needed)
 
-        candidates = {n for n in now & later if self._is_inner(n) and n not in self.spilled and pays(n)}
-        behind = {a for m in candidates for a in body[m].args if body[a].stage == body[m].stage}
-        return sorted(candidates - behind)
-
-    def _work_behind(self, local: int) -> int:
-        """Rough instructions that find a local at a point, from what is known in the row."""
-        found: set[int] = set()
-        stack = [local]
-        while stack:
-            n = stack.pop()
-            if n not in found and self._is_inner(n) and n not in self.spilled and not self.kernel.body[n].is_reduction:
-                found.add(n)
-                stack.extend(self.kernel.body[n].args)
-        return sum(self.kernel.body[n].instructions for n in found)
-
-    def _slow_set(self) -> set[int]:
-        """Locals that have a slow op behind them, within the same stage."""
-        slow: set[int] = set()
-        for n, s in enumerate(self.kernel.body):
-            if s.is_slow or (not s.is_reduction and any(a in slow and self._is_inner(a) for a in s.args)):
-                slow.add(n)
-        return slow
+    def _is_computed(self, local: int) -> bool:
+        return self._is_inner(local) and local not in self.spilled and not self.kernel.body[local].is_reduction
 
     def _row_is_unrolled(self) -> bool:
         if self.kernel.tile >= 0:
