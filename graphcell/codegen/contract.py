@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import replace
 
-from graphcell.codegen.kernel import LoopKernel, MulAdd, Splat, Statement, Store
+from graphcell.codegen.kernel import LoopKernel, MulAdd, Splat, Statement
 from graphcell.ops.arithmetic import Add, Mul, Sub
 from graphcell.ops.base import Reduction
 
@@ -64,5 +64,5 @@ def _without(kernel: LoopKernel, dropped: set[int]) -> LoopKernel:
         if n not in dropped:
             number[n] = len(body)
             body.append(Statement(s.what, tuple(number[a] for a in s.args), s.dtype, s.loops, s.stage))
-    stores = tuple(Store(number[s.local], s.access) for s in kernel.stores)
+    stores = tuple(replace(s, local=number[s.local]) for s in kernel.stores)
     return replace(kernel, body=tuple(body), stores=stores)

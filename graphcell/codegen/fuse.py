@@ -21,6 +21,7 @@ from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
 from graphcell.ops.movement import Concat
+from graphcell.ops.reduction import ReduceSum
 from graphcell.records import dataclass
 
 MAX_NODES = 160
@@ -30,6 +31,12 @@ CHEAP_NODES = 6
 
 _WORTH_READING_ONCE, _MOST_SUMMED = 1 << 14, 16
 """Elements from which reductions of one value are done in one kernel, and the ops that it may have."""
+
+_FEWEST_COLUMNS, _MOST_COLUMNS = 64, 1 << 14
+"""Length of rows beside which sums of columns are added up: they stay in the caches from row to row."""
+_MOST_SUMS = 8
+_FEWEST_BLOCKS, _POINTS_OF_ONE_BLOCK = 4, 1 << 15
+"""Blocks of rows that must remain for the threads, but for what is small."""
 
 
 @dataclass(eq=False)
@@ -45,6 +52,10 @@ class Group:
     """Axes by which a value from outside is read (the first way, if there are several)."""
     domain: list[Axis] = field(default_factory=list)
     reduced: list[Axis] = field(default_factory=list)
+    summed: list[Axis] = field(default_factory=list)
+    """Axes of rows along which some values are added up row by row, beside what is reduced within rows."""
+    sums: set[Value] = field(default_factory=set)
+    """The results of that."""
     slow: bool = False
     before: set[Group] = field(default_factory=set)
     after: set[Group] = field(default_factory=set)
@@ -148,6 +159,7 @@ class Fusion:
                         group = self._try_merge(current, group)
         self._join_sums()
         self._join_parts()
+        self._join_column_sums()
         return _in_order([g for g in self.groups if g.nodes])
 
     def _link(self, group: Group, node: Node) -> list[Node]:
@@ -195,6 +207,44 @@ class Fusion:
                     continue
                 if x.type.shape == y.type.shape:
                     self._try_merge(p, g, (p.values[x], g.values[y]))
+
+    def _join_column_sums(self) -> None:
+        """Sums along rows of what a group with reductions within rows makes are added up there, row by row."""
+        for g in self.groups:
+            if not g.nodes or not g.reduced or g.summed or not all(self._is_column_sum(g, v) for v in self._reductions(g)):
+                continue
+            for p in sorted(g.before, key=lambda h: h.number):
+                if not (p.reduced and g.nodes) or len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.sums) + len(self._reductions(g)) > _MOST_SUMS:
+                    continue
+                mark = self.trail.mark()
+                if not self._path_outside(p, g) and self._unify_groups(p, g) and self._rows_add_up(p, g):
+                    g.summed, g.reduced, g.sums = g.reduced, [], set(self._reductions(g))
+                    self._merge(p, g)
+                    break
+                self.trail.undo(mark)
+
+    @staticmethod
+    def _reductions(group: Group) -> list[Value]:
+        return [n.results[0] for n in group.nodes if isinstance(n.op, Reduction)]
+
+    def _is_column_sum(self, group: Group, v: Value) -> bool:
+        """True for a sum that nothing in its group needs, kept in as many digits as it is added."""
+        node = self.info.made_by[v]
+        wide = v.type.dtype.bits >= 32
+        return isinstance(node.op, ReduceSum) and wide and not any(self.group_of.get(u) is group for u in self.info.readers(v))
+
+    def _rows_add_up(self, p: Group, g: Group) -> bool:
+        """Whether g, sums and what they are of, fits beside the rows of p; the axes are unified already."""
+        whole, rows, columns = set(leaf_set(p.domain)), set(leaf_set(g.reduced)), set(leaf_set(p.reduced))
+        if set(leaf_set(g.domain)) != whole or rows & columns or (p.summed and set(leaf_set(p.summed)) != rows):
+            return False
+        sums = set(self._reductions(g))
+        for v, dims in g.values.items():
+            if set(leaf_set(flatten(dims))) != (whole - rows if v in sums else whole):
+                return False
+        if volume(columns) < _FEWEST_COLUMNS or volume(columns) > _MOST_COLUMNS:
+            return False
+        return volume(whole - rows - columns) >= _FEWEST_BLOCKS or volume(whole) <= _POINTS_OF_ONE_BLOCK
 
     # -- one node ----------------------------------------------------------------------------------------------------
     def _describe(self, group: Group, node: Node) -> None:
@@ -321,6 +371,8 @@ class Fusion:
             p.roots.pop(v, None)
         p.domain = list(leaf_set([*p.domain, *g.domain]))
         p.reduced = list(leaf_set([*p.reduced, *g.reduced]))
+        p.summed = list(leaf_set([*p.summed, *g.summed]))
+        p.sums |= g.sums
         p.slow = p.slow or g.slow
         for node in g.nodes:
             self.group_of[node] = p

@@ -162,10 +162,11 @@ class Statement:
 
 @dataclass(frozen=True, slots=True)
 class Store:
-    """Writes a local."""
+    """Writes a local, or with `adds` its sum along the kernel's summed loops, along which the access stays in place."""
 
     local: int
     access: Access
+    adds: bool = False
 
 
 def interleaved(accesses: Collection[Access], vector: int) -> list[tuple[Access, ...]]:
@@ -200,6 +201,7 @@ class LoopKernel:
         body: the locals in an order in which they can be computed.
         stores: what is written.
         operands: dtype of each operand buffer.
+        summed: the outer loops along which stores add (a bit mask): all their iterations belong to one block.
     """
 
     extents: tuple[int, ...]
@@ -210,6 +212,7 @@ class LoopKernel:
     operands: tuple[DType, ...]
     tile: int = -1
     group: int = -1
+    summed: int = 0
 
     @property
     def inner_mask(self) -> int:
@@ -239,12 +242,13 @@ class LoopKernel:
 
     def __str__(self) -> str:
         roles = {self.vector: " vector", self.tile: " tile", self.group: " group"}
+        roles.update((d, " summed") for d in range(self.outer) if self.summed >> d & 1)
         loops = ", ".join(f"i{d}<{n}{roles.get(d, '')}{'' if d < self.outer else ' inner'}" for d, n in enumerate(self.extents))
         lines = [f"loops ({loops}) {{"]
         for k, s in enumerate(self.body):
             args = " ".join(f"t{a}" for a in s.args)
             lines.append(f"  t{k} = {s.what}{' ' + args if args else ''} : {s.dtype}" + (f"  stage {s.stage}" if s.stage else ""))
-        lines += [f"  store t{s.local} -> {s.access}" for s in self.stores]
+        lines += [f"  {'add' if s.adds else 'store'} t{s.local} -> {s.access}" for s in self.stores]
         return "\n".join([*lines, "}"])
 
 
@@ -287,7 +291,7 @@ def with_loops(
         return Statement(what, s.args, s.dtype, loops(s.loops), s.stage)
 
     body = tuple(map(statement, kernel.body))
-    return _with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands), moved)
+    return _with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands, summed=loops(kernel.summed)), moved)
 
 
 def _with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> LoopKernel:
@@ -298,5 +302,5 @@ def _with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> Loo
             return Statement(replace(s.what, access=moved(s.what.access)), s.args, s.dtype, s.loops, s.stage)
         return s
 
-    stores = tuple(Store(s.local, moved(s.access)) for s in kernel.stores)
+    stores = tuple(replace(s, access=moved(s.access)) for s in kernel.stores)
     return replace(kernel, body=tuple(map(statement, kernel.body)), stores=stores)

@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from graphcell import dtype as dt
-from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, Store, with_loops
+from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, with_loops
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.arithmetic import Add, Mul, Neg, Select, Sub
@@ -159,7 +159,7 @@ class _Picker:
 
     # -- the kernel that is left ---------------------------------------------------------------------------------------
     def _finish(self) -> LoopKernel:
-        stores = tuple(Store(self.number[s.local], s.access) for s in self.kernel.stores)
+        stores = tuple(replace(s, local=self.number[s.local]) for s in self.kernel.stores)
         kernel = _used(replace(self.kernel, body=tuple(self.body), stores=stores))
         if any(s.is_reduction for s in kernel.body):
             return kernel
@@ -190,4 +190,4 @@ def _used(kernel: LoopKernel) -> LoopKernel:
         stage = max((body[a].stage for a in args), default=0) + s.is_reduction
         number[n] = len(body)
         body.append(replace(s, args=args, stage=stage))
-    return replace(kernel, body=tuple(body), stores=tuple(Store(number[s.local], s.access) for s in kernel.stores))
+    return replace(kernel, body=tuple(body), stores=tuple(replace(s, local=number[s.local]) for s in kernel.stores))

@@ -60,6 +60,7 @@ class _Scheduler:
     def __init__(self, group: Group, info: Analysis, outputs: Set[Value], pieces: Mapping[Value, Piece]):
         self.group, self.info, self.pieces = group, info, pieces
         self.reduced = set(leaf_set(group.reduced))
+        self.summed = set(leaf_set(group.summed))
         self.buffers: dict[Value, int] = {}
         self.locals: dict[object, int] = {}
         self.body: list[Statement] = []
@@ -117,11 +118,12 @@ class _Scheduler:
         for v in self.stored:
             strides = self._strides(self.group.values[v], self._steps(v))
             home, offset = self._home(v)
-            stores.append(Store(self.locals[v], Access(self._buffer(home), self._vector_of(strides), offset)))
+            stores.append(Store(self.locals[v], Access(self._buffer(home), self._vector_of(strides), offset), v in self.group.sums))
         extents = tuple(a.extent for a in self.loops)
         outer = sum(a not in self.reduced for a in self.loops)
         dtypes = tuple(v.type.dtype for v in self.buffers)
-        kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes)))
+        summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
+        kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed)))
         return ScheduledKernel(choose_vector(collapse(kernel), masks), tuple(self.buffers), tuple(self.stored))
 
     def _buffer(self, v: Value) -> int:
@@ -163,6 +165,9 @@ class _Scheduler:
 
     def _compute(self, node: Node, args: tuple[int, ...]) -> None:
         v = node.results[0]
+        if v in self.group.sums:  # added up where it is stored
+            self.locals[v] = args[0]
+            return
         loops = 0
         for a in args:
             loops |= self.body[a].loops
@@ -203,7 +208,7 @@ def _walks_as_one(kernel: LoopKernel, d: int) -> bool:
     extent = kernel.extents[d + 1]
     if any(v[d] != v[d + 1] * extent for v in _vectors(kernel)):
         return False
-    return all(bool(s.loops >> d & 1) == bool(s.loops >> (d + 1) & 1) for s in kernel.body)
+    return all(bool(loops >> d & 1) == bool(loops >> (d + 1) & 1) for loops in (kernel.summed, *(s.loops for s in kernel.body)))
 
 
 def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:

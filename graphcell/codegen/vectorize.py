@@ -21,7 +21,7 @@ _COMBINE_LANES, _COMBINE_GROUPED = (10, 40), (6, 8)
 _GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
 """What it costs to read a number of a row in a group, and to write a vector, into caches or memory: a group is read, then written, with little overlap."""
 _LONGEST_GROUPED_ROW = 512
-"""Points of a row up to which rows are grouped: of longer ones, a group would not stay in the L1 cache."""
+"""Points of a row up to which rows are grouped: of longer ones, a group would not stay in the L1 cache (half as many beside sums of columns)."""
 _IN_CACHES = 1 << 22
 """Bytes up to which what is written stays in caches."""
 _ROW_INSTRUCTIONS = 4
@@ -55,13 +55,15 @@ def choose_vector(kernel: LoopKernel, masks: bool = False) -> LoopKernel:
     if kernel.points:
         counter = _Counter(kernel, masks)
         plans = [p for d in range(count) for p in (_Plan(d), *_tiled_plans(kernel, d), *_grouped_plans(kernel, d))]
+        if kernel.summed:  # rows one after the other, or those of a block in groups
+            plans = [p for p in plans if p.vector >= kernel.outer and p.tile < 0 and (p.group < 0 or kernel.summed >> p.group & 1)]
         plan = min(plans, key=lambda p: (kernel.extents[p.vector] == 1, counter.count(p), -kernel.extents[p.vector], -p.vector, p.tile))
     outer = kernel.outer if kernel.outer < count else count - 1
     last = (plan.tile, plan.vector) if kernel.outer == count else (plan.tile,)
     order = [d for d in range(count) if d not in last] + [d for d in last if d >= 0]
     moved = permute(kernel, order)
     vector, tile, group = (order.index(d) if d >= 0 else -1 for d in (plan.vector, plan.tile, plan.group))
-    return LoopKernel(moved.extents, outer, vector, moved.body, moved.stores, moved.operands, tile, group)
+    return LoopKernel(moved.extents, outer, vector, moved.body, moved.stores, moved.operands, tile, group, moved.summed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,7 +77,8 @@ class _Plan:
 
 def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows."""
-    if not kernel.reduces or d < kernel.outer or kernel.inner_points > _LONGEST_GROUPED_ROW:
+    longest = _LONGEST_GROUPED_ROW // 2 if kernel.summed else _LONGEST_GROUPED_ROW
+    if not kernel.reduces or d < kernel.outer or kernel.inner_points > longest:
         return []
     if any(v[d] not in (0, 1) for v in _access_strides(kernel)):
         return []
@@ -140,7 +143,7 @@ class _Counter:
             one = _BY_TURNS if store.access in by_turns else self._store(store, plan)
             if not self.reduces or kernel.writes_inside(store):
                 far = kernel.points * kernel.operands[store.access.operand].itemsize > _IN_CACHES
-                step += one + (_GROUP_STORE[far] if grouped else 0.0)
+                step += 2 * one if store.adds else one + (_GROUP_STORE[far] if grouped else 0.0)
             else:
                 row += one / _LANES if grouped else one
         return groups * (row + steps * step)

@@ -17,14 +17,13 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable
 
 from graphcell.codegen.kernel import Load, LoopKernel
 from graphcell.codegen.llvm.body import compute_type
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.row_groups import RowGroupEmitter, groups_of
-from graphcell.codegen.llvm.rows import RowEmitter, slots_of
+from graphcell.codegen.llvm.rows import RowEmitter, slots_of, summed_loops
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 
 RUN = 4096
@@ -44,7 +43,8 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
     if not kernel.outer and not kernel.reduces:
         return -(-kernel.extents[kernel.vector] // RUN)
     if kernel.group >= 0:
-        return math.prod(kernel.extents[: kernel.outer]) // kernel.extents[kernel.group] * groups_of(kernel, target)
+        loops = [d for d in range(kernel.outer) if d != kernel.group and not kernel.summed >> d & 1]
+        return math.prod(kernel.extents[d] for d in loops) * (1 if kernel.summed else groups_of(kernel, target))
     leading, within = _block_loops(kernel)
     blocks = math.prod(kernel.extents[d] for d in leading)
     if 0 <= kernel.tile < kernel.outer:
@@ -81,11 +81,11 @@ def _block_loops(kernel: LoopKernel) -> tuple[list[int], list[int]]:
 
     Small rows share a block, since finding the indices of a block takes divisions.
     """
-    leading = [d for d in range(kernel.outer) if d not in (kernel.vector, kernel.tile)]
+    leading = [d for d in range(kernel.outer) if d not in (kernel.vector, kernel.tile) and not kernel.summed >> d & 1]
     within: list[int] = []
     if 0 <= kernel.tile < kernel.outer:
         return leading, within
-    points = math.prod(kernel.extents[kernel.outer :])
+    points = kernel.inner_points * math.prod(kernel.extents[d] for d in summed_loops(kernel))
     if kernel.vector < kernel.outer:
         points *= kernel.extents[kernel.vector]
     while len(leading) > 1 and points < BLOCK_POINTS and math.prod(kernel.extents[d] for d in leading[:-1]) >= MIN_BLOCKS:
@@ -138,8 +138,9 @@ class LoopEmitter(RowEmitter):
         if self.vertical:
             self._vertical_groups()
             return
-        self._begin_row()
-        self._row()
+        with self._summing(summed_loops(self.kernel)):
+            self._begin_row()
+            self._row()
 
     # -- no outer loop: runs of elements -----------------------------------------------------------------------------
     def _run_of_elements(self) -> None:
@@ -293,19 +294,6 @@ class LoopEmitter(RowEmitter):
                     self._value(n, row)
             self._columns(add)
         self._columns(finish)
-
-    def _columns(self, body: Callable[[], None]) -> None:
-        """`body` at each vector of columns, the last one masked."""
-        k = self.kernel
-        extent = k.extents[k.vector]
-        whole = extent - extent % self.lanes
-        with self.b.loop(0, whole, self.lanes, name="columns", at_least_once=True) as loop:
-            self.index[k.vector] = loop.index
-            body()
-        if whole < extent:
-            self.index[k.vector], self.mask = i64(whole), constant_mask(extent - whole, self.lanes)
-            body()
-            self.mask = None
 
 
 def emit_loops(module: Module, name: str, kernel: LoopKernel, target: Target) -> str:

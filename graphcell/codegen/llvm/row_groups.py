@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.contraction import ceil_div, round_up
 from graphcell.codegen.llvm.points import PointEmitter, Scope, register_lanes
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.rows import RowEmitter
+from graphcell.codegen.llvm.rows import RowEmitter, summed_loops
 from graphcell.codegen.llvm.text import Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.ops.base import Reduction
@@ -43,7 +43,7 @@ def groups_of(kernel: LoopKernel, target: Target) -> int:
 
 
 class RowGroupEmitter(RowEmitter):
-    """Emits a kernel whose rows are grouped. A block is a group."""
+    """Emits a kernel whose rows are grouped. A block is a group, or where stores add along it, all groups."""
 
     def __init__(self, module: Module, name: str, kernel: LoopKernel, target: Target):
         super().__init__(module, name, kernel, target)
@@ -60,10 +60,15 @@ class RowGroupEmitter(RowEmitter):
 
     def emit(self) -> str:
         b, groups = self.b, groups_of(self.kernel, self.target)
-        others = [d for d in range(self.kernel.outer) if d != self.kernel.group]
+        summed = [d for d in summed_loops(self.kernel) if d != self.kernel.group]
+        others = [d for d in range(self.kernel.outer) if d != self.kernel.group and d not in summed]
         self._uniform_values()
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            if others:
+            if self.kernel.summed:
+                self._set_outer(block.index, others)
+                with self._summing(summed), b.loop(0, groups, name="group", at_least_once=True) as loop:
+                    self._group(loop.index)
+            elif others:
                 self._set_outer(b.div(block.index, i64(groups), signed=False), others)
                 self._group(b.rem(block.index, i64(groups), signed=False))
             else:

@@ -5,10 +5,11 @@ Enters: a kernel (codegen/kernel.py) and, from the blocks around (loops.py), the
 
 from __future__ import annotations
 
+import contextlib
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from graphcell.codegen.kernel import Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled
+from graphcell.codegen.kernel import Access, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
@@ -54,6 +55,11 @@ def _slots_of(kernel: LoopKernel, target: Target, body: Iterable[Statement]) -> 
     while most > 1 and full < most:
         most //= 2
     return max(1, most)
+
+
+def summed_loops(kernel: LoopKernel) -> list[int]:
+    """The outer loops along which stores add."""
+    return [d for d in range(kernel.outer) if kernel.summed >> d & 1]
 
 
 class RowEmitter(PointEmitter):
@@ -332,15 +338,58 @@ class RowEmitter(PointEmitter):
                 self._store_spill(n, buffer, self._value(n, scope))
             for n in stores[:-1]:  # all is read before anything is written: a store may go over what another one needs
                 self._value(k.stores[n].local, scope)
-            local = {k.stores[n].access: k.stores[n].local for n in stores}
+            local = {k.stores[n].access: k.stores[n].local for n in stores if not k.stores[n].adds}
             for together in reversed(interleaved(local, k.vector)):
                 self._store_together(together, [self._value(local[access], scope) for access in together])
+            for n in stores:
+                if k.stores[n].adds:
+                    self._add_to_sum(k.stores[n].access, self._value(k.stores[n].local, scope))
             for j, n in enumerate(reductions):
                 position = (j * self.ways + self.way) * self.slots + slot
                 acc[position] = self._accumulate(n, acc[position], scope)
         self.index[k.vector] = base
         self.mask = before_mask
         return acc
+
+    def _add_to_sum(self, access: Access, value: Val) -> None:
+        """Adds to what earlier rows along the summed loops came to."""
+        before = self._load(access, self.kernel.operands[access.operand])
+        self._store_vector(access, self.b.add(before, self.b.splat(value, before.type.lanes) if before.type.lanes else value))
+
+    # -- sums over rows ----------------------------------------------------------------------------------------------
+    @contextlib.contextmanager
+    def _summing(self, loops: Sequence[int]) -> Iterator[None]:
+        """What follows is done at each iteration of `loops`, those along which stores add or some of them; what they add to is 0 before."""
+        k = self.kernel
+        with contextlib.ExitStack() as inner:
+            for d in range(k.outer, len(k.extents) if k.summed else 0):
+                if d != k.vector:
+                    self.index[d] = inner.enter_context(self.b.loop(0, k.extents[d], name=f"i{d}.", at_least_once=True)).index
+            if k.summed:
+                self._columns(self._clear_sums)
+        with contextlib.ExitStack() as nest:
+            for d in loops:
+                self.index[d] = nest.enter_context(self.b.loop(0, k.extents[d], name=f"row{d}.", at_least_once=True)).index
+            yield
+
+    def _clear_sums(self) -> None:
+        for store in self.kernel.stores:
+            if store.adds:
+                self._store_vector(store.access, const(0, compute_type(self.kernel.operands[store.access.operand])))
+
+    def _columns(self, body: Callable[[], None]) -> None:
+        """`body` at each vector of the vector loop, the last one masked."""
+        k = self.kernel
+        extent = k.extents[k.vector]
+        whole = extent - extent % self.lanes
+        if whole:
+            with self.b.loop(0, whole, self.lanes, name="columns", at_least_once=True) as loop:
+                self.index[k.vector] = loop.index
+                body()
+        if whole < extent:
+            self.index[k.vector], self.mask = i64(whole), constant_mask(extent - whole, self.lanes)
+            body()
+            self.mask = None
 
     def _scope_of_point(self, slot: int) -> Scope:
         row = self.row_scopes[slot if self.vertical else 0]

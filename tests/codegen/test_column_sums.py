@@ -1,0 +1,94 @@
+"""Sums of columns that are added up beside the rows they come from, of all vector widths, on guarded memory, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as gc
+from graphcell import ops
+from graphcell.tensor import Tensor
+from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
+
+
+def softmax(x: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    e = np.exp(x.astype(np.float64) - x.max(-1, keepdims=True))
+    return np.asarray(e / e.sum(-1, keepdims=True))
+
+
+def is_summed(fn: Any, arrays: Any) -> bool:
+    return any(k.summed and any(s.adds for s in k.stores) for k in kernels(graph_of(fn, arrays)))
+
+
+@pytest.mark.parametrize(
+    ("shape", "axis"),
+    [((40, 65), (0,)), ((17, 300), (0,)), ((128, 530), (0,)), ((2048, 70), (0,)), ((6, 37, 100), (1,)), ((4, 21, 333), (1,)), ((3, 5, 96), (0, 1)), ((16, 64, 600), (0, 1))],
+    ids=str,
+)
+def test_sums_beside_rows(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
+    def fn(x: Any, c: Any) -> Any:
+        p = ops.softmax(x, -1)
+        return p, (p * c).sum(axis), p.sum(axis)
+
+    x, c = normal(*shape), normal(*shape)
+    p = softmax(x)
+    assert is_summed(fn, [x, c])
+    check(fn, [x, c], [p, (p * c).sum(axis), p.sum(axis)], 2e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16])
+def test_dtypes(dtype: Any) -> None:
+    def fn(x: Any) -> Any:
+        p = ops.softmax(x.astype(gc.float32) if dtype is np.float16 else x, -1)
+        return p, p.sum(0)
+
+    x = normal(100, 200).astype(dtype)
+    p = softmax(x)
+    assert is_summed(fn, [x])
+    check(fn, [x], [p, p.sum(0)], 1e-4 if dtype is np.float16 else 1e-12)
+
+
+def test_half_precision_is_not_summed_in_half_precision() -> None:
+    x = np.full((2048, 64), 0.0, np.float16)
+    assert float(gc.jit(lambda x: ops.softmax(x, -1).sum(0))(Tensor(x)).asnumpy()[0]) == 2048 / 64
+
+
+def test_what_needs_the_sum_comes_later() -> None:
+    def fn(x: Any) -> Any:
+        p = ops.softmax(x, -1)
+        return p - p.sum(0, keepdims=True)
+
+    x = normal(60, 100)
+    p = softmax(x)
+    check(fn, [x], p - p.sum(0), 2e-5)
+
+
+def test_rows_too_few_for_threads_stay_in_a_kernel_of_their_own() -> None:
+    def fn(x: Any) -> Any:
+        p = ops.softmax(x, -1)
+        return p, p.sum(0)
+
+    assert not is_summed(fn, [normal(97, 3001)])
+    assert is_summed(fn, [normal(20, 100)])
+
+
+def test_gradients_of_a_norm_are_one_nest() -> None:
+    def fn(x: Any, gamma: Any, beta: Any, c: Any) -> Any:
+        def loss(x: Any, gamma: Any, beta: Any) -> Any:
+            return (ops.tanh(ops.layer_norm(x, (96,), gamma, beta, 1e-5)) * c).sum()
+
+        return gc.grad(loss, (0, 1, 2))(x, gamma, beta)
+
+    arrays = [normal(4096, 96), normal(96), normal(96), normal(4096, 96)]
+    large = [k for k in kernels(graph_of(fn, arrays)) if k.points >= 4096 * 96]
+    assert len(large) == 1 and sum(s.adds for s in large[0].stores) == 2
+    x, gamma, beta, c = (a.astype(np.float64) for a in arrays)
+    mean = x.mean(1, keepdims=True)
+    rate = 1 / np.sqrt(x.var(1, keepdims=True) + 1e-5)
+    y = (x - mean) * rate
+    d = c * (1 - np.tanh(y * gamma + beta) ** 2)
+    dy = d * gamma
+    dx = rate * (dy - dy.mean(1, keepdims=True) - y * (dy * y).mean(1, keepdims=True))
+    check(fn, arrays, [dx, (d * y).sum(0), d.sum(0)], 1e-3)
