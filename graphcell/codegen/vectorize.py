@@ -90,8 +90,6 @@ def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     count = len(kernel.extents)
     first = 0
     if kernel.outer < count:
-        if d >= kernel.outer:
-            return []
         first = kernel.outer
     if kernel.extents[d] < _FEWEST_IN_TILE or sum(12 if s.is_slow else 1 for s in kernel.body) > _HEAVIEST_IN_TILE:
         return []

@@ -186,7 +186,7 @@ def _product(r: Rewriter, x: Value, count: int) -> Value:
     """x multiplied `count` > 0 times, by squaring."""
     if count == 1:
         return x
-    half = _product(r, *r.emit(Mul(), x, x), count // 2)
+    half = _product(r, r.emit(Mul(), x, x)[0], count // 2)
     return half if count % 2 == 0 else r.emit(Mul(), x, half)[0]
 
 

@@ -248,3 +248,31 @@ def test_a_nan_is_the_maximum_of_its_window() -> None:
         return apply1(ReduceMaxFirst((4, 5)), apply1(Windows((1, 2), (2, 2), (2, 2), (1, 1)), x))
 
     check(f, [x], x.reshape(1, 2, 2, 3, 2, 5).max((2, 4)))
+
+
+# -- tiles in rows that are reduced ------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("shape", [(2, 33, 65), (3, 16, 40), (1, 100, 31), (2, 5, 150), (2, 64, 64)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+def test_a_transposed_operand_beside_sums_of_both(shape: tuple[int, int, int], dtype: Any) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        s = x.swapaxes(1, 2) * y + y
+        total = s.sum((1, 2), keepdims=True)
+        z = abs(s * s - total)
+        return z.sum((1, 2)), z.swapaxes(1, 2), s + total
+
+    x, y = whole(dtype, *shape), whole(dtype, shape[0], shape[2], shape[1])
+    assert any(k.tile >= 0 and k.reduces and k.vector >= k.outer for k in kernels(graph_of(fn, [x, y])))
+    s = x.swapaxes(1, 2) * y + y
+    total = s.sum((1, 2), keepdims=True, dtype=dtype)
+    z = abs(s * s - total)
+    check(fn, [x, y], [z.sum((1, 2), dtype=dtype), z.swapaxes(1, 2), s + total], 1e-6 if dtype is np.float32 else 0.0)
+
+
+def test_what_tiles_keep_for_a_later_stage() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        s = ops.exp(ops.tanh(x.transpose(1, 0)) * y)
+        return s / s.sum(), (s / s.sum() * y).transpose(1, 0)
+
+    x, y = normal(45, 37), normal(37, 45)
+    s = np.exp(np.tanh(x.T.astype(np.float64)) * y)
+    check(fn, [x, y], [s / s.sum(), (s / s.sum() * y).T], 1e-6)

@@ -62,6 +62,12 @@ class BodyBuilder(FunctionBuilder):
         """From the type of computation to that of memory."""
         return self.cast(value, storage_type(dtype, value.type.lanes))
 
+    def _rounded(self, x: Val, dtype: DType) -> Val:
+        """`x` with no more digits than `dtype` has, in the type of computation."""
+        if dtype.llvm == "bfloat" and x.type.kind == "float":
+            return self.rounded_to_bfloat(x)
+        return self.cast(self.narrow(x, dtype), compute_type(dtype, x.type.lanes))
+
     def convert(self, x: Val, source: DType, target: DType) -> Val:
         """`x` of dtype `source` as dtype `target`: floats truncate and saturate to integers, anything to Bool is `x != 0`.
 
@@ -69,13 +75,13 @@ class BodyBuilder(FunctionBuilder):
         """
         lanes = x.type.lanes
         if source.is_float and source.bits == 16 and target is not source:
-            x = self.cast(self.cast(x, storage_type(source, lanes)), x.type)
+            x = self._rounded(x, source)
         if target.is_bool:
             zero = self.const(0, x)
             if source.is_bool:
                 return x
             return self.fcmp("une", x, zero) if source.is_float else self.icmp("ne", x, zero)
         if source.is_float and target.is_float:
-            rounded = self.cast(x, storage_type(target, lanes)) if target.bits < source.bits or target.bits == source.bits == 16 else x
-            return self.cast(rounded, compute_type(target, lanes))
+            narrower = target.bits < source.bits or target.bits == source.bits == 16
+            return self._rounded(x, target) if narrower else self.cast(x, compute_type(target, lanes))
         return self.cast(x, compute_type(target, lanes), signed=target.signed if source.is_float else source.signed)

@@ -346,13 +346,26 @@ class Instructions:
 
     def _round_to_bfloat(self, x: Val) -> Val:
         """float to bfloat in integers: to nearest even, subnormals kept, a NaN the quiet one of its sign."""
+        bits = self._with_bits_of_bfloat(x)
+        return self.bitcast(self.cast(self.shr(bits, const(16, bits.type)), x.type.with_kind("i16")), x.type.with_kind("bfloat"))
+
+    def rounded_to_bfloat(self, x: Val) -> Val:
+        """A float with the digits of bfloat, as a float."""
+        bits = self._with_bits_of_bfloat(x)
+        return self.bitcast(self.and_(bits, const(0xFFFF0000, bits.type)), x.type)
+
+    def _with_bits_of_bfloat(self, x: Val) -> Val:
+        """An i32 whose upper half is the float x as bfloat."""
         bits = self.bitcast(x, x.type.with_kind("i32"))
-        upper = self.shr(bits, const(16, bits.type))
-        half_way = self.add(self.and_(upper, const(1, bits.type)), const(0x7FFF, bits.type))
-        rounded = self.shr(self.add(bits, half_way), const(16, bits.type))
-        nan = self.or_(self.and_(upper, const(0x8000, bits.type)), const(0x7FC0, bits.type))
-        chosen = self.select(self.fcmp("uno", x, x), nan, rounded)
-        return self.bitcast(self.cast(chosen, x.type.with_kind("i16")), x.type.with_kind("bfloat"))
+        if self.module.avx512 and x.type.lanes:
+            odd = self.icmp("ne", self.and_(bits, const(0x10000, bits.type)), const(0, bits.type))
+            down = self.add(bits, const(0x7FFF, bits.type))
+            rounded = self.select(odd, self.add(down, const(1, bits.type)), down)
+        else:
+            half_way = self.add(self.and_(self.shr(bits, const(16, bits.type)), const(1, bits.type)), const(0x7FFF, bits.type))
+            rounded = self.add(bits, half_way)
+        nan = self.or_(self.and_(bits, const(0x80000000, bits.type)), const(0x7FC00000, bits.type))
+        return self.select(self.fcmp("uno", x, x), nan, rounded)
 
     def _round_to_odd(self, x: Val) -> Val:
         """double to float such that rounding that to half gives what rounding the double would.

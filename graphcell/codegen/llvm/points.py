@@ -398,6 +398,12 @@ class PointEmitter:
             return
         b.scatter(value, b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), self._every_lane())
 
+    def _row_width(self) -> int:
+        """Elements from one vector loop to the next of what is kept in a row buffer. Where tiles are done all other loops run at each vector, so each has
+        room for the end of its last one."""
+        width = self.kernel.extents[self.kernel.vector]
+        return width if self.kernel.tile < 0 else -(-width // self.lanes) * self.lanes
+
     def _spill_place(self, local: int, buffer: Val) -> Val:
         """Where the current point of a spilled local lies in its row buffer."""
         k = self.kernel
@@ -412,8 +418,7 @@ class PointEmitter:
             lane = self.lanes * self.slots
             offset = self._offset([s * lane for s in strides], self.slot * self.lanes, range(len(k.extents)))
         else:
-            width = k.extents[k.vector]
-            strides = [s * width for s in strides]
+            strides = [s * self._row_width() for s in strides]
             strides[k.vector] = 1
             offset = self._offset(strides, 0, range(len(k.extents)))
         return self.b.gep(buffer, offset, element)

@@ -238,6 +238,8 @@ class RowEmitter(PointEmitter):
         loops = list(range(k.outer, len(k.extents)))
         if k.vector in loops:
             loops.remove(k.vector)
+        if k.tile >= 0 and not self.vertical:
+            loops.remove(k.tile)
         carried = self._nest(loops, initial, lambda acc: self._vector_loop(acc, stores, reductions, buffers))
         self.spilled.update(buffers)
         self.way = 0
@@ -248,7 +250,9 @@ class RowEmitter(PointEmitter):
 
     def _spilled_elements(self) -> int:
         """What a row buffer has room for: the rows in all lanes, or one row and the rest of its last vector."""
-        return self.kernel.inner_points * self.lanes * self.slots if self.vertical else self.kernel.inner_points + self.lanes
+        if self.vertical:
+            return self.kernel.inner_points * self.lanes * self.slots
+        return self.kernel.inner_points // self.kernel.extents[self.kernel.vector] * self._row_width() + self.lanes
 
     def _nest(self, loops: list[int], carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         if not loops:
@@ -303,6 +307,8 @@ class RowEmitter(PointEmitter):
         if self.vertical:
             return self._inner_points(None, self.slots, self.mask, stores, reductions, acc, spills)
         n = k.extents[k.vector]
+        if k.tile >= 0:
+            return self._tiled_vector_loop(n, acc, lambda at, mask, acc: self._inner_points(at, 1, mask, stores, reductions, acc, spills))
         wide = self.lanes * self.slots
         whole = n - n % wide
         if whole:
@@ -319,6 +325,23 @@ class RowEmitter(PointEmitter):
         if at < n:
             acc = self._inner_points(i64(at), 1, constant_mask(n - at, self.lanes), stores, reductions, acc, spills)
         return acc
+
+    def _tiled_vector_loop(self, extent: int, acc: list[Val], points: Callable[[Val, Val | None, list[Val]], list[Val]]) -> list[Val]:
+        """Tiles at each vector: of the inner loops, the tile loop runs innermost."""
+        k = self.kernel
+        whole = extent - extent % self.lanes
+
+        def tiles(at: Val, mask: Val | None, acc: list[Val]) -> list[Val]:
+            self.index[k.vector], self.mask = at, mask
+            acc = self._tile_nest(k.tile, acc, lambda acc: points(at, mask, acc))
+            self.mask = None
+            return acc
+
+        if whole:
+            with self.b.loop(0, whole, self.lanes, carried=acc, name="vector", at_least_once=True) as loop:
+                loop.carry(*tiles(loop.index, None, list(loop.carried)))
+            acc = list(loop.results)
+        return tiles(i64(whole), constant_mask(extent - whole, self.lanes), acc) if whole < extent else acc
 
     def _inner_points(self, at: Val | None, slots: int, mask: Val | None, stores: Sequence[int], reductions: Sequence[int],
                       acc: list[Val], spills: dict[int, Val] | None = None) -> list[Val]:
