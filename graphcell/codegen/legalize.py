@@ -10,7 +10,7 @@ elements, and those of long columns, are split in two, so that they can be share
 from __future__ import annotations
 
 import math
-from collections.abc import Collection
+from collections.abc import Collection, Iterator
 
 import numpy as np
 
@@ -39,6 +39,8 @@ SPLIT_REDUCTION_FROM = 1 << 14
 _ROW = 1 << 10
 _FEWEST_ROWS = 16
 """Rows that must be left when each is reduced."""
+_SHORTEST_ROW = 64
+"""Elements of a row, at least, that is reduced before what lies across."""
 _MOST_CHOSEN = 4
 """Parts, and readers, of a concatenation between whose parts these readers choose."""
 _FEWEST_CHOSEN = 16
@@ -257,7 +259,7 @@ class _Legalizer:
         if all(x.type.shape[a] == 1 for a in op.axis):
             self.table[node.results[0]] = self.view(Reshape(result.shape), x, node)
             return
-        split = self._rows_above(op, x) or _split_axes(op, x.type) or row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
+        split = self._rows_above(op, x) or self._rows_within(op, x) or _split_axes(op, x.type) or row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
         if split is None:
             self.append(copy_node(node, self.table))
             return
@@ -284,19 +286,45 @@ class _Legalizer:
         together with what they come from."""
         if len(op.axis) != x.type.rank or x.type.size < SPLIT_REDUCTION_FROM:
             return None
+        for node in self._above(x):
+            whole = node.operands[0].type if node.operands else None
+            if isinstance(node.op, Reduction) and whole is not None and whole.size == x.type.size:
+                rows = whole.rank - len(node.op.axis)
+                return RowBlocks(whole.shape, node.op.axis, tuple(range(rows))) if rows > 0 and node.results[0].type.size >= _FEWEST_ROWS else None
+        return None
+
+    def _rows_within(self, op: Reduction, x: Value) -> RowBlocks | None:
+        """The cut for a reduction along rows and across them, as of channels over images: the rows first, in the kernel that computes what is reduced.
+
+        Not where that rests on reductions along all these axes, as a batch normalisation does: they share a kernel as they are.
+        """
+        shape = x.type.shape
+        axes = [a for a in op.axis if shape[a] != 1]
+        first = len(shape)
+        while first and (first - 1 in axes or shape[first - 1] == 1):
+            first -= 1
+        across = tuple(a for a in op.axis if a < first)
+        if x.type.size < SPLIT_REDUCTION_FROM or math.prod(shape[first:]) < _SHORTEST_ROW or not any(shape[a] > 1 for a in across):
+            return None
+        made = self.made_by.get(x)
+        if made is None or not isinstance(made.op, Elementwise):
+            return None
+        for node in self._above(x):
+            if isinstance(node.op, Reduction) and node.op.axis == op.axis and node.operands[0].type.shape == shape:
+                return None
+        return RowBlocks(shape, tuple(a for a in op.axis if a >= first), across)
+
+    def _above(self, x: Value) -> Iterator[Node]:
+        """What x is computed from by loop ops and the views among them, up to reductions, the nearest first."""
         seen, stack = {x}, [x]
         while stack and len(seen) < _MOST_ABOVE:
             node = self.made_by.get(stack.pop())
             if node is None or not isinstance(node.op, (Elementwise, Reduction, Reshape, BroadcastTo)):
                 continue
-            whole = node.operands[0].type if node.operands else None
-            if isinstance(node.op, Reduction) and whole is not None and whole.size == x.type.size:
-                rows = whole.rank - len(node.op.axis)
-                return RowBlocks(whole.shape, node.op.axis, tuple(range(rows))) if rows > 0 and node.results[0].type.size >= _FEWEST_ROWS else None
+            yield node
             found = [v for v in node.operands if v not in seen]
             seen.update(found)
             stack += found
-        return None
 
     def layout(self, v: Value) -> Layout | None:
         """Where v lies if it is memory or a view of memory; None for fills and ramps and what looks at them."""

@@ -92,3 +92,43 @@ def test_gradients_of_a_norm_are_one_nest() -> None:
     dy = d * gamma
     dx = rate * (dy - dy.mean(1, keepdims=True) - y * (dy * y).mean(1, keepdims=True))
     check(fn, arrays, [dx, (d * y).sum(0), d.sum(0)], 1e-3)
+
+
+def test_sums_across_rows_begin_within_them() -> None:
+    """A sum over images and pixels is one over pixels, in the kernel that computes what is summed, and a small one over images."""
+
+    def fn(x: Any, rate: Any) -> Any:
+        y = ops.tanh(x * rate)
+        return y, (y * x).sum((0, 2))
+
+    x, rate = normal(4, 48, 200), normal(48, 1)
+    large = [k for k in kernels(graph_of(fn, [x, rate])) if k.points >= x.size]
+    assert len(large) == 1 and large[0].reduces
+    y = np.tanh(x.astype(np.float64) * rate)
+    check(fn, [x, rate], [y, (y * x).sum((0, 2))], 2e-5)
+
+
+def test_sums_that_rest_on_others_of_their_kind_stay_whole() -> None:
+    def fn(x: Any) -> Any:
+        d = x - x.mean((0, 2), keep_dims=True)
+        return d * ops.rsqrt((d * d).mean((0, 2), keep_dims=True))
+
+    x = normal(4, 24, 200)
+    assert len(kernels(graph_of(fn, [x]))) == 1
+    d = x - x.astype(np.float64).mean((0, 2), keepdims=True)
+    check(fn, [x], d / np.sqrt((d * d).mean((0, 2), keepdims=True)), 1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_sine_and_cosine_of_one_operand(dtype: Any) -> None:
+    """They share the reduction of the argument, within a loop and from a row to a later stage, and of large arguments."""
+
+    def fn(x: Any) -> Any:
+        total = ops.sin(x).sum(-1, keepdims=True)
+        return ops.cos(x) * total, ops.sin(x) - ops.cos(x), ops.cos(total) + ops.sin(total)
+
+    x = (normal(33, 70) * 40).astype(dtype)
+    x[3, 5], x[7, 0], x[9, 69] = 1e9, -3e15, 0.0
+    wide = x.astype(np.float64)
+    total = np.sin(wide).sum(-1, keepdims=True)
+    check(fn, [x], [np.cos(wide) * total, np.sin(wide) - np.cos(wide), np.cos(total) + np.sin(total)], 1e-4 if dtype is np.float32 else 1e-12)

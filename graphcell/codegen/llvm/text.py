@@ -51,11 +51,28 @@ class FunctionBuilder(Instructions):
         args = ", ".join(f"{t} {extra[n] + ' ' if n in extra else ''}%{n}" for n, t in params)
         self._head, self._attributes = f"define {'internal ' if internal else ''}{result} @{name}({args})", attributes
         self._block = "entry"
+        self._made: list[dict[object, tuple[Val, ...]]] = [{}]
+        """What `once` made, in each of the loops and branches that the current place is in."""
 
     @property
     def position(self) -> str:
         """The block that is being written: a value made here is known to all that follows in the same block."""
         return self._block
+
+    def once(self, key: object, make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
+        """What `make()` emits, or what it emitted at a place from which every way leads here. `key` says what it is, and holds all it depends on."""
+        for known in self._made:
+            if key in known:
+                return known[key]
+        made = self._made[-1][key] = make()
+        return made
+
+    @contextlib.contextmanager
+    def _apart(self) -> Iterator[None]:
+        """What `once` makes here is not known behind."""
+        self._made.append({})
+        yield
+        self._made.pop()
 
     @property
     def length(self) -> int:
@@ -107,7 +124,8 @@ class FunctionBuilder(Instructions):
             self.effect(f"br i1 {more.text}, label %{body}, label %{end}")
             self._start_block(body)
             handle = Loop(index, phis)
-            yield handle
+            with self._apart():
+                yield handle
             following = handle._next if handle._next is not None else phis
             step_to = self.raw(f"add nsw i64 {index.text}, {step.text}", I64)
             self._patch(patch, (step_to, *following), self._block)
@@ -118,7 +136,8 @@ class FunctionBuilder(Instructions):
         self._start_block(body)
         index, phis, patch = self._phis(start, carried, before)
         handle = Loop(index, phis)
-        yield handle
+        with self._apart():
+            yield handle
         following = handle._next if handle._next is not None else phis
         step_to = self.raw(f"add nsw i64 {index.text}, {step.text}", I64)
         self._patch(patch, (step_to, *following), self._block)
@@ -142,7 +161,8 @@ class FunctionBuilder(Instructions):
         then, end = self._label("then"), self._label("endif")
         self.effect(f"br i1 {condition.text}, label %{then}, label %{end}")
         self._start_block(then)
-        yield
+        with self._apart():
+            yield
         self.effect(f"br label %{end}")
         self._start_block(end)
 
@@ -154,7 +174,8 @@ class FunctionBuilder(Instructions):
         go = condition()
         self.effect(f"br i1 {go.text}, label %{inside}, label %{end}")
         self._start_block(inside)
-        body()
+        with self._apart():
+            body()
         self.effect(f"br label %{head}")
         self._start_block(end)
 
@@ -164,7 +185,8 @@ class FunctionBuilder(Instructions):
         self.effect(f"br i1 {condition.text}, label %{yes}, label %{no}")
         for label, emit in ((yes, then), (no, otherwise)):
             self._start_block(label)
-            emit()
+            with self._apart():
+                emit()
             self.effect(f"br label %{end}")
         self._start_block(end)
 

@@ -55,11 +55,19 @@ def _reduced(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
     return _reduced_where_large(b, x, r, low, to_bits(b, shifted))
 
 
-def _sine_or_cosine(b: FunctionBuilder, r: Val, low: Val, quadrant: Val) -> Val:
-    """sin(quadrant * pi / 2 + r + low)."""
+def _sine_and_cosine(b: FunctionBuilder, r: Val, low: Val) -> tuple[Val, Val]:
+    """Of r + low, in [-pi/4, pi/4]."""
     z = b.mul(r, r)
     sine = with_sign_of(b, b.add(r, b.fma(b.mul(polynomial(b, z, SIN[r.type.kind]), z), r, low)), r)
-    cosine = b.fma(b.fma(polynomial(b, z, COS[r.type.kind]), z, b.const(-0.5, r)), z, b.const(1.0, r))
+    return sine, b.fma(b.fma(polynomial(b, z, COS[r.type.kind]), z, b.const(-0.5, r)), z, b.const(1.0, r))
+
+
+def _sine_or_cosine(b: FunctionBuilder, x: Val, ahead: int) -> Val:
+    """sin(ahead * pi / 2 + x); what sine and cosine of one operand have in common is emitted once."""
+    r, low, quadrant = b.once(("reduced", x), lambda: _reduced(b, x))
+    sine, cosine = b.once(("sine and cosine", x), lambda: _sine_and_cosine(b, r, low))
+    if ahead:
+        quadrant = b.add(quadrant, b.const(ahead, quadrant))
     chosen = to_bits(b, b.select(_is_odd(b, quadrant), cosine, sine))
     sign = b.shl(b.shr(quadrant, b.const(1, quadrant)), b.const(quadrant.type.bits - 1, quadrant))
     return from_bits(b, b.xor(chosen, sign))
@@ -72,15 +80,13 @@ def _is_odd(b: FunctionBuilder, integer: Val) -> Val:
 @widened
 def sin(b: FunctionBuilder, x: Val) -> Val:
     """Sine, for every finite argument; NaN at infinities."""
-    r, low, quadrant = _reduced(b, x)
-    return _sine_or_cosine(b, r, low, quadrant)
+    return _sine_or_cosine(b, x, 0)
 
 
 @widened
 def cos(b: FunctionBuilder, x: Val) -> Val:
     """Cosine, for every finite argument; NaN at infinities."""
-    r, low, quadrant = _reduced(b, x)
-    return _sine_or_cosine(b, r, low, b.add(quadrant, b.const(1, quadrant)))
+    return _sine_or_cosine(b, x, 1)
 
 
 @widened
