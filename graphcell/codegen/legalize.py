@@ -56,6 +56,7 @@ class Copy(Elementwise):
     """x in a buffer of its own."""
 
     name = "copy"
+    keeps_digits = True
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.array(x)

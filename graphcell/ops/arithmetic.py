@@ -101,6 +101,7 @@ class Neg(Elementwise):
 
     takes = dt.NUMBERS
     name = "neg"
+    keeps_digits = True
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.negative(x)
@@ -118,6 +119,7 @@ class Abs(Elementwise):
 
     takes = dt.NUMBERS
     name = "abs"
+    keeps_digits = True
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.abs(x)
@@ -161,6 +163,7 @@ class Relu(Elementwise):
 
     takes = dt.NUMBERS
     name = "relu"
+    keeps_digits = True
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return np.where(x < 0, np.zeros((), x.dtype), x)  # keeps NaN and -0.0
@@ -181,6 +184,7 @@ class Maximum(Elementwise):
     """The larger of x and y, NaN if either is; on Bool: logical or. Equal operands share the gradient."""
 
     name = "maximum"
+    keeps_digits = True
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         return np.maximum(x, y)
@@ -199,6 +203,7 @@ class Minimum(Elementwise):
     """The smaller of x and y, NaN if either is; on Bool: logical and. Equal operands share the gradient."""
 
     name = "minimum"
+    keeps_digits = True
 
     def eval(self, x: Array, y: Array) -> Array:  # type: ignore[override]
         return np.minimum(x, y)
@@ -352,6 +357,7 @@ class Select(Elementwise):
     """x where `condition` (Bool), else y."""
 
     name = "select"
+    keeps_digits = True
     eval_element_nanoseconds = 4.0
 
     def result_dtype(self, *dtypes: DType) -> DType:
@@ -420,6 +426,7 @@ class StopGradient(Elementwise):
     """x, through which no gradient flows."""
 
     name = "stop_gradient"
+    keeps_digits = True
 
     def eval(self, x: Array) -> Array:  # type: ignore[override]
         return x
@@ -438,6 +445,7 @@ class Overwrite(Elementwise):
     """
 
     name = "overwrite"
+    keeps_digits = True
 
     def eval(self, old: Array, new: Array) -> Array:  # type: ignore[override]
         return new

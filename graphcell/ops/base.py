@@ -40,6 +40,8 @@ class Elementwise(Op):
     """The dtypes taken; empty means all."""
     fast: ClassVar[bool] = True
     """False where an element costs many instructions (exp, erf): such values are rather stored than computed twice."""
+    keeps_digits: ClassVar[bool] = False
+    """True where an element of the result is, but for its sign, an element of an operand, or 0: it needs no rounding to a dtype that they have."""
 
     def infer(self, *operands: TensorType) -> TensorType:
         first = operands[0]

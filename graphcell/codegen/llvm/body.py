@@ -64,8 +64,8 @@ class BodyBuilder(FunctionBuilder):
 
     def _rounded(self, x: Val, dtype: DType) -> Val:
         """`x` with no more digits than `dtype` has, in the type of computation."""
-        if dtype.llvm == "bfloat" and x.type.kind == "float":
-            return self.rounded_to_bfloat(x)
+        if dtype.bits == 16 and x.type.kind == "float":
+            return self.rounded_to(dtype.llvm, x)
         return self.cast(self.narrow(x, dtype), compute_type(dtype, x.type.lanes))
 
     def convert(self, x: Val, source: DType, target: DType) -> Val:

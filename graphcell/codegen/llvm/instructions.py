@@ -24,6 +24,8 @@ class Instructions:
         self._lines: list[str] = ["entry:"]
         self._entry: list[str] = []  # allocas, placed at the top of the entry block
         self._count = 0
+        self._digits: dict[str, str] = {}
+        """Of floats (by name) that came of half precision, or were rounded to it: which kind, so that they are not rounded again."""
 
     def _fresh(self) -> str:
         self._count += 1
@@ -337,9 +339,9 @@ class Instructions:
             return self._round_to_bfloat(x)
         if source.kind == "bfloat":
             bits = self.cast(self.bitcast(x, to.with_kind("i16")), to.with_kind("i32"), signed=False)
-            return self.bitcast(self.shl(bits, const(16, bits.type)), to)
+            return self._with_digits(self.bitcast(self.shl(bits, const(16, bits.type)), to), "bfloat")
         if to.bits > source.bits:
-            return self.raw(f"fpext {x} to {to}", to)
+            return self._with_digits(self.raw(f"fpext {x} to {to}", to), source.kind)
         if (source.kind, to.kind) == ("double", "half"):
             x = self._round_to_odd(x)
         return self.raw(f"fptrunc {x} to {to}", to)
@@ -349,14 +351,30 @@ class Instructions:
         bits = self._with_bits_of_bfloat(x)
         return self.bitcast(self.cast(self.shr(bits, const(16, bits.type)), x.type.with_kind("i16")), x.type.with_kind("bfloat"))
 
-    def rounded_to_bfloat(self, x: Val) -> Val:
-        """A float with the digits of bfloat, as a float."""
+    def rounded_to(self, kind: str, x: Val) -> Val:
+        """A float with the digits of half or bfloat, as a float."""
+        if self._digits.get(x.text) == kind:
+            return x
+        if kind == "half":
+            return self.cast(self.cast(x, x.type.with_kind(kind)), x.type)
         bits = self._with_bits_of_bfloat(x)
-        return self.bitcast(self.and_(bits, const(0xFFFF0000, bits.type)), x.type)
+        return self._with_digits(self.bitcast(self.and_(bits, const(0xFFFF0000, bits.type)), x.type), kind)
+
+    def _with_digits(self, x: Val, kind: str) -> Val:
+        self._digits[x.text] = kind
+        return x
+
+    def keep_digits(self, x: Val, of: Sequence[Val]) -> None:
+        """Says that x is one of these floats, but for its sign: it has no more digits than they."""
+        (kind, *others) = {self._digits.get(v.text) for v in of}
+        if kind is not None and not others:
+            self._digits[x.text] = kind
 
     def _with_bits_of_bfloat(self, x: Val) -> Val:
         """An i32 whose upper half is the float x as bfloat."""
         bits = self.bitcast(x, x.type.with_kind("i32"))
+        if self._digits.get(x.text) == "bfloat":
+            return bits
         if self.module.avx512 and x.type.lanes:
             odd = self.icmp("ne", self.and_(bits, const(0x10000, bits.type)), const(0, bits.type))
             down = self.add(bits, const(0x7FFF, bits.type))
@@ -392,7 +410,9 @@ class Instructions:
         if not x.text.startswith(("%", "@")):
             return Val(f"splat ({x.type} {x.text})", t)
         one = self.raw(f"insertelement {t} poison, {x}, i64 0", t)
-        return self.raw(f"shufflevector {t} {one.text}, {t} poison, <{lanes} x i32> zeroinitializer", t)
+        result = self.raw(f"shufflevector {t} {one.text}, {t} poison, <{lanes} x i32> zeroinitializer", t)
+        self.keep_digits(result, [x])
+        return result
 
     def extract(self, x: Val, lane: int | Val) -> Val:
         index = i64(lane) if isinstance(lane, int) else lane

@@ -200,7 +200,10 @@ class PointEmitter:
             return self.b.fma(self.b.neg(x) if what.negated else x, y, z)
         assert isinstance(what, Elementwise)
         self.b.dtypes = tuple(self.kernel.body[a].dtype for a in s.args)
-        result: Val = what.emit(self.b, *(self.b.splat(x, lanes) for x in args))
+        args = [self.b.splat(x, lanes) for x in args]
+        result: Val = what.emit(self.b, *args)
+        if what.keeps_digits and result.type.kind == "float":
+            self.b.keep_digits(result, [x for x in args if x.type.kind == "float"])
         return result
 
     def _offset(self, strides: Sequence[int], constant: int, loops: Sequence[int]) -> Val:
