@@ -32,7 +32,7 @@ CHEAP_NODES = 6
 _WORTH_READING_ONCE, _MOST_SUMMED = 1 << 14, 16
 """Elements from which reductions of one value are done in one kernel, and the ops that it may have."""
 
-_FEWEST_COLUMNS, _MOST_COLUMNS = 64, 1 << 14
+_FEWEST_COLUMNS, _MOST_COLUMNS = 32, 1 << 14
 """Length of rows beside which sums of columns are added up: they stay in the caches from row to row."""
 _MOST_SUMS = 8
 _FEWEST_BLOCKS, _POINTS_OF_ONE_BLOCK = 4, 1 << 15

@@ -7,6 +7,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -276,3 +277,31 @@ def test_what_tiles_keep_for_a_later_stage() -> None:
     x, y = normal(45, 37), normal(37, 45)
     s = np.exp(np.tanh(x.T.astype(np.float64)) * y)
     check(fn, [x, y], [s / s.sum(), (s / s.sum() * y).T], 1e-6)
+
+
+# -- half precision ----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+def test_half_precision_is_rounded_where_it_has_more_digits_and_only_there(dtype: Any) -> None:
+    narrow = dt.from_numpy(np.dtype(dtype))
+
+    def fn(x: Any, y: Any) -> Any:
+        z = x.astype(narrow)  # rounds
+        product = z * y  # computed in float32
+        kept = ops.where(z > y, -z, ops.maximum(ops.relu(z), y)).astype(dt.float32)  # elements of the operands
+        return z, product.astype(dt.float32), kept + product, ops.abs(z).astype(dt.float32) * 3, z.sum(0, keepdims=True).astype(dt.float32) - z.astype(dt.float32)
+
+    x = np.concatenate([normal(40, 21), normal(40, 21) * 1e-39, np.tile(np.float32([np.inf, -np.inf, np.nan, 1.00390625, 1.01171875, 0.0, -0.0]), (40, 1))], 1)
+    x[:, 5] = np.float32(1) + np.arange(40, dtype=np.float32) * np.float32(2**-9)  # ties
+    y = normal(*x.shape).astype(dtype)
+    with np.errstate(all="ignore"):
+        z = x.astype(dtype)
+        wide, other = z.astype(np.float32), y.astype(np.float32)
+        product = (wide * other).astype(dtype).astype(np.float32)
+        kept = np.where(wide > other, -wide, np.maximum(np.maximum(wide, 0), other))
+        total = wide.sum(0, keepdims=True).astype(dtype).astype(np.float32)
+        want = [z, product, kept + product, abs(wide) * 3, total - wide]
+    check(fn, [x, y], want, 1e-2)
+    for target in TARGETS.values():
+        got = run_guarded(graph_of(fn, [x, y]), [x, y], target, True)
+        for k in (0, 1, 3):
+            assert np.array_equal(got[k].astype(np.float32), np.asarray(want[k]).astype(np.float32), equal_nan=True)

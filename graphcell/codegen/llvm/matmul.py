@@ -51,6 +51,7 @@ from graphcell.records import dataclass
 
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
+_SHORT_ROWS, _FAR = (1 << 8, 1 << 12), 1 << 20  # bytes of rows of A whose tiles a processor does not foresee, and of an A that leaves the L2 cache
 _MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
@@ -157,6 +158,14 @@ class _BlockedMatmul:
             return LINE_BYTES // self._size
         return _AHEAD * self.spec.a.column if self.spec.a_aliases else 0
 
+    def _next_tile(self, plan: Schedule, rows: int) -> int:
+        """Elements to what the next row tile reads of A, where that lies side by side in short rows and comes from memory: in a tile the processor sees
+        many short runs, and foresees none."""
+        a, k = self.spec.a, self.spec.k
+        in_rows = plan.pack_a == "no" and (a.row, a.column) == (k, 1) and rows <= LINE_BYTES // self._size
+        row = k * self._size
+        return rows * k if in_rows and _SHORT_ROWS[0] <= row <= _SHORT_ROWS[1] and self.spec.m * row > _FAR else 0
+
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
         whole = plan.depth % lanes == 0 and plan.split_depth % lanes == 0 and self.spec.k % lanes == 0
@@ -216,6 +225,7 @@ class _BlockedMatmul:
                     batch_rows=self.batch_rows,
                     paired=spec.paired,
                     ahead=self._ahead(plan),
+                    next_tile=self._next_tile(plan, rows.size),
                 )
                 name = emit_micro(
                     self.module,

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
+from graphcell.codegen.llvm.contraction import LINE_BYTES, Columns, Epilogue, Extra
 from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch, store_as, store_finished, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
@@ -67,7 +67,8 @@ class MicroKernel:
     first one's, for the epilogue. `resumes` adds the parameters `resume` (add what C holds) and `last` (apply
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
-    `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is).
+    `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is). `next_tile`: so many elements further
+    begins what the next tile reads of A, side by side, which is asked for line by line meanwhile (0: it is not).
     """
 
     kind: str
@@ -85,6 +86,7 @@ class MicroKernel:
     batch_rows: int = 0
     paired: bool = False
     ahead: int = 0
+    next_tile: int = 0
 
     @property
     def rows(self) -> int:
@@ -246,6 +248,8 @@ def _reduce_innermost(
     with b.loop(
         0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)
     ) as loop:
+        if kernel.next_tile:
+            _ask_for_next_tile(b, kernel, a, loop.index, unroll)
         loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll))
     a, right, *partial = loop.results
     total = _join(b, len(total), partial)
@@ -254,6 +258,15 @@ def _reduce_innermost(
     with b.loop(full, rest, carried=[a, right, *total], name="k.rest") as loop:
         loop.carry(*_advance(b, kernel, level, loop.carried, tap, 1))
     return list(loop.results[2:])
+
+
+def _ask_for_next_tile(b: FunctionBuilder, kernel: MicroKernel, a: Val, step: Val, steps: int) -> None:
+    """A cache line of what the next tile reads of A for each reduction step: no fewer than it has, as tiles have no more rows than lines have elements."""
+    element = LType(kernel.a_kind)
+    line = LINE_BYTES // element.bytes
+    first = b.gep(displaced(b, a, kernel.next_tile, element), b.mul(step, i64(line)), element)
+    for k in range(steps):
+        prefetch(b, displaced(b, first, k * line, element))
 
 
 def _zeros_like(total: Accumulators) -> Accumulators:
