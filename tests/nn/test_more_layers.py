@@ -185,3 +185,15 @@ def test_matrices(mode: int) -> None:
         np.testing.assert_array_equal(got, want)
     with pytest.raises(ValueError, match="does not fit"):
         nn.MatrixSetDiag()(Tensor(ramp((2, 3))), Tensor(ramp((3,))))
+
+
+@pytest.mark.parametrize("name", ["Conv1d", "Conv1dTranspose"])
+def test_weights_of_flat_convolutions_are_given_without_their_row(name: str) -> None:
+    """As MindSpore takes them: three dimensions, kept as four."""
+    weight = np.arange(24, dtype=np.float32).reshape((4, 2, 3) if name == "Conv1d" else (2, 4, 3))
+    layer = getattr(nn, name)(2, 4, 3, pad_mode="pad", padding=1, weight_init=Tensor(weight))
+    assert np.array_equal(layer.weight.asnumpy(), weight[:, :, None])
+    first = layer(Tensor(np.ones((1, 2, 5), np.float32))).asnumpy().ravel()[:6]
+    assert np.array_equal(first, [12, 15, 15, 15, 8, 36] if name == "Conv1d" else [26, 42, 42, 42, 30, 38])
+    with pytest.raises(ValueError, match="must = 3, but got '4'"):
+        getattr(nn, name)(2, 4, 3, weight_init=Tensor(weight[:, :, None]))

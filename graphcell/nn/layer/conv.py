@@ -13,6 +13,7 @@ from graphcell.nn.cell import Cell
 from graphcell.nn.checks import check_bool, check_choice, check_int, check_tensor, int_or_tuple, is_int, positive_int
 from graphcell.ops.functional.convolution import conv_transpose, explicit_padding, same_padding
 from graphcell.parameter import Parameter
+from graphcell.tensor import Tensor
 
 _MODES = ("same", "valid", "pad")
 
@@ -143,6 +144,12 @@ class _Flat(_Conv):
         settings = (("kernel_size", kernel_size), ("stride", stride), ("padding", padding), ("dilation", dilation))
         for name, value in settings:
             check_int(owner, name, value)
+        if isinstance(weight_init, Tensor):
+            if weight_init.ndim != 3:
+                raise ArgumentValueError(
+                    f"For '{owner}', the 'weight_init_shape' must be int and must = 3, but got '{weight_init.ndim}' with type 'int'."
+                )
+            weight_init = weight_init.expand_dims(2)
         super().__init__(
             in_channels, out_channels, (1, kernel_size), (1, stride), pad_mode, (0, 0, padding, padding), (1, dilation), group,
             has_bias, weight_init, bias_init, dtype=dtype,
@@ -152,7 +159,7 @@ class _Flat(_Conv):
 class Conv1d(_Flat):
     """1-D convolution layer: x (N, C, L) to (N, K, L').
 
-    Settings as in Conv2d, each an int. The weight has shape (K, C / group, 1, kernel_size).
+    Settings as in Conv2d, each an int. The weight has shape (K, C / group, 1, kernel_size); a Tensor as `weight_init` lacks the 1.
     """
 
     def construct(self, x: Any) -> Any:
