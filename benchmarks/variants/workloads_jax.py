@@ -268,5 +268,38 @@ def price_paths():
     return lambda: f(price, variance, noise)
 
 
+def grads(f, *x):
+    g = jax.jit(jax.value_and_grad(f, tuple(range(len(x)))))
+    return lambda: g(*x)
+
+
+def modulated_norm():
+    def f(x, c):
+        shift, scale, gate = jnp.split(c[:, None], 3, 2)
+        d = x - x.mean(-1, keepdims=True)
+        y = d * jax.lax.rsqrt(jnp.square(d).mean(-1, keepdims=True) + 1e-6) * (1.0 + scale) + shift
+        return jnp.square(x + gate * jax.nn.gelu(y)).mean()
+
+    return grads(f, t(8, 196, 384), t(8, 1152) * 0.1)
+
+
+def periodic_gate():
+    def f(x, a, b):
+        s = jnp.sin(x * a)
+        y, g = x + s * s / a, jax.nn.sigmoid(b)
+        return jnp.square(y * g + x * (1.0 - g)).mean()
+
+    return grads(f, t(4, 48, 2205), jnp.abs(t(48, 1)) + 0.5, t(48, 1))
+
+
+def layernorm_bf16():
+    def f(x, gamma, beta):
+        d = x - x.mean(-1, keepdims=True)
+        y = d * jax.lax.rsqrt(jnp.square(d).mean(-1, keepdims=True) + 1e-5) * gamma + beta
+        return jax.nn.gelu(y).astype(jnp.float32).mean()
+
+    return grads(f, *(jnp.asarray(v).astype(jnp.bfloat16) for v in (t(2000, 768), jnp.abs(t(768)) + 0.5, t(768))))
+
+
 if __name__ == "__main__":
     P.main(globals())

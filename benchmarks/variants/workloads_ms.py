@@ -442,11 +442,45 @@ def price_paths():
     return lambda: f(price, variance, noise)
 
 
+def grads(f, *x):
+    g = ms.jit(ms.value_and_grad(f, tuple(range(len(x)))))
+    return lambda: g(*x)
+
+
+def modulated_norm():
+    """The normalisation of diffusion transformers, scaled, shifted and gated by a condition."""
+
+    def f(x, c):
+        shift, scale, gate = ops.chunk(c[:, None], 3, 2)
+        y = ops.layer_norm(x, (384,), None, None, 1e-6) * (1.0 + scale) + shift
+        return ops.square(x + gate * ops.gelu(y, approximate="tanh")).mean()
+
+    return grads(f, t(8, 196, 384), t(8, 1152) * 0.1)
+
+
+def periodic_gate():
+    """Snake, a periodic activation of audio with a rate of each channel, gated."""
+
+    def f(x, a, b):
+        s = ops.sin(x * a)
+        y, g = x + s * s / a, ops.sigmoid(b)
+        return ops.square(y * g + x * (1.0 - g)).mean()
+
+    return grads(f, t(4, 48, 2205), ops.abs(t(48, 1)) + 0.5, t(48, 1))
+
+
+def layernorm_bf16():
+    def f(x, gamma, beta):
+        return ops.gelu(ops.layer_norm(x, (768,), gamma, beta, 1e-5), approximate="tanh").astype(ms.float32).mean()
+
+    return grads(f, *(v.astype(ms.bfloat16) for v in (t(2000, 768), ops.abs(t(768)) + 0.5, t(768))))
+
+
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
 matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train
 heat_stencil rotary_pairs poisson_loss softmax_middle mish_groupnorm vector_chain
-word_vectors_train kalman_filter gaussian_process turned_vectors price_paths"""
+word_vectors_train kalman_filter gaussian_process turned_vectors price_paths modulated_norm periodic_gate layernorm_bf16"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

@@ -341,5 +341,45 @@ def price_paths():
     return lambda: g(price, variance, noise)
 
 
+def grads(f, *x):
+    for leaf in x:
+        leaf.requires_grad_(True)
+    g = P.jit(f)
+
+    def run():
+        for leaf in x:
+            leaf.grad = None
+        y = g(*x)
+        y.backward()
+        return y.detach()
+
+    return run
+
+
+def modulated_norm():
+    def f(x, c):
+        shift, scale, gate = torch.chunk(c[:, None], 3, 2)
+        y = F.layer_norm(x, (384,), None, None, 1e-6) * (1.0 + scale) + shift
+        return (x + gate * F.gelu(y, approximate="tanh")).square().mean()
+
+    return grads(f, t(8, 196, 384), t(8, 1152) * 0.1)
+
+
+def periodic_gate():
+    def f(x, a, b):
+        s = torch.sin(x * a)
+        y, g = x + s * s / a, torch.sigmoid(b)
+        return (y * g + x * (1.0 - g)).square().mean()
+
+    return grads(f, t(4, 48, 2205), t(48, 1).abs() + 0.5, t(48, 1))
+
+
+def layernorm_bf16():
+    def f(x, gamma, beta):
+        return F.gelu(F.layer_norm(x, (768,), gamma, beta, 1e-5), approximate="tanh").float().mean()
+
+    return grads(f, *(v.bfloat16() for v in (t(2000, 768), t(768).abs() + 0.5, t(768))))
+
+
 if __name__ == "__main__":
     P.main(globals())

@@ -214,7 +214,7 @@ class Fusion:
             if not g.nodes or not g.reduced or g.summed or not all(self._is_column_sum(g, v) for v in self._reductions(g)):
                 continue
             for p in sorted(g.before, key=lambda h: h.number):
-                if not (p.reduced and g.nodes) or len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.sums) + len(self._reductions(g)) > _MOST_SUMS:
+                if not p.reduced or _is_too_much(p, g) or len(p.sums) + len(self._reductions(g)) > _MOST_SUMS:
                     continue
                 mark = self.trail.mark()
                 if not self._path_outside(p, g) and self._unify_groups(p, g) and self._rows_add_up(p, g):
@@ -267,7 +267,7 @@ class Fusion:
     # -- two groups --------------------------------------------------------------------------------------------------
     def _try_merge(self, p: Group, g: Group, same: tuple[Dims, Dims] | None = None) -> Group:
         """One group of both, if they fit; `same`: axes, in each, that are to be the same."""
-        if len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.roots) + len(g.roots) > MAX_OPERANDS or self._path_outside(p, g):
+        if _is_too_much(p, g) or self._path_outside(p, g):
             return g
         mark = self.trail.mark()
         if (same is None or self.trail.unify(*same)) and self._unify_groups(p, g) and self._fits(p, g):
@@ -405,6 +405,10 @@ class Fusion:
                 if ancestors != d.ancestors:
                     d.ancestors = ancestors
                     stack.append(d)
+
+
+def _is_too_much(p: Group, g: Group) -> bool:
+    return len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.roots) + len(g.roots) > MAX_OPERANDS
 
 
 def _volumes(p: Group, g: Group) -> tuple[int, int]:
