@@ -480,7 +480,7 @@ def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Valu
     if any(isinstance(s.what, GatherLoad) and s.what.access.operand == source for s in kernel.body):
         return False
     (store,) = [s for s in kernel.stores if s.access.operand == result]
-    if any(n > 1 and not step for n, step in zip(kernel.extents, store.access.strides, strict=True)):
+    if store.adds or any(n > 1 and not step for n, step in zip(kernel.extents, store.access.strides, strict=True)):
         return False  # written again and again
     loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == source]
     return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)

@@ -366,9 +366,9 @@ class Instructions:
 
     def keep_digits(self, x: Val, of: Sequence[Val]) -> None:
         """Says that x is one of these floats, but for its sign: it has no more digits than they."""
-        (kind, *others) = {self._digits.get(v.text) for v in of}
-        if kind is not None and not others:
-            self._digits[x.text] = kind
+        kinds = {self._digits.get(v.text, "") for v in of}
+        if len(kinds) == 1 and "" not in kinds:
+            self._digits[x.text] = kinds.pop()
 
     def _with_bits_of_bfloat(self, x: Val) -> Val:
         """An i32 whose upper half is the float x as bfloat."""

@@ -18,8 +18,8 @@ from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction, neutral
 
-ROW_SCRATCH_BYTES = 1 << 18
-"""Rows up to this size may be kept on the stack between stages; longer ones are computed again."""
+ROW_SCRATCH_BYTES, ALL_SCRATCH_BYTES = 1 << 18, 1 << 20
+"""Row buffers up to this size may be kept on the stack between stages, and all of a kernel's together; what is longer is computed again."""
 _KEEPING = 8
 """What it costs to keep a vector of a row and to read it again, in instructions that compute it again."""
 UNROLLED_POINTS = 16
@@ -202,12 +202,15 @@ class RowEmitter(PointEmitter):
         if self.kernel.stages <= stage + 1 or self.keeps_points:
             return []
         later = [self._stage_roots(*self._work_at(k)) for k in range(stage + 1, self.kernel.stages)]
-        room = ROW_SCRATCH_BYTES // self._spilled_elements()
-        found = {n for n in self._inner_of_stage(stores, reductions) if not body[n].is_reduction and compute_type(body[n].dtype).bytes <= room}
+        elements = self._spilled_elements()
+        size = {n: elements * compute_type(s.dtype).bytes for n, s in enumerate(body)}
+        candidates = {n for n in self._inner_of_stage(stores, reductions) if not body[n].is_reduction and size[n] <= ROW_SCRATCH_BYTES}
         chosen: list[int] = []
         while True:
+            left = ALL_SCRATCH_BYTES - sum(size[n] for n in (*self.spilled, *chosen))
             again, needed = self._work_again(later, chosen)
-            gains = {n: again - self._work_again(later, [*chosen, n])[0] - _KEEPING for n in sorted(found & needed)}
+            found = sorted(n for n in candidates & needed if size[n] <= left)
+            gains = {n: again - self._work_again(later, [*chosen, n])[0] - _KEEPING for n in found}
             best = max(gains, key=gains.__getitem__, default=-1)
             if gains.get(best, 0) <= 0:
                 return sorted(chosen)
