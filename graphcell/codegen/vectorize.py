@@ -20,8 +20,8 @@ _COMBINE_LANES, _COMBINE_GROUPED = (10, 40), (6, 8)
 """What combining the lanes of one reduction costs, in vector instructions, and if it is an extremum of floats: of each row by itself, in groups."""
 _GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
 """What it costs to read a number of a row in a group, and to write a vector, into caches or memory: a group is read, then written, with little overlap."""
-_LONGEST_GROUPED_ROW = 512
-"""Points of a row up to which rows are grouped: of longer ones, a group would not stay in the L1 cache (half as many beside sums of columns)."""
+_LONGEST_GROUPED_ROW, _LONGEST_BESIDE_SUMS = 512, 256
+"""Points of a row up to which rows are grouped, and of one beside sums of columns: of longer ones, a group would not stay in the L1 cache."""
 _IN_CACHES = 1 << 22
 """Bytes up to which what is written stays in caches."""
 _ROW_INSTRUCTIONS = 4
@@ -77,7 +77,7 @@ class _Plan:
 
 def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows."""
-    longest = _LONGEST_GROUPED_ROW // 2 if kernel.summed else _LONGEST_GROUPED_ROW
+    longest = _LONGEST_BESIDE_SUMS if kernel.summed else _LONGEST_GROUPED_ROW
     if not kernel.reduces or d < kernel.outer or kernel.inner_points > longest:
         return []
     if any(v[d] not in (0, 1) for v in _access_strides(kernel)):
@@ -88,9 +88,7 @@ def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
 def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     """With the loops along which something lies side by side that does not along d."""
     count = len(kernel.extents)
-    first = 0
-    if kernel.outer < count:
-        first = kernel.outer
+    first = kernel.outer if kernel.outer < count else 0
     if kernel.extents[d] < _FEWEST_IN_TILE or sum(12 if s.is_slow else 1 for s in kernel.body) > _HEAVIEST_IN_TILE:
         return []
     loops = [e for e in range(first, count) if e != d and kernel.extents[e] >= _FEWEST_IN_TILE]

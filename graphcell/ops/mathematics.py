@@ -518,6 +518,10 @@ def _negative_power(x: Array, y: Array) -> Array:
     return np.where((x == 1) | (x == -1), sign, 0)
 
 
+MOST_PRODUCTS = 16
+"""Powers of whole numbers up to this are products."""
+
+
 @frozen
 class Power(Elementwise):
     """x ** exponent for a number known while compiling; small whole numbers are products, some halves products with a root."""

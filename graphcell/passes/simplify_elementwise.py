@@ -26,13 +26,12 @@ from graphcell.ops.arithmetic import (
 )
 from graphcell.ops.comparison import BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor, Comparison
 from graphcell.ops.creation import Iota
-from graphcell.ops.mathematics import Power
+from graphcell.ops.mathematics import MOST_PRODUCTS, Power
 from graphcell.passes.rewrite import Rewriter
 
 Result = Sequence[Value] | None
 Number = bool | int | float
 
-_MOST_PRODUCTS = 16  # whole exponents up to this
 MANTISSA = {"float16": 11, "bfloat16": 8, "float32": 24, "float64": 53}
 
 
@@ -177,7 +176,7 @@ def power_to_products(r: Rewriter, node: Node) -> Result:
     """x ** 3 is x * (x * x), and so on by squaring: the products that a power would be lowered to, here in sight of what shares them."""
     assert isinstance(node.op, Power)
     exponent, x = node.op.exponent, node.operands[0]
-    if x.type.dtype.bits < 32 or not exponent.is_integer() or not 1 <= exponent <= _MOST_PRODUCTS:
+    if x.type.dtype.bits < 32 or not exponent.is_integer() or not 1 <= exponent <= MOST_PRODUCTS:
         return None
     return (_product(r, x, int(exponent)),)
 

@@ -138,7 +138,7 @@ class LoopEmitter(RowEmitter):
         if self.vertical:
             self._vertical_groups()
             return
-        with self._summing(summed_loops(self.kernel)):
+        with self._summing(summed_loops(self.kernel)) if self.kernel.summed else contextlib.nullcontext():
             self._begin_row()
             self._row()
 
@@ -285,9 +285,7 @@ class LoopEmitter(RowEmitter):
 
         self._columns(clear)
         row = self.uniform
-        with contextlib.ExitStack() as nest:
-            for d in range(k.outer, len(k.extents)):
-                self.index[d] = nest.enter_context(b.loop(0, k.extents[d], name=f"i{d}.", at_least_once=True)).index
+        with self._nested(range(k.outer, len(k.extents))):
             row = Scope({}, self.uniform)
             for n, s in enumerate(k.body):  # what is the same for the whole row
                 if not s.loops >> k.vector & 1 and s.stage == 0 and not s.is_reduction:

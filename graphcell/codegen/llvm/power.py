@@ -30,6 +30,7 @@ from graphcell.codegen.llvm.polynomials import (
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from graphcell.codegen.llvm.values import rounded
+from graphcell.ops.mathematics import MOST_PRODUCTS
 
 _EXP2_WIDE_RANGE = (-200.0, 200.0)  # 2**x is 0 and inf in float
 _EXP_RANGE = (-746.0, 710.0)
@@ -109,7 +110,6 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
 
 
 # -- pow -----------------------------------------------------------------------------------------------------
-_MOST_PRODUCTS = 16  # powers of whole numbers up to this are products
 _WITH_ROOT = (-1.5, -0.5, 0.5, 1.5, 2.5)  # and these products with a root
 
 
@@ -127,7 +127,7 @@ def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
     """
     exponent = rounded(exponent, x.type.kind)
     size = abs(exponent)
-    if size.is_integer() and 1 <= size <= _MOST_PRODUCTS:
+    if size.is_integer() and 1 <= size <= MOST_PRODUCTS:
         power = _product(b, x, int(size))
         return power if exponent > 0 else b.div(b.const(1, x), power)
 

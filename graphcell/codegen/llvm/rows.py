@@ -387,15 +387,17 @@ class RowEmitter(PointEmitter):
     def _summing(self, loops: Sequence[int]) -> Iterator[None]:
         """What follows is done at each iteration of `loops`, those along which stores add or some of them; what they add to is 0 before."""
         k = self.kernel
-        with contextlib.ExitStack() as inner:
-            for d in range(k.outer, len(k.extents) if k.summed else 0):
-                if d != k.vector:
-                    self.index[d] = inner.enter_context(self.b.loop(0, k.extents[d], name=f"i{d}.", at_least_once=True)).index
-            if k.summed:
-                self._columns(self._clear_sums)
+        with self._nested([d for d in range(k.outer, len(k.extents)) if d != k.vector]):
+            self._columns(self._clear_sums)
+        with self._nested(loops):
+            yield
+
+    @contextlib.contextmanager
+    def _nested(self, loops: Sequence[int]) -> Iterator[None]:
+        """What follows is done at each iteration of `loops`."""
         with contextlib.ExitStack() as nest:
             for d in loops:
-                self.index[d] = nest.enter_context(self.b.loop(0, k.extents[d], name=f"row{d}.", at_least_once=True)).index
+                self.index[d] = nest.enter_context(self.b.loop(0, self.kernel.extents[d], name=f"i{d}.", at_least_once=True)).index
             yield
 
     def _clear_sums(self) -> None:
