@@ -54,6 +54,8 @@ def test_half_precision_is_not_summed_in_half_precision() -> None:
     """In float16, 32 + 1 / 64 is 32: sums of more than 2048 such numbers would stand still."""
     x = np.zeros((8192, 64), np.float16)
     assert float(gc.jit(lambda x: ops.softmax(x, -1).sum(0))(Tensor(x)).asnumpy()[0]) == 8192 / 64
+    few = Tensor(np.zeros((100, 100), np.float16))  # a sum that is not cut in two: added one by one in float16 it would be 0.988
+    assert float(gc.jit(lambda x: ops.softmax(x, -1).sum(0))(few).asnumpy()[0]) == 1.0
 
 
 def test_what_needs_the_sum_comes_later() -> None:

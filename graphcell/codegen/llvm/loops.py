@@ -6,7 +6,8 @@ block < end`; blocks write disjoint memory, so that any split over threads gives
 Three shapes of code, by where the vector loop lies (what happens in a row is in rows.py):
 
 * no reductions: the vector loop is the only inner loop, the outer ones are rows; with no outer loop at all a block is a run of elements;
-* *horizontal*: the vector loop is reduced. A block is a row; lanes are combined at the end of the row. Short rows go in groups (row_groups.py);
+* *horizontal*: the vector loop is reduced. A block is a row; lanes are combined at the end of the row. Short rows go in groups (row_groups.py). Where stores
+  add along outer loops, a block is all rows along these, so that no two blocks add to one sum;
 * *vertical*: the vector loop is an outer one. A block is a group of neighbouring rows in the lanes, each with its own reductions.
 
 With a tile loop, squares of vector loop x tile loop are done at once: what is contiguous along the tile loop is transposed in registers.
