@@ -2,7 +2,7 @@
 arithmetic.
 
     python tools/fit_polynomials.py              # rewrites the file (half a minute)
-    python tools/fit_polynomials.py LOG TANH     # prints these tables only
+    python tools/fit_polynomials.py LOG SINH     # prints these tables only
 
 Each fit minimises the largest weighted error on its interval; the weight turns the error of the polynomial
 into the relative error of the function that it serves. The bits reached stand behind each table. Needs
@@ -183,7 +183,6 @@ def _fits() -> dict[str, Fit]:
     low_fraction, high_fraction = mp.sqrt(mpf("0.5")) - mpf("1.000001"), mp.sqrt(2) - mpf("0.999999")
     zero, one = mpf(0), mpf(1)
     sinh, sinh_weight = _odd(mp.sinh)
-    tanh, tanh_weight = _odd(mp.tanh)
     sin, sin_weight = _odd(mp.sin)
     tan, tan_weight = _odd(mp.tan)
     asin, asin_weight = _odd(mp.asin)
@@ -252,12 +251,6 @@ def _fits() -> dict[str, Fit]:
             lambda z: (mp.cosh(mp.sqrt(z)) - 1 - z / 2) / z**2,
             lambda z: z**2 / mp.cosh(mp.sqrt(z)),
             {"float": (zero, mpf("0.61"), 2), "double": (zero, mpf("0.61"), 5)},
-        ),
-        "TANH": Fit(
-            "(tanh(x) / x - 1) / z with z = x**2, on [0, 0.55]",
-            tanh,
-            tanh_weight,
-            {"double": (zero, mpf("0.3025"), 10)},
         ),
         "SIN": Fit(
             "(sin(r) / r - 1) / z with z = r**2, on [0, pi / 4]",

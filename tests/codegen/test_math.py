@@ -21,7 +21,7 @@ from tests.codegen.accuracy import INF, LANES, NAN, PRECISION, ULPS, Array, comp
 from tests.codegen.harness import NUMPY_TYPES
 
 Reference = Callable[..., Any]
-LESS_ACCURATE = {("tanh", "float"): 2.7}  # without AVX-512
+LESS_ACCURATE = {("tanh", "float"): 2.8, ("tanh", "double"): 2.8}  # of float without AVX-512
 
 
 @dataclass(frozen=True)

@@ -104,34 +104,18 @@ def _scaled_expm1(b: FunctionBuilder, r: Val, shifted: Val, table: tuple[float, 
 
 
 def half_expm1_of_double(b: FunctionBuilder, x: Val) -> Val:
-    """(e**(2x) - 1) / 2 for a float 0 <= x < 40: 2x = k ln2 + 2r with |2r| <= ln2 / 2, where k = 0 leaves x as it is.
+    """(e**(2x) - 1) / 2 for 0 <= x < 40: 2x = k ln2 + 2r with |2r| <= ln2 / 2, where k = 0 leaves x as it is.
 
-    One part of ln2 is enough: it is off by 2e-9, and k is large only where e**(2x) is.
+    One part of ln2 is enough: it is off by 2e-9 (of double: 2e-17), and k is large only where e**(2x) is.
     """
-    magic = b.const(format_of(x).magic + format_of(x).bias, x)
-    shifted = b.fma(x, b.const(split(LOG2_E, "float", 1, 2.0)[0], x), magic)
-    r = b.fma(b.sub(shifted, magic), b.const(-split(LN2, "float", 1, 0.5)[0], x), x)
+    form = format_of(x)
+    magic = b.const(form.magic + form.bias, x)
+    shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1, 2.0)[0], x), magic)
+    r = b.fma(b.sub(shifted, magic), b.const(-split(LN2, form.kind, 1, 0.5)[0], x), x)
     square = b.mul(r, r)
-    rest = polynomial(b, r, [c * 2.0 ** (power + 1) for power, c in enumerate(EXP_NARROW["float"])], square)
+    rest = polynomial(b, r, [c * 2.0 ** (power + 1) for power, c in enumerate(EXP_NARROW[form.kind])], square)
     s, half = scaled_by_low_bits(b, shifted), b.const(0.5, x)
     return b.fma(b.fma(rest, square, r), s, b.fma(s, half, b.neg(half)))
-
-
-def twice_exp_of_minus(b: FunctionBuilder, x: Val) -> Val:
-    """2 * e**-x for 0 <= x < 80: -x = k ln2 - r with |r| <= ln2 / 2."""
-    form = format_of(x)
-    high, low = split(LN2, form.kind, 2)
-    magic = b.const(form.magic + form.bias + 1, x)
-    shifted = b.fma(x, b.const(-split(LOG2_E, form.kind, 1)[0], x), magic)
-    k = b.sub(shifted, magic)
-    r = b.fma(k, b.const(low, x), b.fma(k, b.const(high, x), x))
-    p = polynomial(b, r, (1.0, -1.0, *_mirrored(EXP_NARROW[form.kind])), plain=2)
-    return b.mul(p, scaled_by_low_bits(b, shifted))
-
-
-def _mirrored(coefficients: tuple[float, ...]) -> tuple[float, ...]:
-    """The coefficients of p(-x)."""
-    return tuple(-c if power % 2 else c for power, c in enumerate(coefficients))
 
 
 @widened
@@ -299,10 +283,22 @@ def _narrow_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
     return r, scaled_by_low_bits(b, half), scaled_by_low_bits(b, rest)
 
 
+def _offset_power(b: FunctionBuilder, x: Val, offset: int) -> tuple[Val, Val]:
+    """r and t with e**x = e**r * t / 2**offset, |r| <= ln2 / 2, where t is a power of two; the offset keeps it a normal number for all `x`."""
+    form = format_of(x)
+    high, low = split(LN2, form.kind, 2)
+    magic = b.const(form.magic + form.bias + offset, x)
+    shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), magic)
+    k = b.sub(shifted, magic)
+    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
+    return r, scaled_by_low_bits(b, shifted)
+
+
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
-    low = _EXP_RANGE[format_of(x).kind][0]
-    r, p, q = _narrow_parts(b, at_least(b, b.neg(absolute(b, x)), low))
-    return b.mul(b.mul(polynomial(b, r, (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2), p), q)
+    offset = (format_of(x).bias + 1) // 2
+    r, t = _offset_power(b, at_least(b, b.neg(absolute(b, x)), _EXP_RANGE[x.type.kind][0]), offset)
+    p = polynomial(b, r, (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2)
+    return b.mul(b.mul(p, t), b.const(2.0**-offset, x))
 
 
 def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
@@ -330,18 +326,16 @@ def expm1_parts(b: FunctionBuilder, x: Val, low: Val) -> tuple[Val, Val, Val]:
 def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """1 / (1 + e**-x), accurate in the lower tail too, where it is e**x down to denormals.
 
-    With x = k ln2 + r and t = 2**k it is t / (t + 1 + (e**-r - 1)), t being a product of two powers because
-    2**k may be denormal. The smaller two of the three terms are added first.
+    With e**-x = (1 + rest) * t / c it is c / (c + t + t * rest); the smaller two of the three terms are added first.
     """
     if uses_tables(b, x):
         return by_table.sigmoid(b, x)
     low, high = _SIGMOID_RANGE[format_of(x).kind]
-    r, p, q = _narrow_parts(b, at_least(b, at_most(b, x, high), low))
+    offset = -(format_of(x).bias + 1) // 2
+    r, t = _offset_power(b, b.neg(at_least(b, at_most(b, x, high), low)), offset)
     square = b.mul(r, r)
-    rest = b.fma(polynomial(b, r, _mirrored(EXP_NARROW[x.type.kind]), square), square, b.neg(r))  # e**-r - 1
-    t = b.mul(p, q)
-    total = b.add(at_least(b, t, 1.0), b.add(at_most(b, t, 1.0), rest))
-    return b.mul(b.div(p, total), q)
+    rest, c = b.fma(polynomial(b, r, EXP_NARROW[x.type.kind], square), square, r), 2.0**offset
+    return b.div(b.const(c, x), b.add(at_least(b, t, c), b.fma(t, rest, at_most(b, t, c))))
 
 
 @widened

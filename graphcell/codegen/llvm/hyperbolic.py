@@ -7,8 +7,8 @@ See `math` for accuracy.
 from __future__ import annotations
 
 from graphcell.codegen.llvm import tables
-from graphcell.codegen.llvm.coefficients import COSH, SINH, TANH
-from graphcell.codegen.llvm.exponential import half_expm1_of_double, log1p_of_sum, twice_exp_of_minus
+from graphcell.codegen.llvm.coefficients import COSH, SINH
+from graphcell.codegen.llvm.exponential import half_expm1_of_double, log1p_of_sum
 from graphcell.codegen.llvm.lookup import odd_function, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -26,7 +26,6 @@ from graphcell.codegen.llvm.polynomials import (
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
-_TANH_SMALL = 0.5494  # tanh is a half there
 # tanh is 1 above these.
 _TANH_LIMIT = {"float": 10.0, "double": 20.0}
 # sinh and cosh are inf above these.
@@ -37,22 +36,11 @@ _LARGE = {"float": 2.0**30, "double": 2.0**60}
 
 @widened
 def tanh(b: FunctionBuilder, x: Val) -> Val:
-    """Hyperbolic tangent, never beyond -1 and 1. In float t / (t + 1) with t = (e**(2|x|) - 1) / 2, and with AVX-512 a piecewise polynomial; in double
-    1 - 2 / (e**(2|x|) + 1), and an odd polynomial where it is less than a half.
-    """
+    """Hyperbolic tangent, never beyond -1 and 1: t / (t + 1) with t = (e**(2|x|) - 1) / 2, and in float with AVX-512 a piecewise polynomial."""
     if uses_tables(b, x):
         return odd_function(b, x, tables.TANH)
-    kind = format_of(x).kind
-    a = absolute(b, x)
-    bounded = at_most(b, a, _TANH_LIMIT[kind])
-    if kind == "float":
-        t = half_expm1_of_double(b, bounded)
-        return with_sign_of(b, b.div(t, b.add(t, b.const(1.0, t))), x)
-    twice = twice_exp_of_minus(b, b.add(bounded, bounded))
-    large = b.sub(b.const(1.0, x), b.div(twice, b.fma(twice, b.const(0.5, x), b.const(1.0, x))))
-    square = b.mul(x, x)
-    small = b.fma(b.mul(polynomial(b, square, TANH[kind]), square), x, x)
-    return with_sign_of(b, b.select(b.fcmp("olt", a, b.const(_TANH_SMALL, x)), small, large), x)
+    t = half_expm1_of_double(b, at_most(b, absolute(b, x), _TANH_LIMIT[format_of(x).kind]))
+    return with_sign_of(b, b.div(t, b.add(t, b.const(1.0, t))), x)
 
 
 def _scaled_exponentials(b: FunctionBuilder, magnitude: Val, rounding: float) -> tuple[Val, Val, Val, Val]:

@@ -15,8 +15,8 @@ at every 41st float of either sign, against double precision:
 
 and for pow 1.16 at 63 million pairs of floats.
 
-Accuracy: within 2 units in the last place for float and double over the whole range (2.6 for tanh of float without AVX-512, which takes
-half the time for that; 3.1 for tanh_softplus; 2.4 for inverses of powers that are known while compiling), denormal arguments and results
+Accuracy: within 2 units in the last place for float and double over the whole range (2.8 for tanh but for that of float with AVX-512;
+it takes half the time for that; 3.1 for tanh_softplus; 2.4 for inverses of powers that are known while compiling), denormal arguments and results
 included; half and bfloat to their own rounding. Powers of whole numbers up to 16 are products, each factor adds up to half a unit. Below 0,
 lgamma and digamma are reflected: their errors stay within an ulp (of double: two) of the terms that nearly cancel next to zeros. Special
 values are exact: NaN stays NaN, infinities, signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
