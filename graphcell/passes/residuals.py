@@ -26,6 +26,9 @@ from graphcell.passes.costs import READ, WRITE, cost_again
 _LITTLE, _MORE, _MOST = 0.001, 0.01, 1.0
 """Where the costs are equal: rather what exists anyway than another op, and rather that than another value to keep."""
 
+_EASY = 16
+"""Values up to which a question is looked at before it is asked."""
+
 Makers = Callable[[Value], "Node | None"]
 """The node that makes a value, if that may be done again."""
 
@@ -82,6 +85,20 @@ def components(values: Sequence[Value], maker: Makers, apart: set[Value]) -> lis
     return [g for g in groups if g]
 
 
+def _as_they_are(read: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float]) -> bool:
+    """Whether it is plain that `read` is best stored as it is: nothing of it can be computed again, or it is one value and all it could be
+    computed from costs as much. Small networks have no other question, and need not wait for networkx."""
+
+    def least(v: Value) -> float:
+        node = maker(v)
+        return store[v] if node is None else min(store[v], again[v] + max(map(least, node.operands), default=0.0))
+
+    if all(maker(v) is None for v in read):
+        return True
+    node = maker(read[0]) if len(read) == 1 else None
+    return node is not None and store[read[0]] <= again[read[0]] + max(map(least, node.operands), default=0.0)
+
+
 def _networkx() -> ModuleType:
     """networkx, when it is first needed: its import takes as long as that of the rest of graphcell. Of an import that was interrupted
     (Ctrl-C), nothing stays: the next one would take the parts that are there and lack names for good."""
@@ -97,6 +114,8 @@ def _networkx() -> ModuleType:
 def cheapest_cut(cone: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float], read: Sequence[Value]) -> set[Value]:
     """Which values of `cone` to compute again such that all of `read` are there, at the least cost of storing some (`store`; infinite for
     what cannot be) and computing others again (`again`)."""
+    if len(cone) <= _EASY and _as_they_are(read, maker, store, again):
+        return set()
     nx = _networkx()
     cut = nx.DiGraph()
     for v in cone:

@@ -14,13 +14,15 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.codegen.lower import lower
 from graphcell.ir.evaluate import evaluate_graph
-from graphcell.ir.graph import Graph
+from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ir.verify import verify
+from graphcell.ops.arithmetic import Relu
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.mathematics import Erf, Exp, Gelu, GeluSlope
 from graphcell.ops.random import RandomUniform
 from graphcell.passes import recompute as module
+from graphcell.passes import residuals
 from graphcell.passes.autodiff import split_vjp, vjp
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.pipeline import PIPELINE, run_pipeline
@@ -200,13 +202,37 @@ def test_split_gradients_of_random_programs(seed: int) -> None:
     split = split_vjp(graph, (0, 1))
     x, w, g = (rng.standard_normal((6, 6)).astype(np.float32) * 0.5 for _ in range(3))
     forward = evaluate_graph(split.forward, [x, w])
-    residuals = forward[len(graph.outputs) :]
-    held = [(x, w)[k] for k in split.inputs] + [forward[k] for k in split.outputs] + list(residuals)
+    saved = forward[len(graph.outputs) :]
+    held = [(x, w)[k] for k in split.inputs] + [forward[k] for k in split.outputs] + list(saved)
     with np.errstate(all="ignore"):
         got = evaluate_graph(split.backward, [*held, g])
         want = evaluate_graph(vjp(graph, (0, 1)), [x, w, g])[1:]
     for a, b in zip(got, want, strict=True):
         assert same_bits(a, b)
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_what_is_plain_is_what_the_cut_says(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One value and what it is made of, with costs at random: looked at or cut, storing it as it is costs the same."""
+    random = np.random.default_rng(seed)
+    values = [Value(f32(1)) for _ in range(int(random.integers(2, 7)))]
+    made = {}
+    for k, v in enumerate(values[:-1]):
+        operands = [values[i] for i in random.integers(k + 1, len(values), int(random.integers(0, 3)))]
+        if random.random() < 0.7 or k == 0:
+            made[v] = Node(Relu(), tuple(operands), (v,))
+    store = {v: float(random.integers(1, 9)) for v in values}
+    again = {v: float(random.integers(0, 3)) for v in made}
+    cone = list(residuals.cone_of([values[0]], made.get))
+    easy = residuals.cheapest_cut(cone, made.get, store, again, values[:1])
+    monkeypatch.setattr(residuals, "_EASY", 0)
+    late = residuals.cheapest_cut(cone, made.get, store, again, values[:1])
+
+    def cost(late: set[Value]) -> float:
+        kept = ({x for v in late for x in made[v].operands} | set(values[:1])) - late
+        return sum(store[v] for v in kept) + sum(again[v] for v in late)
+
+    assert cost(easy) == cost(late)
 
 
 def test_an_interrupted_import_of_networkx_is_begun_anew(tmp_path: Path) -> None:
@@ -226,7 +252,8 @@ sys.meta_path.insert(0, Interrupt())
 
 def loss(x):
     y = ops.matmul(x, x)
-    return (ops.tanh(y) * ops.sigmoid(y)).sum()
+    z = ops.relu(y) + y
+    return (ops.tanh(z * y) * ops.sigmoid(y - z)).sum()
 
 x = ops.zeros((2, 2))
 try:
