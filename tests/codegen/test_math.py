@@ -4,6 +4,7 @@ rules.
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import math as standard_math
 from collections.abc import Callable, Iterator, Sequence
@@ -15,7 +16,8 @@ import numpy as np
 import pytest
 
 from graphcell.codegen.llvm import math, processor, target
-from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
+from graphcell.codegen.llvm.target import compile_object, host, load_object
+from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module, Val
 from graphcell.ops import special
 from tests.codegen.accuracy import INF, LANES, NAN, PRECISION, ULPS, Array, compiled, pairs_of_ends, same, ulps
 from tests.codegen.harness import NUMPY_TYPES
@@ -472,6 +474,27 @@ def test_other_vector_registers_give_the_same_bits(
         assert np.array_equal(np.isnan(got), np.isnan(want))
         got, want = (v[np.isfinite(v)].astype(np.float32) for v in (got, want))
         np.testing.assert_array_max_ulp(got, want, 4 if kind == "float" else 1 << 16)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", ["exp", "tanh", "sigmoid", "log", "sin", "erf", "lgamma"])
+def test_numbers_in_memory_are_the_same_numbers(name: str, kind: str) -> None:
+    """Vectors of several registers read them there, where a processor has few registers."""
+    wide = LType(kind, 128 // LType(kind).bytes)
+    results = []
+    for number_bytes in (0, 32):
+        module = Module(number_bytes=number_bytes)
+        b = FunctionBuilder(module, "kernel", [("x", PTR), ("y", PTR)], internal=False)
+        b.numbers_in_memory = True
+        b.store(getattr(math, name)(b, b.load(b.args["x"], wide)), b.args["y"])
+        b.finish()
+        assert ("@number." in str(module)) == bool(number_bytes)
+        x = np.geomspace(1e-3, 60.0, wide.lanes).astype(NUMPY_TYPES[kind])
+        y = np.empty_like(x)
+        library = load_object(compile_object(str(module), host()))
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p)(library.address("kernel"))(x.ctypes.data, y.ctypes.data)
+        results.append(y)
+    assert same(*results)
 
 
 @pytest.mark.parametrize("name", sorted(BY_TABLE))

@@ -50,6 +50,24 @@ def chain(length: int) -> Module:
     return module
 
 
+@pytest.mark.usefixtures("small_parts")
+def test_vectors_of_numbers_are_in_each_part_that_reads_them() -> None:
+    module = Module(number_bytes=32)
+    for k in range(4):
+        b = FunctionBuilder(module, f"f{k}", [("x", PTR)], internal=k == 3)
+        b.numbers_in_memory = True
+        wide = LType("float", 16)
+        b.store(b.mul(b.load(b.args["x"], wide), b.const(1.5 + k // 2, wide)), b.args["x"])
+        b.finish()
+    texts = cut(str(module), 2)
+    assert [text.count("= internal global <8 x float>") for text in texts] == [2, 1]  # the first has all
+    library = load_object(*compile_objects(texts, host()))
+    x = np.ones(16, np.float32)
+    for name in ("f0", "f1", "f2"):
+        ctypes.CFUNCTYPE(None, ctypes.c_void_p)(library.address(name))(x.ctypes.data)
+    np.testing.assert_array_equal(x, np.full(16, 1.5 * 1.5 * 2.5, np.float32))
+
+
 def run(objects: list[bytes], x: int) -> int:
     library = load_object(*objects)
     return int(ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64)(library.address("run"))(x))

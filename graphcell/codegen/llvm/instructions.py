@@ -7,12 +7,15 @@ Enters: calls such as ``b.fma(x, y, z)``. Leaves: lines of text in the function 
 from __future__ import annotations
 
 import functools
+import re
 from collections.abc import Callable, Sequence
 
 from graphcell.codegen.llvm.values import I1, I32, PTR, VOID, LType, Module, Val, const, i64
 
 _INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin",
                        "umax": "umax", "and": "and", "or": "or", "xor": "xor"}
+_NUMBER = re.compile(r"splat \((?:float|double) 0x(?!0{16})\w+\)")
+"""A number in all lanes but 0, which needs no memory."""
 _BOOL_REDUCTIONS = {**_INTEGER_REDUCTIONS, "min": "umin", "max": "umax"}
 
 
@@ -26,6 +29,19 @@ class Instructions:
         self._count = 0
         self._digits: dict[str, str] = {}
         """Of floats (by name) that came of half precision, or were rounded to it: which kind, so that they are not rounded again."""
+        self._block = "entry"
+        self._made: list[dict[object, tuple[Val, ...]]] = [{}]
+        """What `once` made, in each of the loops and branches that the current place is in."""
+        self.numbers_in_memory = False
+        """Whether float arithmetic reads numbers from memory, if the module's processor is one where that helps (see `_operand`)."""
+
+    def once(self, key: object, make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
+        """What `make()` emits, or what it emitted at a place from which every way leads here. `key` says what it is, and holds all it depends on."""
+        for known in self._made:
+            if key in known:
+                return known[key]
+        made = self._made[-1][key] = make()
+        return made
 
     def _fresh(self) -> str:
         self._count += 1
@@ -169,6 +185,23 @@ class Instructions:
         """A constant (splat, if vector) of the type of `like`."""
         return const(value, like.type if isinstance(like, Val) else like)
 
+    def _operand(self, x: Val) -> Val:
+        """`x`, or if it is a number of a vector of several registers, such a vector made of one that lies in memory, loaded once a block.
+
+        LLVM takes a constant for cheaper than a register: where a function has more numbers than the processor has registers, each is broadcast
+        anew for nearly every use. What is loaded is kept. AVX-512 has more registers, and broadcasts as operands.
+        """
+        lanes = self.module.number_bytes // x.type.bytes if self.numbers_in_memory else 0
+        if not lanes or x.type.lanes <= lanes or x.type.lanes % lanes or not _NUMBER.fullmatch(x.text):
+            return x
+        return self.once(("number", self._block, x), lambda: (self._from_memory(x, x.type.with_lanes(lanes)),))[0]
+
+    def _from_memory(self, number: Val, register: LType) -> Val:
+        align = self.module.number_bytes
+        place = self.module.add_global(f"number.{register.suffix}.{number.text[-17:-1]}", f"internal global {register} {number.text}, align {align}")
+        one = self.load(place, register, align)
+        return self.shuffle(one, one, [k % register.lanes for k in range(number.type.lanes)])
+
     def _in_float(self, operation: Callable[..., Val], *xs: Val) -> Val:
         """An operation on bfloat operands: computed in float, the result rounded."""
         result = operation(*(self.cast(x, x.type.with_kind("float")) for x in xs))
@@ -178,18 +211,21 @@ class Instructions:
         t = self._same("add", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.add, x, y)
+        x, y = self._operand(x), self._operand(y)
         return self.raw(f"{'fadd' if t.is_float else 'add'} {t} {x.text}, {y.text}", t)
 
     def sub(self, x: Val, y: Val) -> Val:
         t = self._same("sub", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.sub, x, y)
+        x, y = self._operand(x), self._operand(y)
         return self.raw(f"{'fsub' if t.is_float else 'sub'} {t} {x.text}, {y.text}", t)
 
     def mul(self, x: Val, y: Val) -> Val:
         t = self._same("mul", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.mul, x, y)
+        x, y = self._operand(x), self._operand(y)
         return self.raw(f"{'fmul' if t.is_float else 'mul'} {t} {x.text}, {y.text}", t)
 
     def div(self, x: Val, y: Val, *, signed: bool = True) -> Val:
@@ -197,6 +233,7 @@ class Instructions:
         t = self._same("div", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.div, x, y)
+        x, y = self._operand(x), self._operand(y)
         return self.raw(f"{'fdiv' if t.is_float else 'sdiv' if signed else 'udiv'} {t} {x.text}, {y.text}", t)
 
     def rem(self, x: Val, y: Val, *, signed: bool = True) -> Val:
@@ -221,7 +258,7 @@ class Instructions:
             return self._in_float(self.fma, x, y, z)
         if t.kind == "half":  # in double nothing is lost that could matter to a half
             return self.cast(self.fma(*(self.cast(v, t.with_kind("double")) for v in (x, y, z))), t)
-        return self.intrinsic(f"fma.{t.suffix}", t, x, y, z)
+        return self.intrinsic(f"fma.{t.suffix}", t, *map(self._operand, (x, y, z)))
 
     def and_(self, x: Val, y: Val) -> Val:
         t = self._same("and", x, y)

@@ -1,7 +1,8 @@
 """A module cut in parts that LLVM can translate at the same time.
 
 Enters: the text of a module. Leaves: texts of about the same size, each a module of its own; linked together they are the first. A function that another part
-names becomes visible to it; constants are in each part that reads them. What a function computes does not depend on the cut.
+names becomes visible to it; constants, and vectors of numbers (`Instructions.numbers_in_memory`), are in each part that reads them. What a function computes
+does not depend on the cut.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ _LEAST_LETTERS = 150_000
 _FUNCTION = re.compile(r"^define .*?^}\n", re.MULTILINE | re.DOTALL)
 _HEAD = re.compile(r"define (?:internal )?(\w+|<[^>]+>) (@[\w.]+)\((.*)\)[^()]*\{$")
 _PARAMETER = re.compile(r"(\w+|<[^>]+>) (?:[^%,]+ )?%[\w.]+")
-_GLOBAL = re.compile(r"^(@[\w.]+) = (internal constant|global) (\w+|\[[^][]+\]) ([^@\n]*?)(?:, align \d+)?$", re.MULTILINE)
+_GLOBAL = re.compile(r"^(@[\w.]+) = (internal constant|internal global(?= <)|global) (\w+|\[[^][]+\]|<[^>]+>) ([^@\n]*?)(?:, align \d+)?$", re.MULTILINE)
 """A constant that names another symbol is none of these: it would have to be known where the constant is."""
 _SYMBOL = re.compile(r"@[\w.]+")
 
@@ -62,7 +63,7 @@ def _symbol(function: str) -> str:
 
 def _global(match: re.Match[str], part: int) -> str:
     """A constant as it is, a variable only in the first part."""
-    return match[0] if match[2] == "internal constant" or not part else f"{match[1]} = external global {match[3]}"
+    return match[0] if match[2].startswith("internal") or not part else f"{match[1]} = external global {match[3]}"
 
 
 def _declaration(head: str) -> str:

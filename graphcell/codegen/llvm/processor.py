@@ -56,7 +56,8 @@ class Target:
 
     def module(self) -> Module:
         """A new module for this processor."""
-        return Module(avx512=self.avx512)
+        short_of_registers = "+avx2" in self.features.split(",") and not self.avx512
+        return Module(avx512=self.avx512, number_bytes=self.vector_bytes if short_of_registers else 0)
 
 
 @dataclass(frozen=True, slots=True)

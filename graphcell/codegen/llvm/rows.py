@@ -68,6 +68,7 @@ class RowEmitter(PointEmitter):
     def __init__(self, module: Module, name: str, kernel: LoopKernel, target: Target):
         params = [(f"p{k}", PTR) for k in range(len(kernel.operands))] + [("begin", I64), ("end", I64)]
         b = BodyBuilder(module, name, params)
+        b.numbers_in_memory = any(s.is_slow for s in kernel.body)
         super().__init__(kernel, b, [b.args[f"p{k}"] for k in range(len(kernel.operands))], lanes_of(kernel, target))
         self.target = target
         self.slots = slots_of(kernel, target) if kernel.vector >= 0 else 1

@@ -50,22 +50,11 @@ class FunctionBuilder(Instructions):
         extra = param_attributes or {}
         args = ", ".join(f"{t} {extra[n] + ' ' if n in extra else ''}%{n}" for n, t in params)
         self._head, self._attributes = f"define {'internal ' if internal else ''}{result} @{name}({args})", attributes
-        self._block = "entry"
-        self._made: list[dict[object, tuple[Val, ...]]] = [{}]
-        """What `once` made, in each of the loops and branches that the current place is in."""
 
     @property
     def position(self) -> str:
         """The block that is being written: a value made here is known to all that follows in the same block."""
         return self._block
-
-    def once(self, key: object, make: Callable[[], tuple[Val, ...]]) -> tuple[Val, ...]:
-        """What `make()` emits, or what it emitted at a place from which every way leads here. `key` says what it is, and holds all it depends on."""
-        for known in self._made:
-            if key in known:
-                return known[key]
-        made = self._made[-1][key] = make()
-        return made
 
     @contextlib.contextmanager
     def _apart(self) -> Iterator[None]:

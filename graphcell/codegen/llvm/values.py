@@ -134,13 +134,15 @@ class Module:
     """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
 
     `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used. `exact` names functions
-    whose numbers are to stay constants.
+    whose numbers are to stay constants. `number_bytes` is how long the vectors are in which functions with many numbers read them from memory
+    (see `Instructions.numbers_in_memory`); 0: they do not.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     avx512: bool = False
+    number_bytes: int = 0
     exact: set[str] = field(default_factory=set)
 
     def hide_functions(self, visible: Sequence[str]) -> None:
