@@ -2,8 +2,8 @@
 
 Enters: a kernel with one inner loop. Leaves: an equal kernel in which sum(select(place == index, x, 0)) along that loop, the form in which
 losses pick a class (it fuses with all around), is x at that place: what is loaded for x is gathered there, and the ops on it are applied
-once a row. A place outside of the row gives 0, as the sum does. Sums of differences of such terms, and of what is the same for the
-whole row, are taken term by term. Refuses nothing: other sums stay as they are.
+once a row, conversions of what is chosen, too. A place outside of the row gives 0, as the sum does. Sums of differences of such terms, and of
+what is the same for the whole row, are taken term by term. Refuses nothing: other sums stay as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from graphcell import dtype as dt
 from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Source, Splat, Statement, with_loops
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
-from graphcell.ops.arithmetic import Add, Mul, Neg, Select, Sub
+from graphcell.ops.arithmetic import Add, Cast, Mul, Neg, Select, Sub
 from graphcell.ops.base import Elementwise
 from graphcell.ops.comparison import BitwiseAnd, Equal, GreaterEqual, Less
 from graphcell.ops.reduction import ReduceSum
@@ -93,7 +93,15 @@ class _Picker:
         if isinstance(s.what, (Neg, Add, Sub)):
             terms = [self._term(a) for a in s.args]
             return self._apply(s.what, tuple(t for t, _ in terms), s.dtype), sum(picks for _, picks in terms)
+        if isinstance(s.what, Cast) and self._is_one_element(s.args[0]):
+            picked, picks = self._term(s.args[0])
+            return self._apply(s.what, (picked,), s.dtype), picks
         raise _TooMuch
+
+    def _is_one_element(self, local: int) -> bool:
+        """Whether a value that varies may be 0 but at one place: to convert it is to convert the sum."""
+        s = self.kernel.body[local]
+        return isinstance(s.what, Select) or (isinstance(s.what, (Neg, Cast)) and self._is_one_element(s.args[0]))
 
     def _pick(self, s: Statement) -> int:
         """sum(select(hit, x, 0))."""

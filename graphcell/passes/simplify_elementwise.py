@@ -25,8 +25,9 @@ from graphcell.ops.arithmetic import (
     Sub,
 )
 from graphcell.ops.comparison import BitwiseAnd, BitwiseNot, BitwiseOr, BitwiseXor, Comparison
-from graphcell.ops.creation import Iota
+from graphcell.ops.creation import Full, Iota
 from graphcell.ops.mathematics import MOST_PRODUCTS, Power
+from graphcell.ops.movement import BroadcastTo
 from graphcell.passes.rewrite import Rewriter
 
 Result = Sequence[Value] | None
@@ -244,6 +245,23 @@ def select_true_false(r: Rewriter, node: Node) -> Result:
     return (condition,) if r.number(x) else r.emit(BitwiseNot(), condition)
 
 
+def select_by_row(r: Rewriter, node: Node) -> Result:
+    """select(c & broadcast(d), broadcast(x), n) is select(c, broadcast(select(d, x, n)), n), n a number: what is the same for a row is chosen once."""
+    _, x, number = node.operands
+    both, wide, outside = map(r.producers.get, node.operands)
+    if both is None or wide is None or outside is None:
+        return None
+    if not isinstance(both.op, BitwiseAnd) or not isinstance(wide.op, BroadcastTo) or not isinstance(outside.op, Full):
+        return None
+    (small,) = wide.operands
+    for c, d in (both.operands, both.operands[::-1]):
+        repeated = r.producers.get(d)
+        if repeated is not None and repeated.op == wide.op and repeated.operands[0].type.shape == small.type.shape and small.type.size < x.type.size:
+            chosen = r.emit(Select(), repeated.operands[0], small, *r.emit(Full(outside.op.value, small.type.shape, small.type.dtype)))
+            return r.emit(Select(), c, *r.emit(wide.op, *chosen), number)
+    return None
+
+
 def compare_itself(r: Rewriter, node: Node) -> Result:
     """x == x, x <= x and x >= x are True, x != x, x < x and x > x False, unless x may be NaN."""
     x, y = node.operands
@@ -367,6 +385,7 @@ ELEMENTWISE_RULES = (
     (Select, select_known),
     (Select, select_negated),
     (Select, select_true_false),
+    (Select, select_by_row),
     (Comparison, compare_itself),
     (BitwiseAnd, bits_with_number),
     (BitwiseOr, bits_with_number),

@@ -18,7 +18,7 @@ from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.legalize import legalize
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.points import lanes_of, registers_of
-from graphcell.codegen.llvm.text import LType, Module
+from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module
 from graphcell.codegen.llvm.tiles import transpose_square
 from graphcell.codegen.schedule import schedule
 from graphcell.ir.graph import Graph
@@ -288,6 +288,7 @@ def test_half_precision_is_rounded_where_it_has_more_digits_and_only_there(dtype
         z = x.astype(narrow)  # rounds
         product = z * y  # computed in float32
         kept = ops.where(z > y, -z, ops.maximum(ops.relu(z), y)).astype(dt.float32)  # elements of the operands
+        kept = kept + ops.where(z > y, z, 0.25).astype(dt.float32)  # and a number
         return z, product.astype(dt.float32), kept + product, ops.abs(z).astype(dt.float32) * 3, z.sum(0, keepdims=True).astype(dt.float32) - z.astype(dt.float32)
 
     x = np.concatenate([normal(40, 21), normal(40, 21) * 1e-39, np.tile(np.float32([np.inf, -np.inf, np.nan, 1.00390625, 1.01171875, 0.0, -0.0]), (40, 1))], 1)
@@ -298,6 +299,7 @@ def test_half_precision_is_rounded_where_it_has_more_digits_and_only_there(dtype
         wide, other = z.astype(np.float32), y.astype(np.float32)
         product = (wide * other).astype(dtype).astype(np.float32)
         kept = np.where(wide > other, -wide, np.maximum(np.maximum(wide, 0), other))
+        kept = kept + np.where(wide > other, wide, np.float32(0.25))
         total = wide.sum(0, keepdims=True).astype(dtype).astype(np.float32)
         want = [z, product, kept + product, abs(wide) * 3, total - wide]
     check(fn, [x, y], want, 1e-2)
@@ -305,3 +307,13 @@ def test_half_precision_is_rounded_where_it_has_more_digits_and_only_there(dtype
         got = run_guarded(graph_of(fn, [x, y]), [x, y], target, True)
         for k in (0, 1, 3):
             assert np.array_equal(got[k].astype(np.float32), np.asarray(want[k]).astype(np.float32), equal_nan=True)
+
+
+def test_a_number_has_the_digits_of_what_holds_it() -> None:
+    for kind, number, fits in [("bfloat", 0.0, True), ("bfloat", -1.5, True), ("bfloat", 1.00390625, False), ("half", 1.00390625, True), ("half", 1e-9, False)]:
+        b = FunctionBuilder(Module(), "f", [("p", PTR)])
+        wide = LType("float", 8)
+        x = b.cast(b.load(b.args["p"], wide.with_kind(kind)), wide)
+        chosen = b.select(b.fcmp("ogt", x, b.const(0.0, wide)), x, b.const(number, wide))
+        b.keep_digits(chosen, [x, b.const(number, wide)])
+        assert (b.rounded_to(kind, chosen) is chosen) == fits

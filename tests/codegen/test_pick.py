@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -192,3 +193,16 @@ def test_a_sum_is_no_negative_zero() -> None:
     x = np.full((3, 7), -0.0, np.float32)
     (got,) = f([Tensor(x), Tensor(np.zeros((3, 1), np.int32)), Tensor(np.zeros((3, 1), np.float32))])
     assert not np.signbit(got.asnumpy()).any()
+
+
+def test_what_is_chosen_may_be_converted() -> None:
+    """A loss of half precision with its gradient; what is added to a chosen element before it is converted belongs to all of the row."""
+    chosen = "%m = neg %x\n  %t = select %hit, %m, %zero\n  %h = cast[dtype=bf16] %t\n  %n = neg %h\n  %term = cast[dtype=f32] %n"
+    x, places, w = inputs(40, 100)
+    places[::3] = -1
+    assert "reduce_sum" not in kernels(compiled(40, 100, chosen))
+    (got,) = compiled(40, 100, chosen)([Tensor(a) for a in (x, places, w)])
+    want = picked(x, places).astype(ml_dtypes.bfloat16).astype(np.float32)
+    np.testing.assert_array_equal(got.asnumpy(), want)
+    added = "%t = select %hit, %x, %zero\n  %a = add %t, %v\n  %h = cast[dtype=bf16] %a\n  %term = cast[dtype=f32] %h"
+    assert "reduce_sum" in kernels(compiled(40, 100, added))

@@ -10,7 +10,7 @@ import functools
 import re
 from collections.abc import Callable, Sequence
 
-from graphcell.codegen.llvm.values import I1, I32, PTR, VOID, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.values import I1, I32, PTR, VOID, LType, Module, Val, const, i64, number_in, rounded
 
 _INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin",
                        "umax": "umax", "and": "and", "or": "or", "xor": "xor"}
@@ -384,7 +384,7 @@ class Instructions:
         return self.raw(f"fptrunc {x} to {to}", to)
 
     def _round_to_bfloat(self, x: Val) -> Val:
-        """float to bfloat in integers: to nearest even, subnormals kept, a NaN the quiet one of its sign."""
+        """float to bfloat in integers: to nearest even, subnormals kept, a NaN made quiet."""
         bits = self._with_bits_of_bfloat(x)
         return self.bitcast(self.cast(self.shr(bits, const(16, bits.type)), x.type.with_kind("i16")), x.type.with_kind("bfloat"))
 
@@ -402,10 +402,13 @@ class Instructions:
         return x
 
     def keep_digits(self, x: Val, of: Sequence[Val]) -> None:
-        """Says that x is one of these floats, but for its sign: it has no more digits than they."""
-        kinds = {self._digits.get(v.text, "") for v in of}
+        """Says that x is one of these floats, but for its sign: it has no more digits than they. A number has those of any kind that holds it."""
+        numbers = [n for v in of if (n := number_in(v)) is not None]
+        kinds = {self._digits.get(v.text, "") for v in of if number_in(v) is None}
         if len(kinds) == 1 and "" not in kinds:
-            self._digits[x.text] = kinds.pop()
+            (kind,) = kinds
+            if all(rounded(n, kind) == n for n in numbers):
+                self._digits[x.text] = kind
 
     def _with_bits_of_bfloat(self, x: Val) -> Val:
         """An i32 whose upper half is the float x as bfloat."""
@@ -419,8 +422,7 @@ class Instructions:
         else:
             half_way = self.add(self.and_(self.shr(bits, const(16, bits.type)), const(1, bits.type)), const(0x7FFF, bits.type))
             rounded = self.add(bits, half_way)
-        nan = self.or_(self.and_(bits, const(0x80000000, bits.type)), const(0x7FC00000, bits.type))
-        return self.select(self.fcmp("uno", x, x), nan, rounded)
+        return self.select(self.fcmp("uno", x, x), self.or_(bits, const(0x7FC00000, bits.type)), rounded)
 
     def _round_to_odd(self, x: Val) -> Val:
         """double to float such that rounding that to half gives what rounding the double would.

@@ -5,6 +5,7 @@ Enters: kinds, numbers, texts. Leaves: `LType` and `Val`, whose `str` is what LL
 
 from __future__ import annotations
 
+import re
 import struct
 from collections.abc import Sequence
 from dataclasses import field
@@ -118,6 +119,12 @@ def const(value: float | int | bool, type: LType) -> Val:
     if type.lanes:
         text = f"splat ({type.written} {text})"
     return Val(text, type)
+
+
+def number_in(x: Val) -> float | None:
+    """What a float or double constant is, in all lanes; None for other values."""
+    found = re.search(r"\b0x([0-9A-F]{16})\)?$", x.text) if x.type.kind in ("float", "double") else None
+    return struct.unpack(">d", bytes.fromhex(found[1]))[0] if found else None
 
 
 def i64(value: int) -> Val:
