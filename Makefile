@@ -1,4 +1,4 @@
-# Each target makes its own virtual environment under .venv and installs what it needs.
+# Each target makes its own virtual environment under .venv and installs what it needs. Tests run on all processors.
 PYTHON ?= python3
 VENV := .venv
 RUN := $(VENV)/bin/python
@@ -9,12 +9,12 @@ demo: $(VENV)/demo.stamp
 	$(RUN) examples/digits.py --out demo-output
 
 test: $(VENV)/test.stamp
-	$(RUN) -m pytest
+	$(RUN) -m pytest -n auto
 
 check: $(VENV)/test.stamp
 	$(RUN) -m ruff check graphcell tests examples benchmarks
 	$(RUN) -m mypy
-	$(RUN) -m pytest -m "not slow"
+	$(RUN) -m pytest -n auto -m "not slow"
 
 format: $(VENV)/test.stamp
 	$(RUN) -m ruff check --fix graphcell tests examples benchmarks

@@ -46,7 +46,6 @@ scaled = custom(lambda x: x * W, lambda x, out, dout: (x * 7.0,))
         (grad(lambda x: custom(lambda x: x, lambda x, out, dout: (dout * 7.0,))(x) * x), (X,), 24.0),
         (two, (X,), (9.0, 4.0)),
     ],
-    ids=str,
 )
 def test_gradients(
     run: Callable[..., Any], function: Callable[..., Any], args: tuple[Any, ...], want: Any

@@ -100,7 +100,7 @@ def test_structures(
     assert plain(run(function, *args)) == want
 
 
-@pytest.mark.parametrize("case", [case for case in VJP if "jacrev" in case[0].__code__.co_names], ids=str)
+@pytest.mark.parametrize("case", [case for case in VJP if "jacrev" in case[0].__code__.co_names])
 def test_jacfwd_gives_what_jacrev_gives(
     run: Callable[..., Any],
     case: tuple[Callable[..., Any], tuple[Any, ...], Any],
