@@ -11,7 +11,7 @@ from collections.abc import Set
 from dataclasses import field
 from itertools import pairwise
 
-from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, volume
+from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, leaves, volume
 from graphcell.codegen.kernel import SMALL_STRIDE
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
@@ -244,7 +244,15 @@ class Fusion:
                 return False
         if volume(columns) < _FEWEST_COLUMNS or volume(columns) > _MOST_COLUMNS:
             return False
+        if any(self._lies_across(axes, columns) for h in (p, g) for axes in h.roots.values()):
+            return False
         return volume(whole - rows - columns) >= _FEWEST_BLOCKS or volume(whole) <= _POINTS_OF_ONE_BLOCK
+
+    @staticmethod
+    def _lies_across(axes: Dims, columns: set[Axis]) -> bool:
+        """Whether columns do not lie side by side in memory of these axes: apart from the sums, tiles of it are transposed."""
+        places = [a for a in leaves(flatten(axes)) if a.extent > 1]
+        return bool(places) and places[-1] not in columns and not columns.isdisjoint(places)
 
     # -- one node ----------------------------------------------------------------------------------------------------
     def _describe(self, group: Group, node: Node) -> None:
