@@ -77,6 +77,20 @@ def test_rows_too_few_for_threads_stay_in_a_kernel_of_their_own() -> None:
     assert is_summed(fn, [normal(20, 100)])
 
 
+def test_what_reads_something_transposed_stays_apart() -> None:
+    """Tiles of it are transposed where it is not read beside rows in the lanes."""
+
+    def fn(x: Any, y: Any) -> Any:
+        p = ops.softmax(x, -1)
+        return p, (p * y.transpose(1, 0)).sum(0)
+
+    x, y = normal(128, 200), normal(200, 128)
+    p = softmax(x)
+    assert not is_summed(fn, [x, y])
+    assert is_summed(lambda x, y: fn(x, y.transpose(1, 0)), [x, normal(128, 200)])
+    check(fn, [x, y], [p, (p * y.T).sum(0)], 2e-5)
+
+
 def test_gradients_of_a_norm_are_one_nest() -> None:
     def fn(x: Any, gamma: Any, beta: Any, c: Any) -> Any:
         def loss(x: Any, gamma: Any, beta: Any) -> Any:
