@@ -15,6 +15,8 @@ import sys
 from collections.abc import Sequence
 from types import ModuleType
 
+from graphcell.late import import_all
+
 _NAME = "mindspore"
 _OURS = "graphcell"
 _PRINTED = ("nn", "train", "common", "amp", "dataset", "mint")  # whose classes programs print
@@ -65,6 +67,9 @@ def install() -> None:
         sys.meta_path.insert(0, _Finder())
     if _NAME in sys.modules:
         return
+    importlib.import_module("graphcell.amp")
+    import_all("graphcell.nn")
+    import_all("graphcell.train")
     for name, module in list(sys.modules.items()):
         # Importing these again would put modules over functions of the same name (`common.tensor`).
         if name == "graphcell" or name.startswith("graphcell."):

@@ -3,7 +3,7 @@
 from graphcell.collection import count_as_old, rarely_collected
 
 with rarely_collected:
-    from graphcell import amp as amp
+    from graphcell import common as common
     from graphcell import nn as nn
-    from graphcell import train as train
+    from graphcell import ops as ops
 count_as_old()

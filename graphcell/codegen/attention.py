@@ -6,7 +6,6 @@ Enters: an op and the site where its kernel is emitted. Leaves: the plan, or Non
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.attention import emit_attention
@@ -14,11 +13,9 @@ from graphcell.codegen.llvm.attention_gradient import GradientSpec, emit_attenti
 from graphcell.codegen.llvm.attention_products import AttentionSpec
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.native import Site
 from graphcell.ir.types import TensorType
 from graphcell.ops.attention import Attention, AttentionGrad, swap_sequence
-
-if TYPE_CHECKING:
-    from graphcell.codegen.native import Site
 
 Strides = tuple[int, ...]
 

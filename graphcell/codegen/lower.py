@@ -26,7 +26,7 @@ from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
-from graphcell.codegen.native import Site, epilogue_columns, native_kernels
+from graphcell.codegen.native import Site, epilogue_columns, native_kernel
 from graphcell.codegen.order import Step, order
 from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
@@ -267,7 +267,7 @@ class _Frame(ControlFlow):
         return set()
 
     def _native_plan(self, node: Node) -> Plan | None:
-        emit = native_kernels.get(type(node.op))
+        emit = native_kernel(type(node.op))
         if emit is None:
             return None
         types, strides = tuple(v.type for v in node.operands), tuple(self._strided(v) for v in node.operands)

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any
 
-from graphcell.codegen.attention import emit_attention_grad_op, emit_attention_op
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, Plan
-from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_gradient
-from graphcell.codegen.llvm.convolution_weights import emit_weights_gradient
-from graphcell.codegen.llvm.correlation import ConvSpec
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.sorting import SortKernel, emit_sort
 from graphcell.codegen.llvm.text import Module
 from graphcell.ir.graph import Node
 from graphcell.ir.op import Op
-from graphcell.ir.types import Shape, TensorType
+from graphcell.ir.types import TensorType
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
@@ -81,66 +77,33 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     return emit_matmul(site.module, site.name, spec, site.target, site.epilogue, site.extra)
 
 
-def _spec(op: Conv | ConvInputGrad | ConvWeightGrad, x_shape: Shape, w_shape: Shape, kind: str) -> ConvSpec:
-    (top, bottom), (left, right) = op.padding
-    n, h, w, c = x_shape
-    k, _, kh, kw = w_shape
-    (sh, sw), (dh, dw) = op.stride, op.dilation
-    return ConvSpec(n, h, w, c, k, kh, kw, (sh, sw), (top, bottom, left, right), (dh, dw), op.groups, kind, kind, kind)
-
-
-def emit_conv_op(op: Conv, site: Site) -> Plan | None:
-    x, w = site.types
-    if not _has_kernel(op):
-        return None
-    spec = _spec(op, x.shape, w.shape, x.dtype.llvm)
-    plan = emit_convolution(site.module, site.name, spec, site.target, site.epilogue, site.extra, prepared=1 in site.steady)
-    return plan.renamed({"x": "a", "w": "b", "y": "c"})
-
-
-def emit_input_grad_op(op: ConvInputGrad, site: Site) -> Plan | None:
-    w, g = site.types
-    if not _has_kernel(op):
-        return None
-    spec = _spec(op, op.infer(w, g).shape, w.shape, w.dtype.llvm)
-    plan = emit_input_gradient(site.module, site.name, spec, site.target, site.epilogue, site.extra, prepared=0 in site.steady)
-    return plan.renamed({"w": "a", "dy": "b", "dx": "c"})
-
-
-def emit_weight_grad_op(op: ConvWeightGrad, site: Site) -> Plan | None:
-    x, g = site.types
-    if not _has_kernel(op):
-        return None
-    spec = _spec(op, x.shape, op.infer(x, g).shape, x.dtype.llvm)
-    plan = emit_weights_gradient(site.module, site.name, spec, site.target, site.epilogue, site.extra)
-    return plan.renamed({"x": "a", "dy": "b", "dw": "c"})
-
-
-def _has_kernel(op: Conv | ConvInputGrad | ConvWeightGrad) -> bool:
-    """Images channels-last; other ranks run through `eval`."""
-    return op.channels_last and op.rank == 2
-
-
-def emit_sort_op(op: Sort | TopK, site: Site) -> Plan | None:
-    (x,) = site.types
-    if not x.dtype.llvm:
-        return None
-    count, descending = (op.k, op.largest) if isinstance(op, TopK) else (x.shape[op.axis], op.descending)
-    kernel = SortKernel(x.dtype, math.prod(x.shape[: op.axis]), x.shape[op.axis], math.prod(x.shape[op.axis + 1 :]), count, descending)
-    return emit_sort(site.module, site.name, kernel, site.target)
-
-
-native_kernels: dict[type[Op], Emit] = {
-    MatMul: emit_matmul_op,
-    Conv: emit_conv_op,
-    ConvInputGrad: emit_input_grad_op,
-    ConvWeightGrad: emit_weight_grad_op,
-    Attention: emit_attention_op,
-    AttentionGrad: emit_attention_grad_op,
-    Sort: emit_sort_op,
-    TopK: emit_sort_op,
+_HOMES: dict[type[Op], tuple[str, str]] = {
+    Conv: ("convolution", "emit_conv_op"),
+    ConvInputGrad: ("convolution", "emit_input_grad_op"),
+    ConvWeightGrad: ("convolution", "emit_weight_grad_op"),
+    Attention: ("attention", "emit_attention_op"),
+    AttentionGrad: ("attention", "emit_attention_grad_op"),
+    Sort: ("sorting", "emit_sort_op"),
+    TopK: ("sorting", "emit_sort_op"),
 }
-"""Which ops have native kernels beyond loop nests."""
+"""Where the other ops with native kernels beyond loop nests have them: a module beside this one, and its function."""
+
+
+def native_kernel(kind: type[Op]) -> Emit | None:
+    """How an op's kernel is emitted, None where loop nests, or `eval`, do it. The code generators of convolutions and the like, a fifth of all, are
+    imported where a program has such ops."""
+    if kind is MatMul:
+        return emit_matmul_op
+    if kind not in _HOMES:
+        return None
+    room, function = _HOMES[kind]
+    emit: Emit = getattr(import_module(f"graphcell.codegen.{room}"), function)
+    return emit
+
+
+def has_kernel(op: Conv | ConvInputGrad | ConvWeightGrad) -> bool:
+    """Whether a convolution is native: images channels-last; the others run through `eval`."""
+    return op.channels_last and op.rank == 2
 
 
 def epilogue_columns(node: Node) -> int:
@@ -148,5 +111,5 @@ def epilogue_columns(node: Node) -> int:
     op = node.op
     if isinstance(op, (Conv, ConvInputGrad, ConvWeightGrad)):
         shape = node.results[0].type.shape
-        return (math.prod(shape[1:]) if isinstance(op, ConvWeightGrad) else shape[-1]) if _has_kernel(op) else 0
+        return (math.prod(shape[1:]) if isinstance(op, ConvWeightGrad) else shape[-1]) if has_kernel(op) else 0
     return node.results[0].type.shape[-1] if isinstance(op, MatMul) and node.results[0].type.dtype.is_float else 0

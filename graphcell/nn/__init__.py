@@ -2,241 +2,98 @@
 
 from typing import TYPE_CHECKING
 
-from graphcell.missing import getattr_of as _getattr_of
-from graphcell.nn.cell import Cell
-from graphcell.nn.dynamic_lr import (
-    cosine_decay_lr,
-    exponential_decay_lr,
-    inverse_decay_lr,
-    natural_exp_decay_lr,
-    piecewise_constant_lr,
-    polynomial_decay_lr,
-    warmup_lr,
-)  # fmt: skip
-from graphcell.nn.layer.activation import (
-    CELU,
-    ELU,
-    GELU,
-    GLU,
-    LRN,
-    FastGelu,
-    Hardtanh,
-    HShrink,
-    HSigmoid,
-    HSwish,
-    LeakyReLU,
-    LogSigmoid,
-    LogSoftmax,
-    Mish,
-    PReLU,
-    ReLU,
-    ReLU6,
-    RReLU,
-    SeLU,
-    Sigmoid,
-    SiLU,
-    Softmax,
-    Softmax2d,
-    Softmin,
-    Softplus,
-    SoftShrink,
-    Softsign,
-    Tanh,
-    Tanhshrink,
-    Threshold,
-    get_activation,
-)  # fmt: skip
-from graphcell.nn.layer.basic import (
-    ClipByNorm,
-    Dense,
-    Dropout,
-    Dropout1d,
-    Dropout2d,
-    Dropout3d,
-    Flatten,
-    Identity,
-    L1Regularizer,
-    Linear,
-    MatrixSetDiag,
-    Norm,
-    OneHot,
-    Pad,
-    Tril,
-    Triu,
-    Unflatten,
-    Unfold,
-    Upsample,
-)  # fmt: skip
-from graphcell.nn.layer.channel_shuffle import ChannelShuffle
-from graphcell.nn.layer.combined import Conv2dBnAct, DenseBnAct
-from graphcell.nn.layer.container import CellDict, CellList, SequentialCell
-from graphcell.nn.layer.conv import Conv1d, Conv1dTranspose, Conv2d, Conv2dTranspose, Conv3d, Conv3dTranspose
-from graphcell.nn.layer.dense import BiDense
-from graphcell.nn.layer.embedding import Embedding, EmbeddingLookup
-from graphcell.nn.layer.image import MSSSIM, PSNR, SSIM, CentralCrop, ImageGradients, PixelShuffle, PixelUnshuffle
-from graphcell.nn.layer.math import DiGamma, LBeta, LGamma, MatDet, MatInverse, MatMul, Moments, Range, ReduceLogSumExp
-from graphcell.nn.layer.normalization import (
-    BatchNorm1d,
-    BatchNorm2d,
-    BatchNorm3d,
-    GroupNorm,
-    InstanceNorm1d,
-    InstanceNorm2d,
-    InstanceNorm3d,
-    LayerNorm,
-    SyncBatchNorm,
-)  # fmt: skip
-from graphcell.nn.layer.padding import (
-    ConstantPad1d,
-    ConstantPad2d,
-    ConstantPad3d,
-    ReflectionPad1d,
-    ReflectionPad2d,
-    ReflectionPad3d,
-    ReplicationPad1d,
-    ReplicationPad2d,
-    ReplicationPad3d,
-    ZeroPad2d,
-)  # fmt: skip
-from graphcell.nn.layer.pooling import (
-    AdaptiveAvgPool1d,
-    AdaptiveAvgPool2d,
-    AdaptiveAvgPool3d,
-    AdaptiveMaxPool1d,
-    AdaptiveMaxPool2d,
-    AdaptiveMaxPool3d,
-    AvgPool1d,
-    AvgPool2d,
-    AvgPool3d,
-    FractionalMaxPool2d,
-    FractionalMaxPool3d,
-    LPPool1d,
-    LPPool2d,
-    MaxPool1d,
-    MaxPool2d,
-    MaxPool3d,
-    MaxUnpool1d,
-    MaxUnpool2d,
-    MaxUnpool3d,
-)  # fmt: skip
-from graphcell.nn.layer.rnn_cells import GRUCell, LSTMCell, RNNCell
-from graphcell.nn.layer.rnns import GRU, LSTM, RNN
-from graphcell.nn.layer.timedistributed import TimeDistributed
-from graphcell.nn.layer.transformer import (
-    MultiheadAttention,
-    Transformer,
-    TransformerDecoder,
-    TransformerDecoderLayer,
-    TransformerEncoder,
-    TransformerEncoderLayer,
-)  # fmt: skip
-from graphcell.nn.learning_rate_schedule import (
-    CosineDecayLR,
-    ExponentialDecayLR,
-    InverseDecayLR,
-    NaturalExpDecayLR,
-    PolynomialDecayLR,
-    WarmUpLR,
-)  # fmt: skip
-from graphcell.nn.loss.loss import (
-    BCELoss,
-    BCEWithLogitsLoss,
-    CosineEmbeddingLoss,
-    CrossEntropyLoss,
-    CTCLoss,
-    DiceLoss,
-    FocalLoss,
-    GaussianNLLLoss,
-    HingeEmbeddingLoss,
-    HuberLoss,
-    KLDivLoss,
-    L1Loss,
-    LossBase,
-    MAELoss,
-    MarginRankingLoss,
-    MSELoss,
-    MultiClassDiceLoss,
-    MultilabelMarginLoss,
-    MultiLabelSoftMarginLoss,
-    MultiMarginLoss,
-    NLLLoss,
-    PoissonNLLLoss,
-    RMSELoss,
-    SampledSoftmaxLoss,
-    SmoothL1Loss,
-    SoftMarginLoss,
-    SoftmaxCrossEntropyWithLogits,
-    TripletMarginLoss,
-    TripletMarginWithDistanceLoss,
-)  # fmt: skip
-from graphcell.nn.optim import (
-    ASGD,
-    FTRL,
-    LARS,
-    SGD,
-    Adadelta,
-    AdaFactor,
-    Adagrad,
-    Adam,
-    AdaMax,
-    AdamOffload,
-    AdamWeightDecay,
-    AdaSumByDeltaWeightWrapCell,
-    AdaSumByGradWrapCell,
-    Lamb,
-    LazyAdam,
-    Momentum,
-    Optimizer,
-    ProximalAdagrad,
-    RMSProp,
-    Rprop,
-    thor,
-)  # fmt: skip
-from graphcell.nn.wrap import (
-    DistributedGradReducer,
-    DynamicLossScaleUpdateCell,
-    FixedLossScaleUpdateCell,
-    ForwardValueAndGrad,
-    GetNextSingleOp,
-    GradAccumulationCell,
-    MicroBatchInterleaved,
-    ParameterUpdate,
-    PipelineCell,
-    PipelineGradReducer,
-    TrainOneStepCell,
-    TrainOneStepWithLossScaleCell,
-    VirtualDatasetCellTriple,
-    WithEvalCell,
-    WithGradCell,
-    WithLossCell,
-)  # fmt: skip
+from graphcell.late import late as _late
+from graphcell.nn import optim as optim
+from graphcell.nn.cell import Cell as Cell
 
-__all__ = [
-    "ASGD", "CELU", "ELU", "FTRL", "GELU", "GLU", "GRU", "LARS", "LRN", "LSTM", "MSSSIM", "PSNR", "RNN", "SGD", "SSIM", "AdaFactor", "AdaMax",
-    "AdaSumByDeltaWeightWrapCell", "AdaSumByGradWrapCell", "Adadelta", "Adagrad", "Adam", "AdamOffload", "AdamWeightDecay", "AdaptiveAvgPool1d",
-    "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
-    "BCELoss", "BCEWithLogitsLoss", "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "BiDense", "CTCLoss", "Cell", "CellDict", "CellList", "CentralCrop",
-    "ChannelShuffle", "ClipByNorm", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dBnAct",
-    "Conv2dTranspose", "Conv3d", "Conv3dTranspose", "CosineDecayLR", "CosineEmbeddingLoss", "CrossEntropyLoss", "Dense", "DenseBnAct", "DiGamma",
-    "DiceLoss", "DistributedGradReducer", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "DynamicLossScaleUpdateCell", "Embedding",
-    "EmbeddingLookup", "ExponentialDecayLR", "FastGelu", "FixedLossScaleUpdateCell", "Flatten", "FocalLoss", "ForwardValueAndGrad",
-    "FractionalMaxPool2d", "FractionalMaxPool3d", "GRUCell", "GaussianNLLLoss", "GetNextSingleOp", "GradAccumulationCell", "GroupNorm", "HShrink",
-    "HSigmoid", "HSwish", "Hardtanh", "HingeEmbeddingLoss", "HuberLoss", "Identity", "ImageGradients", "InstanceNorm1d", "InstanceNorm2d",
-    "InstanceNorm3d", "InverseDecayLR", "KLDivLoss", "L1Loss", "L1Regularizer", "LBeta", "LGamma", "LPPool1d", "LPPool2d", "LSTMCell", "Lamb",
-    "LayerNorm", "LazyAdam", "LeakyReLU", "Linear", "LogSigmoid", "LogSoftmax", "LossBase", "MAELoss", "MSELoss", "MarginRankingLoss", "MatDet",
-    "MatInverse", "MatMul", "MatrixSetDiag", "MaxPool1d", "MaxPool2d", "MaxPool3d", "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
-    "MicroBatchInterleaved", "Mish", "Moments", "Momentum", "MultiClassDiceLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "MultiheadAttention",
-    "MultilabelMarginLoss", "NLLLoss", "NaturalExpDecayLR", "Norm", "OneHot", "Optimizer", "PReLU", "Pad", "ParameterUpdate", "PipelineCell",
-    "PipelineGradReducer", "PixelShuffle", "PixelUnshuffle", "PoissonNLLLoss", "PolynomialDecayLR", "ProximalAdagrad", "RMSELoss", "RMSProp",
-    "RNNCell", "RReLU", "Range", "ReLU", "ReLU6", "ReduceLogSumExp", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
-    "ReplicationPad2d", "ReplicationPad3d", "Rprop", "SampledSoftmaxLoss", "SeLU", "SequentialCell", "SiLU", "Sigmoid", "SmoothL1Loss",
-    "SoftMarginLoss", "SoftShrink", "Softmax", "Softmax2d", "SoftmaxCrossEntropyWithLogits", "Softmin", "Softplus", "Softsign", "SyncBatchNorm",
-    "Tanh", "Tanhshrink", "Threshold", "TimeDistributed", "TrainOneStepCell", "TrainOneStepWithLossScaleCell", "Transformer", "TransformerDecoder",
-    "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer", "Tril", "TripletMarginLoss", "TripletMarginWithDistanceLoss", "Triu",
-    "Unflatten", "Unfold", "Upsample", "VirtualDatasetCellTriple", "WarmUpLR", "WithEvalCell", "WithGradCell", "WithLossCell", "ZeroPad2d",
-    "cosine_decay_lr", "exponential_decay_lr", "get_activation", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr",
-    "polynomial_decay_lr", "thor", "warmup_lr",
-]  # fmt: skip
+METRICS = (
+    "F1", "MAE", "MSE", "ROC", "Accuracy", "BleuScore", "ConfusionMatrix", "ConfusionMatrixMetric", "CosineSimilarity", "Dice", "Fbeta",
+    "HausdorffDistance", "Loss", "MeanSurfaceDistance", "Metric", "OcclusionSensitivity", "Perplexity", "Precision", "Recall",
+    "RootMeanSquareDistance", "Top1CategoricalAccuracy", "Top5CategoricalAccuracy", "TopKCategoricalAccuracy", "auc", "get_metric_fn", "names",
+    "rearrange_inputs",
+)  # fmt: skip
+"""The names of `train.metrics`, which MindSpore has in `nn` too."""
 
-if not TYPE_CHECKING:  # type checkers know all names that there are
-    __getattr__ = _getattr_of(__name__)
+_ROOMS = {
+    "dynamic_lr": (
+        "cosine_decay_lr", "exponential_decay_lr", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr", "polynomial_decay_lr",
+        "warmup_lr",
+    ),
+    "layer.activation": (
+        "CELU", "ELU", "GELU", "GLU", "LRN", "FastGelu", "Hardtanh", "HShrink", "HSigmoid", "HSwish", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
+        "PReLU", "ReLU", "ReLU6", "RReLU", "SeLU", "Sigmoid", "SiLU", "Softmax", "Softmax2d", "Softmin", "Softplus", "SoftShrink", "Softsign", "Tanh",
+        "Tanhshrink", "Threshold", "get_activation",
+    ),
+    "layer.basic": (
+        "ClipByNorm", "Dense", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Flatten", "Identity", "L1Regularizer", "Linear", "MatrixSetDiag",
+        "Norm", "OneHot", "Pad", "Tril", "Triu", "Unflatten", "Unfold", "Upsample",
+    ),
+    "layer.channel_shuffle": ("ChannelShuffle",),
+    "layer.combined": ("Conv2dBnAct", "DenseBnAct"),
+    "layer.container": ("CellDict", "CellList", "SequentialCell"),
+    "layer.conv": ("Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose", "Conv3d", "Conv3dTranspose"),
+    "layer.dense": ("BiDense",),
+    "layer.embedding": ("Embedding", "EmbeddingLookup"),
+    "layer.image": ("MSSSIM", "PSNR", "SSIM", "CentralCrop", "ImageGradients", "PixelShuffle", "PixelUnshuffle"),
+    "layer.math": ("DiGamma", "LBeta", "LGamma", "MatDet", "MatInverse", "MatMul", "Moments", "Range", "ReduceLogSumExp"),
+    "layer.normalization": (
+        "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "SyncBatchNorm",
+    ),
+    "layer.padding": (
+        "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
+        "ReplicationPad2d", "ReplicationPad3d", "ZeroPad2d",
+    ),
+    "layer.pooling": (
+        "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d",
+        "AvgPool2d", "AvgPool3d", "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
+        "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
+    ),
+    "layer.rnn_cells": ("GRUCell", "LSTMCell", "RNNCell"),
+    "layer.rnns": ("GRU", "LSTM", "RNN"),
+    "layer.timedistributed": ("TimeDistributed",),
+    "layer.transformer": (
+        "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
+    ),
+    "learning_rate_schedule": ("CosineDecayLR", "ExponentialDecayLR", "InverseDecayLR", "NaturalExpDecayLR", "PolynomialDecayLR", "WarmUpLR"),
+    "loss.loss": (
+        "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "CTCLoss", "DiceLoss", "FocalLoss", "GaussianNLLLoss",
+        "HingeEmbeddingLoss", "HuberLoss", "KLDivLoss", "L1Loss", "LossBase", "MAELoss", "MarginRankingLoss", "MSELoss", "MultiClassDiceLoss",
+        "MultilabelMarginLoss", "MultiLabelSoftMarginLoss", "MultiMarginLoss", "NLLLoss", "PoissonNLLLoss", "RMSELoss", "SampledSoftmaxLoss",
+        "SmoothL1Loss", "SoftMarginLoss", "SoftmaxCrossEntropyWithLogits", "TripletMarginLoss", "TripletMarginWithDistanceLoss",
+    ),
+    "optim": optim.__all__,
+    "wrap": (
+        "DistributedGradReducer", "DynamicLossScaleUpdateCell", "FixedLossScaleUpdateCell", "ForwardValueAndGrad", "GetNextSingleOp",
+        "GradAccumulationCell", "MicroBatchInterleaved", "ParameterUpdate", "PipelineCell", "PipelineGradReducer", "TrainOneStepCell",
+        "TrainOneStepWithLossScaleCell", "VirtualDatasetCellTriple", "WithEvalCell", "WithGradCell", "WithLossCell",
+    ),
+}  # fmt: skip
+
+__all__ = sorted(["Cell", *(name for room in _ROOMS.values() for name in room)])
+
+if TYPE_CHECKING:
+    from graphcell.nn.dynamic_lr import *  # noqa: F403
+    from graphcell.nn.layer.activation import *  # noqa: F403
+    from graphcell.nn.layer.basic import *  # noqa: F403
+    from graphcell.nn.layer.channel_shuffle import *  # noqa: F403
+    from graphcell.nn.layer.combined import *  # noqa: F403
+    from graphcell.nn.layer.container import *  # noqa: F403
+    from graphcell.nn.layer.conv import *  # noqa: F403
+    from graphcell.nn.layer.dense import *  # noqa: F403
+    from graphcell.nn.layer.embedding import *  # noqa: F403
+    from graphcell.nn.layer.image import *  # noqa: F403
+    from graphcell.nn.layer.math import *  # noqa: F403
+    from graphcell.nn.layer.normalization import *  # noqa: F403
+    from graphcell.nn.layer.padding import *  # noqa: F403
+    from graphcell.nn.layer.pooling import *  # noqa: F403
+    from graphcell.nn.layer.rnn_cells import *  # noqa: F403
+    from graphcell.nn.layer.rnns import *  # noqa: F403
+    from graphcell.nn.layer.timedistributed import *  # noqa: F403
+    from graphcell.nn.layer.transformer import *  # noqa: F403
+    from graphcell.nn.learning_rate_schedule import *  # noqa: F403
+    from graphcell.nn.loss.loss import *  # noqa: F403
+    from graphcell.nn.optim import *  # noqa: F403
+    from graphcell.nn.wrap import *  # noqa: F403
+
+else:
+    __getattr__, __dir__ = _late(__name__, {**_ROOMS, "metrics": METRICS})

@@ -46,7 +46,6 @@ from graphcell.ops import methods_named as methods_named  # isort: skip
 from graphcell.ops import gradient_hooks as gradient_hooks  # isort: skip
 from graphcell.ops import methods_random as methods_random  # isort: skip
 from graphcell.ops.primitive import *  # noqa: F403  # isort: skip
-from graphcell.ops.primitives import *  # noqa: F403  # isort: skip
 
 # Modules of the same name as a function: `from mindspore.ops import functional as F; F.softmax` is the function.
 functional.softmax = softmax  # type: ignore[assignment]  # noqa: F405
@@ -65,8 +64,18 @@ _ABOVE = {
 
 
 def __getattr__(name: str) -> Any:
-    home = _ABOVE.get(name)
-    if home is None:
-        _refuse("graphcell.ops", name)
-    module = importlib.import_module(home)
-    return module if home == f"{__name__}.{name}" else getattr(module, name)
+    """The names of `_ABOVE`; and the primitive classes, all of which are imported when the first is asked for."""
+    if name in _ABOVE:
+        home = _ABOVE[name]
+        module = importlib.import_module(home)
+        return module if home == f"{__name__}.{name}" else getattr(module, name)
+    if name == "__all__" or not name.startswith("_"):
+        primitives = importlib.import_module(f"{__name__}.primitives")
+        globals().update((name, getattr(primitives, name)) for name in primitives.__all__)
+        if name in primitives.__all__:
+            return getattr(primitives, name)
+    _refuse("graphcell.ops", name)
+
+
+def __dir__() -> list[str]:
+    return sorted({*globals(), *importlib.import_module(f"{__name__}.primitives").__all__})
