@@ -51,10 +51,13 @@ from graphcell.records import dataclass
 
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
-_SHORT_ROWS, _FAR = (1 << 8, 1 << 12), 1 << 20  # bytes of rows of A whose tiles a processor does not foresee, and of an A that leaves the L2 cache
+_ALIASING = 4096  # bytes: rows a multiple of this apart share a few lines of the L1 cache
+_FEW_COLUMN_TILES = 2
 _MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
+_STEPS_AT_ONCE = 8  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels
+
 
 
 def emit_matmul(
@@ -159,12 +162,13 @@ class _BlockedMatmul:
         return _AHEAD * self.spec.a.column if self.spec.a_aliases else 0
 
     def _next_tile(self, plan: Schedule, rows: int) -> int:
-        """Elements to what the next row tile reads of A, where that lies side by side in short rows and comes from memory: in a tile the processor sees
-        many short runs, and foresees none."""
-        a, k = self.spec.a, self.spec.k
-        in_rows = plan.pack_a == "no" and (a.row, a.column) == (k, 1) and rows <= LINE_BYTES // self._size
-        row = k * self._size
-        return rows * k if in_rows and _SHORT_ROWS[0] <= row <= _SHORT_ROWS[1] and self.spec.m * row > _FAR else 0
+        """Elements to what the next row tile reads of an A that lies row by row: the processor foresees a row, but not where the next ones begin. Not where
+        tiles follow each other on the same few lines of the nearer caches, which B's panels pass through meanwhile.
+        """
+        a = self.spec.a
+        in_rows = plan.pack_a == "no" and a.column == 1 and self.spec.m > plan.tile.rows
+        crowded = a.row * self._size % _ALIASING == 0 and plan.columns_per_block > _FEW_COLUMN_TILES
+        return rows * a.row if in_rows and not crowded else 0
 
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
@@ -430,13 +434,22 @@ class _Block:
     def _pack_slab(
         self, right: Val, panels: Val, k: Val, count: Val, columns: tuple[Val, Val], origin: Val
     ) -> None:
+        b, spec = self.b, self.owner.spec
+        if spec.b.column != 1 or spec.b.row * LType(spec.b.kind).bytes < _LONG_STEP:
+            self._pack_panels(right, panels, k, i64(0), count, columns, origin)
+            return
+        with b.loop(0, count, _STEPS_AT_ONCE, name="slab") as loop:
+            some = b.binary("smin", i64(_STEPS_AT_ONCE), b.sub(count, loop.index))
+            self._pack_panels(right, panels, k, loop.index, some, columns, origin)
+
+    def _pack_panels(self, right: Val, panels: Val, k: Val, first: Val, count: Val, columns: tuple[Val, Val], origin: Val) -> None:
+        """Reduction steps k + first .. k + first + count of all panels of the slab."""
         b, plan, spec = self.b, self.plan, self.owner.spec
         for packer, (segment, shape) in zip(self.packers, plan.column_segments, strict=True):
             with tile_loop(b, segment, *columns, "pack") as (_, column):
-                source = b.gep(
-                    right, affine(b, [(k, spec.b.row), (column, spec.b.column)]), LType(spec.b.kind)
-                )
-                b.call(packer, LType("void"), source, self._b_at(panels, k, column, origin, shape), count)
+                source = b.gep(right, affine(b, [(b.add(k, first), spec.b.row), (column, spec.b.column)]), LType(spec.b.kind))
+                to = b.gep(self._b_at(panels, k, column, origin, shape), affine(b, [(first, shape.padded)]), LType(spec.packed_kind))
+                b.call(packer, LType("void"), source, to, count)
 
     def _column_panel(self, tile: Val, first: Val) -> Val:
         """The copy of row tile `tile` of a transposed A, in the group that begins at tile `first`."""

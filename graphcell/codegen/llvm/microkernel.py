@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.llvm.contraction import LINE_BYTES, Columns, Epilogue, Extra
+from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
 from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch, store_as, store_finished, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
@@ -68,7 +68,7 @@ class MicroKernel:
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
     `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is). `next_tile`: so many elements further
-    begins what the next tile reads of A, side by side, which is asked for line by line meanwhile (0: it is not).
+    begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not).
     """
 
     kind: str
@@ -249,7 +249,7 @@ def _reduce_innermost(
         0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)
     ) as loop:
         if kernel.next_tile:
-            _ask_for_next_tile(b, kernel, a, loop.index, unroll)
+            _ask_for_next_tile(b, kernel, loop.carried[0], b.div(loop.index, i64(unroll), signed=False))
         loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll))
     a, right, *partial = loop.results
     total = _join(b, len(total), partial)
@@ -260,13 +260,13 @@ def _reduce_innermost(
     return list(loop.results[2:])
 
 
-def _ask_for_next_tile(b: FunctionBuilder, kernel: MicroKernel, a: Val, step: Val, steps: int) -> None:
-    """A cache line of what the next tile reads of A for each reduction step: no fewer than it has, as tiles have no more rows than lines have elements."""
-    element = LType(kernel.a_kind)
-    line = LINE_BYTES // element.bytes
-    first = b.gep(displaced(b, a, kernel.next_tile, element), b.mul(step, i64(line)), element)
-    for k in range(steps):
-        prefetch(b, displaced(b, first, k * line, element))
+def _ask_for_next_tile(b: FunctionBuilder, kernel: MicroKernel, a: Val, turn: Val) -> None:
+    """The cache line that the next tile reads where this one is: of one of its rows in each turn of the loop, so that all of a line's rows have been
+    asked for before the next line."""
+    rows = 1 << (kernel.rows - 1).bit_length()
+    row = b.and_(turn, i64(rows - 1))
+    at = b.add(b.mul(row, i64(kernel.next_tile // kernel.rows)), i64(kernel.next_tile))
+    prefetch(b, displaced(b, a, at, LType(kernel.a_kind)))
 
 
 def _zeros_like(total: Accumulators) -> Accumulators:
