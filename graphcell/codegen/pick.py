@@ -3,11 +3,14 @@
 Enters: a kernel with one inner loop. Leaves: an equal kernel in which sum(select(place == index, x, 0)) along that loop, the form in which
 losses pick a class (it fuses with all around), is x at that place: what is loaded for x is gathered there, and the ops on it are applied
 once a row, conversions of what is chosen, too. A place outside of the row gives 0, as the sum does. Sums of differences of such terms, and of
-what is the same for the whole row, are taken term by term. Refuses nothing: other sums stay as they are.
+what is the same for the whole row, are taken term by term. max(select(place == index, x, -inf)), the form of one element that is gathered from each
+row, is taken so, too. Refuses nothing: other sums stay as they are.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from graphcell import dtype as dt
@@ -17,7 +20,7 @@ from graphcell.ir.op import Op
 from graphcell.ops.arithmetic import Add, Cast, Mul, Neg, Select, Sub
 from graphcell.ops.base import Elementwise
 from graphcell.ops.comparison import BitwiseAnd, Equal, GreaterEqual, Less
-from graphcell.ops.reduction import ReduceSum
+from graphcell.ops.reduction import ReduceMax, ReduceSum
 
 _MOST_OPS = 12
 """Ops applied to a picked element."""
@@ -48,7 +51,9 @@ class _Picker:
     def run(self) -> LoopKernel:
         found = False
         for n, s in enumerate(self.kernel.body):
-            picked = self._sum_of(s) if isinstance(s.what, ReduceSum) and s.dtype.is_float else None
+            picked = None
+            if isinstance(s.what, (ReduceSum, ReduceMax)) and s.dtype.is_float:
+                picked = self._attempt(self._sum_of if isinstance(s.what, ReduceSum) else self._largest_of, s)
             found = found or picked is not None
             self.number[n] = self._add(s.what, tuple(self.number[a] for a in s.args), s.dtype, s.loops, s.stage) if picked is None else picked
         return self._finish() if found else self.kernel
@@ -67,17 +72,27 @@ class _Picker:
         return self._add(what, args, dtype, loops, max((self.body[a].stage for a in args), default=0))
 
     # -- sums --------------------------------------------------------------------------------------------------------
-    def _sum_of(self, s: Statement) -> int | None:
+    def _attempt(self, find: Callable[[Statement], int | None], s: Statement) -> int | None:
+        """What is found; if nothing is, what was added for it goes."""
         size, known = len(self.body), dict(self.known)
         try:
-            total, picks = self._term(s.args[0])
+            found = find(s)
         except _TooMuch:
-            picks = 0
-        if picks:  # a sum begins with +0, which -0 does not change
-            return self._apply(Add(), (total, self._add(Splat(0.0, s.dtype), (), s.dtype, 0, 0)), s.dtype)
-        del self.body[size:]
-        self.known = known
-        return None
+            found = None
+        if found is None:
+            del self.body[size:]
+            self.known = known
+        return found
+
+    def _sum_of(self, s: Statement) -> int | None:
+        total, picks = self._term(s.args[0])
+        if not picks:
+            return None
+        return self._apply(Add(), (total, self._add(Splat(0.0, s.dtype), (), s.dtype, 0, 0)), s.dtype)  # a sum begins with +0, which -0 does not change
+
+    def _largest_of(self, s: Statement) -> int | None:
+        chosen = self.kernel.body[s.args[0]]
+        return self._pick(chosen, -math.inf) if isinstance(chosen.what, Select) and self._varies(s.args[0]) else None
 
     def _varies(self, local: int) -> bool:
         return bool(self.kernel.body[local].loops >> self.loop & 1)
@@ -103,10 +118,11 @@ class _Picker:
         s = self.kernel.body[local]
         return isinstance(s.what, Select) or (isinstance(s.what, (Neg, Cast)) and self._is_one_element(s.args[0]))
 
-    def _pick(self, s: Statement) -> int:
-        """sum(select(hit, x, 0))."""
+    def _pick(self, s: Statement, neutral: float = 0.0) -> int:
+        """sum(select(hit, x, 0)), or max(select(hit, x, -inf))."""
         hit, x, other = s.args
-        if not _is_zero(self.kernel.body[other]):
+        otherwise = self.kernel.body[other].what
+        if not (isinstance(otherwise, Splat) and otherwise.value == neutral):
             raise _TooMuch
         conditions: list[int] = []
         place: int | None = None
@@ -175,10 +191,6 @@ class _Picker:
             return self.kernel  # without a row, what is stored once would be stored at each point
         outer, mask = self.loop, (1 << self.loop) - 1
         return with_loops(kernel, kernel.extents[:outer], outer, lambda v: v[:outer], lambda loops: loops & mask)
-
-
-def _is_zero(s: Statement) -> bool:
-    return isinstance(s.what, Splat) and s.what.value == 0
 
 
 def _used(kernel: LoopKernel) -> LoopKernel:
