@@ -301,5 +301,15 @@ def layernorm_bf16():
     return grads(f, *(jnp.asarray(v).astype(jnp.bfloat16) for v in (t(2000, 768), jnp.abs(t(768)) + 0.5, t(768))))
 
 
+def focal_loss():
+    x, y = t(20000, 21), labels(20000, 21)
+
+    def f(x):
+        log_p = jnp.take_along_axis(jax.nn.log_softmax(x, -1), y[:, None], 1)[:, 0]
+        return -(jnp.square(1.0 - jnp.exp(log_p)) * log_p).mean()
+
+    return of(f, x)
+
+
 if __name__ == "__main__":
     P.main(globals())

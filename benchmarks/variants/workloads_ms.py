@@ -476,11 +476,22 @@ def layernorm_bf16():
     return grads(f, *(v.astype(ms.bfloat16) for v in (t(2000, 768), ops.abs(t(768)) + 0.5, t(768))))
 
 
+def focal_loss():
+    """A loss that takes the logarithm of one probability of each row."""
+    x, y = t(20000, 21), labels(20000, 21)
+
+    def f(x):
+        log_p = ops.gather_elements(ops.log_softmax(x, -1), 1, y[:, None])[:, 0]
+        return -(ops.square(1.0 - ops.exp(log_p)) * log_p).mean()
+
+    return grad(f, x)
+
+
 ALL = """mlp_infer_one mlp_odd_train tiny_mlp_latency matmul_f64 matmul_bf16 matmul_tall rmsnorm_silu log_softmax_wide columns_norm elementwise_f64
 mobile_train mobile_infer stem_infer stem_train vgg_train gru_train gru_infer_one attention_long transformer_infer newton_loop
 matmul_one_row attention_causal sort_rows topk_rows xent_ten xent_hundred softmax_masked layernorm_short layernorm_weights cifar_train
 heat_stencil rotary_pairs poisson_loss softmax_middle mish_groupnorm vector_chain
-word_vectors_train kalman_filter gaussian_process turned_vectors price_paths modulated_norm periodic_gate layernorm_bf16"""
+word_vectors_train kalman_filter gaussian_process turned_vectors price_paths modulated_norm periodic_gate layernorm_bf16 focal_loss"""
 
 if __name__ == "__main__":
     P.main(globals(), ALL)

@@ -381,5 +381,15 @@ def layernorm_bf16():
     return grads(f, *(v.bfloat16() for v in (t(2000, 768), t(768).abs() + 0.5, t(768))))
 
 
+def focal_loss():
+    x, y = t(20000, 21), labels(20000, 21)
+
+    def f(x):
+        log_p = F.log_softmax(x, -1).gather(1, y[:, None])[:, 0]
+        return -(torch.square(1.0 - torch.exp(log_p)) * log_p).mean()
+
+    return P.grad_of(f, x)
+
+
 if __name__ == "__main__":
     P.main(globals())
