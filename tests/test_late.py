@@ -12,7 +12,7 @@ import pytest
 
 from graphcell import nn
 
-PACKAGES = ("graphcell", "graphcell.nn", "graphcell.nn.optim", "graphcell.train")
+PACKAGES = ("graphcell", "graphcell.nn", "graphcell.nn.layer", "graphcell.nn.optim", "graphcell.train")
 
 
 def _run(program: str) -> str:
@@ -59,3 +59,14 @@ def test_modules_are_reached_as_attributes() -> None:
 def test_star_import_of_ops_has_the_primitives() -> None:
     assert _run("from graphcell.ops import *; print(ReLU.__name__, relu.__name__)") == "ReLU relu"
     assert _run("import graphcell.ops as ops; print(hasattr(ops, 'Nope'), 'MatMul' in dir(ops), ops.MatMul.__name__)") == "False True MatMul"
+
+
+def test_what_a_program_puts_in_place_of_a_primitive_stays() -> None:
+    assert _run("from graphcell import ops; ops.ReLU = 7; ops.MatMul; hasattr(ops, 'Nope'); dir(ops); print(ops.ReLU)") == "7"
+    program = "from graphcell import ops; ops.MatMul; ops.ReLU = 7; hasattr(ops, 'Nope'); exec('from graphcell.ops import *'); print(ops.ReLU, ReLU)"
+    assert _run(program) == "7 7"
+
+
+def test_layers_are_names_of_their_room() -> None:
+    program = "import graphcell as ms; from graphcell.nn.layer import *; print(Dense is ms.nn.Dense is ms.nn.layer.Dense is ms.nn.layer.basic.Dense)"
+    assert _run(program) == "True"

@@ -3,6 +3,7 @@
 from typing import TYPE_CHECKING
 
 from graphcell.late import late as _late
+from graphcell.nn import layer as layer
 from graphcell.nn import optim as optim
 from graphcell.nn.cell import Cell as Cell
 
@@ -19,41 +20,7 @@ _ROOMS = {
         "cosine_decay_lr", "exponential_decay_lr", "inverse_decay_lr", "natural_exp_decay_lr", "piecewise_constant_lr", "polynomial_decay_lr",
         "warmup_lr",
     ),
-    "layer.activation": (
-        "CELU", "ELU", "GELU", "GLU", "LRN", "FastGelu", "Hardtanh", "HShrink", "HSigmoid", "HSwish", "LeakyReLU", "LogSigmoid", "LogSoftmax", "Mish",
-        "PReLU", "ReLU", "ReLU6", "RReLU", "SeLU", "Sigmoid", "SiLU", "Softmax", "Softmax2d", "Softmin", "Softplus", "SoftShrink", "Softsign", "Tanh",
-        "Tanhshrink", "Threshold", "get_activation",
-    ),
-    "layer.basic": (
-        "ClipByNorm", "Dense", "Dropout", "Dropout1d", "Dropout2d", "Dropout3d", "Flatten", "Identity", "L1Regularizer", "Linear", "MatrixSetDiag",
-        "Norm", "OneHot", "Pad", "Tril", "Triu", "Unflatten", "Unfold", "Upsample",
-    ),
-    "layer.channel_shuffle": ("ChannelShuffle",),
-    "layer.combined": ("Conv2dBnAct", "DenseBnAct"),
-    "layer.container": ("CellDict", "CellList", "SequentialCell"),
-    "layer.conv": ("Conv1d", "Conv1dTranspose", "Conv2d", "Conv2dTranspose", "Conv3d", "Conv3dTranspose"),
-    "layer.dense": ("BiDense",),
-    "layer.embedding": ("Embedding", "EmbeddingLookup"),
-    "layer.image": ("MSSSIM", "PSNR", "SSIM", "CentralCrop", "ImageGradients", "PixelShuffle", "PixelUnshuffle"),
-    "layer.math": ("DiGamma", "LBeta", "LGamma", "MatDet", "MatInverse", "MatMul", "Moments", "Range", "ReduceLogSumExp"),
-    "layer.normalization": (
-        "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "InstanceNorm1d", "InstanceNorm2d", "InstanceNorm3d", "LayerNorm", "SyncBatchNorm",
-    ),
-    "layer.padding": (
-        "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d", "ReplicationPad1d",
-        "ReplicationPad2d", "ReplicationPad3d", "ZeroPad2d",
-    ),
-    "layer.pooling": (
-        "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d", "AvgPool1d",
-        "AvgPool2d", "AvgPool3d", "FractionalMaxPool2d", "FractionalMaxPool3d", "LPPool1d", "LPPool2d", "MaxPool1d", "MaxPool2d", "MaxPool3d",
-        "MaxUnpool1d", "MaxUnpool2d", "MaxUnpool3d",
-    ),
-    "layer.rnn_cells": ("GRUCell", "LSTMCell", "RNNCell"),
-    "layer.rnns": ("GRU", "LSTM", "RNN"),
-    "layer.timedistributed": ("TimeDistributed",),
-    "layer.transformer": (
-        "MultiheadAttention", "Transformer", "TransformerDecoder", "TransformerDecoderLayer", "TransformerEncoder", "TransformerEncoderLayer",
-    ),
+    "layer": layer.__all__,
     "learning_rate_schedule": ("CosineDecayLR", "ExponentialDecayLR", "InverseDecayLR", "NaturalExpDecayLR", "PolynomialDecayLR", "WarmUpLR"),
     "loss.loss": (
         "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "CTCLoss", "DiceLoss", "FocalLoss", "GaussianNLLLoss",

@@ -1,5 +1,6 @@
 """Operations: primitives, each whole in its class, and the public functions composed of them."""
 
+import functools
 import importlib
 from typing import Any
 
@@ -70,12 +71,20 @@ def __getattr__(name: str) -> Any:
         module = importlib.import_module(home)
         return module if home == f"{__name__}.{name}" else getattr(module, name)
     if name == "__all__" or not name.startswith("_"):
-        primitives = importlib.import_module(f"{__name__}.primitives")
-        globals().update((name, getattr(primitives, name)) for name in primitives.__all__)
-        if name in primitives.__all__:
-            return getattr(primitives, name)
+        _import_primitives()
+        if name in globals():
+            return globals()[name]
     _refuse("graphcell.ops", name)
 
 
+@functools.cache
+def _import_primitives() -> None:
+    """What a program has put in place of one stays."""
+    primitives = importlib.import_module(f"{__name__}.primitives")
+    for name in primitives.__all__:
+        globals().setdefault(name, getattr(primitives, name))
+
+
 def __dir__() -> list[str]:
-    return sorted({*globals(), *importlib.import_module(f"{__name__}.primitives").__all__})
+    _import_primitives()
+    return sorted(globals())

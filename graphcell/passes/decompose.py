@@ -10,6 +10,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+from collections import Counter
 
 from graphcell import dtype as dt
 from graphcell.errors import DataIndexError, Span, render
@@ -35,6 +36,9 @@ from graphcell.passes.row_blocks import RowBlocks, row_blocks
 _MOST_OPS = 12
 """Elementwise ops that are done for each place of windows apart."""
 
+_MOST_OF_A_ROW = 4
+"""Elements of a row that are found among its places."""
+
 _ONE_OF_EACH_ROW = (Gather, GatherElements, Scatter, ScatterElements)
 """Ops that may take, or write, one element of each row."""
 
@@ -46,6 +50,8 @@ class _Decomposition:
         self.made_by: dict[Value, Node] = {}
         self.table: dict[Value, Value] = {v: v for v in graph.inputs}
         self.span: Span | None = None
+        self.gathers = Counter(node.operands[0] for node in graph.nodes if isinstance(node.op, (Gather, GatherElements)))
+        self.scatters = Counter(node.results[0].type.shape for node in graph.nodes if isinstance(node.op, (Scatter, ScatterElements)))
 
     def emit(self, op: Op, *operands: Value) -> Value:
         types = infer_types(op, tuple(v.type for v in operands))
@@ -83,7 +89,7 @@ class _Decomposition:
         if isinstance(op, MatMul) and _is_decomposed(node):
             return self._integer_product(op, *operands)
         if isinstance(op, _ONE_OF_EACH_ROW):
-            return self._one_of_each_row(op, *operands)
+            return self._one_of_each_row(node, *operands)
         return None
 
     def _check(self, op: CheckIndex, index: Value) -> None:
@@ -160,15 +166,24 @@ class _Decomposition:
         place = self.emit(Select(), hit, index, self._full(shape[op.axis] - 1, index))
         return self._cast(self.emit(ReduceMinPlace(axis, False), place), dt.int64)
 
-    def _one_of_each_row(self, op: Op, x: Value, *others: Value) -> Value | None:
-        """One element of each row of floats, or what is added to zeros there."""
+    def _one_of_each_row(self, node: Node, x: Value, *others: Value) -> Value | None:
+        """One element of each row of floats, or what is added to zeros there. As it was where so many are taken that each for itself is quicker, and
+        where a row does not lie side by side in what must be in memory in any case: to find the place, the whole row is read."""
+        op = node.op
         if not x.type.dtype.is_float or x.type.size == 0:
             return None
         if isinstance(op, (Gather, GatherElements)):
             found = self._places_in_rows(op, x.type.shape, others) if self._is_computed(x) else None
-            return None if found is None else self._element_of_each_row(x, *found, op.infer(x.type, *(v.type for v in others)).shape)
+            if found is None:
+                return None
+            whole = node.operands[0]
+            side_by_side = found[0] == x.type.rank - 1
+            if self.gathers[whole] > (_MOST_OF_A_ROW if side_by_side else 1) or (whole in self.graph.outputs and not side_by_side):
+                return None
+            return self._element_of_each_row(x, *found, node.results[0].type.shape)
         assert isinstance(op, (Scatter, ScatterElements))
-        found = self._places_in_rows(op, x.type.shape, others[:-1]) if op.kind == "add" and self._is_zero(x) else None
+        few = op.kind == "add" and self.scatters[x.type.shape] <= _MOST_OF_A_ROW
+        found = self._places_in_rows(op, x.type.shape, others[:-1]) if few and self._is_zero(x) else None
         return None if found is None else self._at_one_place_of_each_row(x, *found, others[-1])
 
     def _places_in_rows(self, op: Op, shape: Shape, indices: tuple[Value, ...]) -> tuple[int, Value] | None:
@@ -231,7 +246,7 @@ class _Decomposition:
 
     def _is_zero(self, x: Value) -> bool:
         made = self.made_by.get(x)
-        return made is not None and isinstance(made.op, Full) and made.op.value == 0
+        return made is not None and isinstance(made.op, Full) and made.op.value == 0 and math.copysign(1.0, made.op.value) > 0
 
     def _cast(self, x: Value, dtype: dt.DType) -> Value:
         return x if x.type.dtype is dtype else self.emit(Cast(dtype), x)

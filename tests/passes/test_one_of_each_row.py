@@ -125,3 +125,39 @@ def test_a_part_of_the_rows_is_gathered_as_before() -> None:
         at = RNG.integers(0, SHAPE[1], shape).astype(np.int32)
         found = graphcell.jit(function)(Tensor(x), Tensor(at)).asnumpy()
         np.testing.assert_allclose(found, np.take_along_axis(np.exp(x.astype(np.float64))[: shape[0]], at.astype(np.int64), 1), rtol=1e-6)
+
+
+def test_a_sum_with_negative_zero_keeps_its_sign() -> None:
+    def function(updates: Any, at: Any) -> Any:
+        return ops.tensor_scatter_elements(ops.full((3, 4), -0.0, dtype=graphcell.float32), at, updates, 1, "add")
+
+    found = graphcell.jit(function)(Tensor(np.full((3, 1), -0.0, np.float32)), Tensor(np.array([[0], [1], [2]], np.int32))).asnumpy()
+    assert np.signbit(found).all()
+
+
+def test_many_elements_of_a_row_are_gathered_one_by_one() -> None:
+    def total(x: Any, at: Any) -> Any:
+        z = ops.exp(x)
+        found = 0
+        for k in range(6):
+            found = found + ops.gather_elements(z, 0, (at + k) % 9)
+        return found.sum()
+
+    x, at = RNG.standard_normal((9, 20)).astype(np.float32), RNG.integers(0, 9, (1, 20)).astype(np.int32)
+    gradient = graphcell.jit(graphcell.grad(total, 0))
+    found = gradient(Tensor(x), Tensor(at)).asnumpy()
+    times = sum((np.arange(9)[:, None] == (at + k) % 9).astype(float) for k in range(6))
+    np.testing.assert_allclose(found, times * np.exp(x.astype(np.float64)), rtol=1e-5)
+    assert " = scatter_elements" in gradient.ir("optimized")
+
+
+def test_columns_of_what_is_stored_are_gathered_from_there() -> None:
+    def both(x: Any, at: Any) -> Any:
+        z = ops.exp(x)
+        return z, ops.gather_elements(z, 0, at)
+
+    function = graphcell.jit(both)
+    x, at = RNG.standard_normal((9, 20)).astype(np.float32), RNG.integers(0, 9, (1, 20)).astype(np.int32)
+    z, found = function(Tensor(x), Tensor(at))
+    np.testing.assert_array_equal(found.asnumpy(), np.take_along_axis(z.asnumpy(), at.astype(np.int64), 0))
+    assert " = gather_elements" in function.ir("optimized")
