@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parent.parent / "graphcell"
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("version", "records", "errors", "missing", "wire", "progress"),
+    ("version", "records", "errors", "missing", "late", "wire", "progress"),
     ("dtype", "buffer", "locks", "collection"),
     ("context", "auto_parallel_context", "communication"),
     ("ir",),
