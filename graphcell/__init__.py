@@ -98,16 +98,14 @@ bool, int, float = bool_, int32, float32
 globals()["dtype"] = _dtype  # in place of the inner module graphcell.dtype, all of whose names it has
 
 __all__ = [  # noqa: RUF022
-    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "Generator", "Initializer",
-    "JitConfig", "Parameter", "ParameterTuple", "Tensor", "Type", "__version__", "bfloat16",
-    "bool_", "byte", "common", "constexpr", "context", "default_generator", "double", "dtype_to_nptype",
+    "COMPATIBLE", "GRAPH_MODE", "LAX", "PYNATIVE_MODE", "STRICT", "Generator", "Initializer", "JitConfig", "Parameter", "ParameterTuple", "Tensor",
+    "Type", "__version__", "bfloat16", "bool_", "byte", "common", "constexpr", "context", "default_generator", "double", "dtype_to_nptype",
     "dtype_to_pytype", "float16", "float32", "float64", "float_", "from_numpy", "get_context", "get_current_device", "get_grad", "get_rng_state",
     "get_seed", "grad", "half", "initial_seed", "int16", "int32", "int64", "int8", "int_", "intc", "intp", "is_tensor", "jacfwd", "jacrev", "jit",
-    "jit_class", "jvp", "list_", "long", "manual_seed", "mutable", "nn", "number",
-    "ops", "pytype_to_dtype", "recompute", "saved_tensors_hooks", "seed", "set_context",
-    "set_deterministic", "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "string", "tensor", "tensor_type",
-    "train", "tuple_", "type_none", "ubyte", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ushort", "value_and_grad", "vjp",
-    "vmap",
+    "jit_class", "jvp", "list_", "long", "manual_seed", "mutable", "nn", "number", "ops", "pytype_to_dtype", "recompute", "saved_tensors_hooks",
+    "seed", "set_context", "set_deterministic", "set_device", "set_recursion_limit", "set_rng_state", "set_seed", "short", "single", "string",
+    "tensor", "tensor_type", "train", "tuple_", "type_none", "ubyte", "uint", "uint16", "uint32", "uint64", "uint8", "uintc", "uintp", "ushort",
+    "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 __all__ += ["ParallelMode", "communication", "get_auto_parallel_context", "reset_auto_parallel_context", "set_auto_parallel_context"]
 __all__ += ["amp", "dataset", "dtype", "mint", *train.__all__]  # noqa: F405  (these come by other ways than import)

@@ -51,7 +51,6 @@ def _focal_of_doubles(x: Array, at: Array) -> tuple[float, Array]:
     return float(-(np.square(1 - p) * log_p).sum()), gradient
 
 
-
 @pytest.mark.parametrize("pick", [_by_gather, _by_index])
 def test_a_loss_that_takes_one_class_is_one_loop_nest(pick: Callable[[Any, Any], Any]) -> None:
     x, at = RNG.standard_normal(SHAPE).astype(np.float32), RNG.integers(-SHAPE[1], SHAPE[1], SHAPE[0]).astype(np.int32)
@@ -60,6 +59,7 @@ def test_a_loss_that_takes_one_class_is_one_loop_nest(pick: Callable[[Any, Any],
     expected, slope = _focal_of_doubles(x, at)
     np.testing.assert_allclose(loss.asnumpy(), expected, rtol=1e-5)
     np.testing.assert_allclose(gradient.asnumpy(), slope, rtol=1e-4, atol=1e-6)
+    assert step.kernels().count(f"i1<{SHAPE[1]}") == 1
 
 
 @pytest.mark.parametrize("pick", [_by_gather, _by_index])

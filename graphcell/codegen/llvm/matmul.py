@@ -52,12 +52,11 @@ from graphcell.records import dataclass
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
 _ALIASING = 4096  # bytes: rows a multiple of this apart share a few lines of the L1 cache
-_FEW_COLUMN_TILES = 2
+_FEW_COLUMN_TILES = 2  # of a block: so few panels of B leave the lines of A and of what is asked for where they are
 _MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
 _STEPS_AT_ONCE = 8  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels
-
 
 
 def emit_matmul(
