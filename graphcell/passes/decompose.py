@@ -1,8 +1,7 @@
 """Rewrites ops that have no kernel of their own into ops that have one.
 
-Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index`, `moments` and matrix products of integers. One element of
-each row that is computed in the graph, as losses take it, is found among the places of the row, which fuses with all around, and its gradient is
-written so. Runs after differentiation, so that gradients are those of the whole ops.
+Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index`, `moments` and matrix products of integers. Runs after
+differentiation, so that gradients are those of the whole ops.
 """
 
 from __future__ import annotations
@@ -10,13 +9,11 @@ from __future__ import annotations
 import functools
 import itertools
 import math
-from collections import Counter
 
 from graphcell import dtype as dt
 from graphcell.errors import DataIndexError, Span, render
 from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
-from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Cast, Mul, Select, Sub
 from graphcell.ops.base import Elementwise
 from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, IsFinite, Less, NotEqual
@@ -24,7 +21,6 @@ from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import If
 from graphcell.ops.creation import Full, Iota, number_of
 from graphcell.ops.host import CheckIndex, Raise
-from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, ReduceMinPlace
@@ -36,12 +32,6 @@ from graphcell.passes.row_blocks import RowBlocks, row_blocks
 _MOST_OPS = 12
 """Elementwise ops that are done for each place of windows apart."""
 
-_MOST_OF_A_ROW = 4
-"""Elements of a row that are found among its places."""
-
-_ONE_OF_EACH_ROW = (Gather, GatherElements, Scatter, ScatterElements)
-"""Ops that may take, or write, one element of each row."""
-
 
 class _Decomposition:
     def __init__(self, graph: Graph):
@@ -50,8 +40,6 @@ class _Decomposition:
         self.made_by: dict[Value, Node] = {}
         self.table: dict[Value, Value] = {v: v for v in graph.inputs}
         self.span: Span | None = None
-        self.gathers = Counter(node.operands[0] for node in graph.nodes if isinstance(node.op, (Gather, GatherElements)))
-        self.scatters = Counter(node.results[0].type.shape for node in graph.nodes if isinstance(node.op, (Scatter, ScatterElements)))
 
     def emit(self, op: Op, *operands: Value) -> Value:
         types = infer_types(op, tuple(v.type for v in operands))
@@ -88,8 +76,6 @@ class _Decomposition:
             return self._place_of_extremum(op, *operands)
         if isinstance(op, MatMul) and _is_decomposed(node):
             return self._integer_product(op, *operands)
-        if isinstance(op, _ONE_OF_EACH_ROW):
-            return self._one_of_each_row(node, *operands)
         return None
 
     def _check(self, op: CheckIndex, index: Value) -> None:
@@ -165,88 +151,6 @@ class _Decomposition:
         index = self.emit(Iota(shape, op.axis, dt.int32 if shape[op.axis] < 1 << 31 else dt.int64))
         place = self.emit(Select(), hit, index, self._full(shape[op.axis] - 1, index))
         return self._cast(self.emit(ReduceMinPlace(axis, False), place), dt.int64)
-
-    def _one_of_each_row(self, node: Node, x: Value, *others: Value) -> Value | None:
-        """One element of each row of floats, or what is added to zeros there. As it was where so many are taken that each for itself is quicker, and
-        where a row does not lie side by side in what must be in memory in any case: to find the place, the whole row is read."""
-        op = node.op
-        if not x.type.dtype.is_float or x.type.size == 0:
-            return None
-        if isinstance(op, (Gather, GatherElements)):
-            found = self._places_in_rows(op, x.type.shape, others) if self._is_computed(x) else None
-            if found is None:
-                return None
-            whole = node.operands[0]
-            side_by_side = found[0] == x.type.rank - 1
-            if self.gathers[whole] > (_MOST_OF_A_ROW if side_by_side else 1) or (whole in self.graph.outputs and not side_by_side):
-                return None
-            return self._element_of_each_row(x, *found, node.results[0].type.shape)
-        assert isinstance(op, (Scatter, ScatterElements))
-        few = op.kind == "add" and self.scatters[x.type.shape] <= _MOST_OF_A_ROW
-        found = self._places_in_rows(op, x.type.shape, others[:-1]) if few and self._is_zero(x) else None
-        return None if found is None else self._at_one_place_of_each_row(x, *found, others[-1])
-
-    def _places_in_rows(self, op: Op, shape: Shape, indices: tuple[Value, ...]) -> tuple[int, Value] | None:
-        """The axis of the rows, and the place in each with extent 1 there. Of several indices all but one must count the rows."""
-        if isinstance(op, (GatherElements, ScatterElements)):
-            axis, place = op.axis, indices[0]
-        else:
-            assert isinstance(op, (Gather, Scatter))
-            if op.axes != tuple(range(len(shape))):
-                return None
-            for axis in reversed(op.axes):
-                if all(self._counts(indices[k], k - (k > axis)) for k in op.axes if k != axis):
-                    break
-            else:
-                return None
-            place = indices[axis]
-            if place.type.shape != shape[:axis] + shape[axis + 1 :]:
-                return None
-            place = self.emit(Reshape((*shape[:axis], 1, *shape[axis + 1 :])), place)
-        fits = place.type.shape == (*shape[:axis], 1, *shape[axis + 1 :]) and shape[axis] < 1 << 31
-        return (axis, place) if fits else None
-
-    def _counts(self, index: Value, axis: int) -> bool:
-        """Whether an index is 0, 1, … along an axis."""
-        made = self.made_by.get(index)
-        if made is None or not 0 <= axis < index.type.rank:
-            return False
-        if isinstance(made.op, Iota):
-            return made.op.axis == axis
-        if isinstance(made.op, Cast) and made.op.dtype.bits >= 32:
-            return self._counts(made.operands[0], axis)
-        (source, *_) = made.operands or (index,)
-        if isinstance(made.op, BroadcastTo) and source.type.rank == index.type.rank and source.type.shape[axis] == index.type.shape[axis]:
-            return self._counts(source, axis)
-        others = index.type.shape[:axis] + index.type.shape[axis + 1 :]
-        return isinstance(made.op, Reshape) and source.type.rank == 1 and others == (1,) * len(others) and self._counts(source, 0)
-
-    def _element_of_each_row(self, x: Value, axis: int, place: Value, result: Shape) -> Value:
-        """The largest of the element and of minus infinities: unlike a sum this leaves -0 as it is."""
-        chosen = self.emit(Select(), self._hit(x.type.shape, axis, place), x, self._full(-math.inf, x))
-        largest = self.emit(ReduceMax((axis,), True), chosen)
-        return largest if largest.type.shape == result else self.emit(Reshape(result), largest)
-
-    def _at_one_place_of_each_row(self, x: Value, axis: int, place: Value, updates: Value) -> Value:
-        added = self.emit(Add(), updates, self._full(0.0, updates))  # as -0 is added to zero
-        added = added if added.type.shape == place.type.shape else self.emit(Reshape(place.type.shape), added)
-        return self.emit(Select(), self._hit(x.type.shape, axis, place), self.emit(BroadcastTo(x.type.shape), added), x)
-
-    def _hit(self, shape: Shape, axis: int, index: Value) -> Value:
-        """Where the places along an axis are those of `index`, which has one for each row. It was checked; negative ones count from the end."""
-        index = self._cast(index, dt.int32)
-        from_end = self.emit(Less(), index, self._full(0, index))
-        place = self.emit(Select(), from_end, self.emit(Add(), index, self._full(shape[axis], index)), index)
-        return self.emit(Equal(), self.emit(Iota(shape, axis, dt.int32)), self.emit(BroadcastTo(shape), place))
-
-    def _is_computed(self, x: Value) -> bool:
-        """Whether loops compute x. What lies in memory in any case is read there."""
-        made = self.made_by.get(x)
-        return made is not None and isinstance(made.op, Elementwise)
-
-    def _is_zero(self, x: Value) -> bool:
-        made = self.made_by.get(x)
-        return made is not None and isinstance(made.op, Full) and made.op.value == 0 and math.copysign(1.0, made.op.value) > 0
 
     def _cast(self, x: Value, dtype: dt.DType) -> Value:
         return x if x.type.dtype is dtype else self.emit(Cast(dtype), x)
@@ -364,7 +268,7 @@ class _Decomposition:
 def _is_decomposed(node: Node) -> bool:
     if isinstance(node.op, MatMul):
         return not node.operands[0].type.dtype.is_float
-    return isinstance(node.op, (Fold, ArgMax, ArgMin, CheckIndex, Moments, *_ONE_OF_EACH_ROW))
+    return isinstance(node.op, (Fold, ArgMax, ArgMin, CheckIndex, Moments))
 
 
 def decompose(graph: Graph) -> Graph:

@@ -25,6 +25,7 @@ from graphcell.passes.decompose import decompose
 from graphcell.passes.divide_once import divide_once
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.factor_sums import factor_sums
+from graphcell.passes.find_in_rows import find_in_rows
 from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.hoist_scanned import hoist_scanned
 from graphcell.passes.inline import inline
@@ -47,6 +48,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
     ("decompose", decompose),
+    ("find_in_rows", find_in_rows),
     ("interleave", interleave),
     ("eliminate_dead", eliminate_dead),
     ("divide_once", divide_once),

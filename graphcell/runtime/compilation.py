@@ -18,14 +18,13 @@ import llvmlite
 from graphcell.codegen.llvm.processor import NOT_RUN, PASSES, Target
 from graphcell.codegen.program import Program
 from graphcell.collection import rarely_collected
-from graphcell.context import config
 from graphcell.ir.graph import Graph
 from graphcell.locks import whole
 from graphcell.records import dataclass
 from graphcell.runtime.cache import ObjectCache, make_key, open_cache
 from graphcell.runtime.loader import Library, host, load_object
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
-from graphcell.runtime.threads import default_size, processors
+from graphcell.runtime.threads import processors
 from graphcell.version import __version__
 
 if TYPE_CHECKING:
@@ -145,7 +144,7 @@ def _object_code(cache: ObjectCache, key: str, text: str, target: Target) -> tup
         from graphcell.codegen.llvm.parts import cut
         from graphcell.codegen.llvm.target import compile_objects
 
-    objects = compile_objects(cut(text, _threads()), target)
+    objects = compile_objects(cut(text, processors()), target)  # by all of them, however few threads calls use: this is done once
     cache.put(key, {"sizes": [len(x) for x in objects]}, b"".join(objects))
     return objects, False
 
@@ -160,8 +159,3 @@ def _kept_objects(cache: ObjectCache, key: str) -> list[bytes] | None:
         return None
     ends = list(itertools.accumulate(sizes))
     return [data[end - size : end] for size, end in zip(sizes, ends)]
-
-
-def _threads() -> int:
-    """As many as calls of the program may use, and no more than there are processors."""
-    return min(default_size(config.runtime_num_threads), processors())

@@ -26,7 +26,7 @@ from graphcell.runtime.cache import open_cache
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "_LEAST_LETTERS", 100)
-    monkeypatch.setattr(compilation, "_threads", lambda: 3)
+    monkeypatch.setattr(compilation, "processors", lambda: 3)
 
 
 def chain(length: int) -> Module:
@@ -151,6 +151,25 @@ def test_where_no_thread_can_be_started_the_caller_translates(monkeypatch: pytes
 
 
 @pytest.mark.usefixtures("small_parts")
+def test_each_part_is_optimized_and_translated_by_a_thread_of_its_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    run_passes, emit, at_work = target._Passes.run, target._emit, list[tuple[str, threading.Thread]]()
+
+    def record_passes(self: Any) -> None:
+        at_work.append(("passes", threading.current_thread()))
+        run_passes(self)
+
+    def record_emission(module: Any, machine: Any) -> bytes:
+        at_work.append(("emission", threading.current_thread()))
+        return emit(module, machine)
+
+    monkeypatch.setattr(target._Passes, "run", record_passes)
+    monkeypatch.setattr(target, "_emit", record_emission)
+    compile_objects(cut(str(chain(9)), 3), host())
+    assert len(at_work) == 6 and len(set(at_work)) == 6
+    assert len({thread for _, thread in at_work}) == 3 and threading.current_thread() not in {thread for _, thread in at_work}
+
+
+@pytest.mark.usefixtures("small_parts")
 def test_interruptions_wait_until_all_parts_are_translated(monkeypatch: pytest.MonkeyPatch) -> None:
     """What LLVM reads would be freed under it."""
     translate, interrupted, made, times = target._emit, threading.Event(), list[bytes](), list[int]()
@@ -175,8 +194,8 @@ def test_interruptions_wait_until_all_parts_are_translated(monkeypatch: pytest.M
             raise KeyboardInterrupt
 
     class InterruptedWork(target._Work):
-        def __init__(self, module: Any, machine: Any):
-            super().__init__(module, machine)
+        def __init__(self, *arguments: Any):
+            super().__init__(*arguments)
             self._end: Any = InterruptedLock()
 
     monkeypatch.setattr(target, "_emit", emit)
@@ -303,7 +322,7 @@ def test_programs_in_parts_give_the_same_bits_and_come_back_from_the_cache(monke
     counts.clear()
     again = gradients()
     assert not counts, "found in the cache"
-    monkeypatch.setattr(compilation, "_threads", lambda: 1)
+    monkeypatch.setattr(compilation, "processors", lambda: 1)
     monkeypatch.setenv("GRAPHCELL_CACHE_DIR", str(tmp_path / "b"))
     alone = gradients()
     assert set(counts) == {1} and whole is not None

@@ -92,7 +92,7 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
         works: list[_Work] = []
         for text in texts:
             machine = _new_machine(target) if works else _machine(target)
-            works.append(_Work(_optimized(text, target, machine), machine))
+            works.append(_Work(text, target, machine))
             stack.callback(works[-1].free)
             if len(texts) > 1:
                 works[-1].start()
@@ -100,10 +100,12 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
 
 
 class _Work:
-    """The translation of a module, which is the work's from then on: by a thread of its own, or by who asks for the result."""
+    """The translation of a module: by a thread of its own, or by who asks for the result."""
 
-    def __init__(self, parsed: _Parsed, machine: Any):
-        self._parsed, self._machine = parsed, machine
+    def __init__(self, text: str, target: Target, machine: Any):
+        self._text, self._target, self._machine = text, target, machine
+        self._parsed = _parsed(text, target, machine)
+        self._passes = _Passes(self._parsed.module, machine)
         self._code: bytes | None = None
         self._error: Exception | None = None
         self._process = 0  # the one in which a thread was started
@@ -120,8 +122,12 @@ class _Work:
 
     def result(self) -> bytes:
         self._wait()
-        if not self._has_ended:  # no thread was started, or a fork left it behind
+        if not self._process:
             self._translate()
+        elif not self._has_ended:  # it never began, or a fork left it behind amid the module
+            machine = _new_machine(self._target)
+            with contextlib.closing(_optimized(self._text, self._target, machine)) as parsed:
+                return _emit(parsed.module, machine)
         if self._error is not None:
             raise self._error
         assert self._code is not None
@@ -136,6 +142,7 @@ class _Work:
 
     def _translate(self) -> None:
         try:
+            self._passes.run()
             self._code = _emit(self._parsed.module, self._machine)
         except Exception as error:
             self._error = error
@@ -232,12 +239,18 @@ class _Parsed:
 
 def _optimized(text: str, target: Target, machine: Any) -> _Parsed:
     """The module of a text after the passes. Who asks for it closes it."""
+    parsed = _parsed(text, target, machine)
+    _Passes(parsed.module, machine).run()
+    return parsed
+
+
+def _parsed(text: str, target: Target, machine: Any) -> _Parsed:
+    """The module of a text, verified. Who asks for it closes it."""
     parsed = _Parsed(text)
     try:
         parsed.module.verify()
         parsed.module.triple = target.triple
         parsed.module.data_layout = str(machine.target_data)
-        _run_passes(parsed.module, machine)
     except BaseException as error:
         parsed.close()
         if isinstance(error, RuntimeError):
@@ -246,15 +259,20 @@ def _optimized(text: str, target: Target, machine: Any) -> _Parsed:
     return parsed
 
 
-def _run_passes(module: Any, machine: Any) -> None:
-    """Runs PASSES on every function of the module."""
-    builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(1))
-    manager = llvm.create_new_function_pass_manager()
-    for name in PASSES:
-        getattr(manager, f"add_{name}_pass")()
-    for function in module.functions:
-        if not function.is_declaration:
-            manager.run(function, builder)
+class _Passes:
+    """PASSES for every function of a module, to be run without llvmlite's lock, like `_emit`."""
+
+    def __init__(self, module: Any, machine: Any):
+        self._builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(1))
+        self._manager = llvm.create_new_function_pass_manager()
+        for name in PASSES:
+            getattr(self._manager, f"add_{name}_pass")()
+        self._functions = [function for function in module.functions if not function.is_declaration]
+
+    def run(self) -> None:
+        run = _unlocked("LLVMPY_RunNewFunctionPassManager")
+        for function in self._functions:
+            run(self._manager, function, self._builder)
 
 
 def _explain(message: str, text: str) -> str:
