@@ -279,6 +279,8 @@ def cases() -> Iterator[MatmulCase | ConvCase]:
         yield matmul("one row", 1, n, k, tb=tb)
     yield matmul("column", 1024, 1, 1024)
     yield matmul("tall", 100_000, 16, 16)
+    yield matmul("strip", 256, 32, 8192, ta=True)
+    yield matmul("strip", 32, 512, 4096)
     for size, c in ((32, 64), (16, 128), (8, 256), (4, 512)):
         yield from convolutions("resnet18", 16, size, c, c, 3)
     yield from convolutions("resnet18", 16, 32, 3, 64, 3, ops=("forward", "weights"))

@@ -225,6 +225,18 @@ def test_large_matrices_that_meet_few_rows(m: int, n: int, k: int, batch: tuple[
     check(case, width)
 
 
+@pytest.mark.parametrize("case", [Case(33, 270, 5003), Case(20, 161, 5003, transpose_a=True), Case(270, 32, 5003, transpose_a=True, transpose_b=True)], ids=str)
+@pytest.mark.parametrize("width", [16, 32])
+def test_strips_are_added_up_from_parts_of_a_long_reduction(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """So that no block of the strip reads the narrow operand from memory again. The cache is taken for a small one, whatever the machine's."""
+    target = replace(TARGETS[width], l2_bytes=1 << 19)
+    monkeypatch.setitem(TARGETS, width, target)
+    plan = schedule(case.spec, target)
+    assert plan.splits == -(-case.k // plan.split_depth) > 1
+    assert schedule(replace(case.spec, k=256), target).splits == 1
+    check(case, width)
+
+
 @pytest.mark.parametrize(
     "case",
     [

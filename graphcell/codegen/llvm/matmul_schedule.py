@@ -42,6 +42,10 @@ _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM = 8  # times the L2 cache: from there on B comes from memory, more or less
+_STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
+_STRIP_LENGTH = 8  # times its width that such an output is long, at least
+_STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
+_STRIP_FROM = 4  # times the L2 cache that the long operand takes
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
@@ -249,7 +253,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     whole = target.lanes(kind)
     pack_b = _pack_b(spec, row_tiles, size, target)
     streams = pack_b == "no" and _streams_b(spec, target)
-    splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole, streams)
+    splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole, streams, target)
     narrow = spec.c.kind != kind and splits == 1
     # A's tile stays in the L1 cache over a pass, at least 128 columns of B in half of the L2 cache.
     most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
@@ -278,16 +282,27 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
 
 
-def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool) -> tuple[int, int]:
-    """Parts of k and their length: more than one part only if the output has few tiles and k is long, or if B is to be read row by row."""
+def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool, target: ContractionTarget) -> tuple[int, int]:
+    """Parts of k and their length: more than one part only if the output has few tiles and k is long, if B is to be read row by row, or if each
+    block of a long and narrow output would read the narrow operand from memory again.
+    """
     outputs = math.prod(spec.batch) * tiles
     splits = min(BLOCKS_WANTED // max(outputs // 4, 1), spec.k // 1024)
     if streams:
         splits = min(BLOCKS_WANTED // math.prod(spec.batch), spec.k // _STREAMED_ROWS)
+    elif _is_strip(spec, target):
+        splits = max(splits, min(BLOCKS_WANTED // math.prod(spec.batch), spec.k // _STRIP_STEPS))
     if splits < 2 or spec.share_b:
         return 1, spec.k
     depth = round_up(ceil_div(spec.k, splits), whole)
     return ceil_div(spec.k, depth), depth
+
+
+def _is_strip(spec: MatmulSpec, target: ContractionTarget) -> bool:
+    """Whether the output is a strip along rows of an operand that lies row by row and that the L2 cache does not hold."""
+    wide = spec.m <= _STRIP_ROWS and spec.b.column == 1 and spec.n >= _STRIP_LENGTH * spec.m
+    tall = spec.n <= _STRIP_COLUMNS and spec.a.row == 1 and spec.m >= _STRIP_LENGTH * spec.n
+    return (wide or tall) and max(spec.m, spec.n) * spec.k * LType(spec.kind).bytes > _STRIP_FROM * target.l2_bytes
 
 
 def _bytes_of_b(spec: MatmulSpec) -> int:
