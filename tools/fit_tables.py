@@ -1,4 +1,4 @@
-"""Writes graphcell/codegen/llvm/tables.py: the tables of sixteen entries that vector code looks up in a register.
+"""Writes graphcell/codegen/llvm/tables.py: the tables of sixteen or eight entries that vector code looks up in a register.
 
     python tools/fit_tables.py              # rewrites the file (some seconds)
 
@@ -24,6 +24,8 @@ OUTPUT = Path(__file__).resolve().parent.parent / "graphcell/codegen/llvm/tables
 WIDTH = 120
 ENTRIES = 16
 DEGREE = 5
+SHORT = 8, 6
+"""Entries and degree for registers of eight floats."""
 
 
 # -- piecewise polynomials of odd functions that reach 1 -----------------------------------------------------
@@ -43,6 +45,8 @@ class Piecewise:
     limit: float
     centred_as: Piecewise | None = None
     """The function that has the same centres, so that code with both looks them up once."""
+    entries: int = ENTRIES
+    degree: int = DEGREE
 
 
 def _twice_normal_minus_one(x: mpf) -> mpf:
@@ -59,6 +63,7 @@ PIECEWISE = {
     "ERF": Piecewise("erf", mp.erf, 2 / mp.sqrt(mp.pi), 1.3125, 0.9, 3, 3.95),
     "NORMAL": _NORMAL,
     "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 4 * mp.npdf(0), 1.3125, 0.5738, 3, 6.2, _NORMAL),
+    "ERF_SHORT": Piecewise("erf", mp.erf, 2 / mp.sqrt(mp.pi), 1.25, 0.9258, 2, 4.05, None, *SHORT),
 }
 
 
@@ -71,12 +76,12 @@ def _edges(p: Piecewise) -> list[tuple[int, float, float]]:
         exponent = int(np.floor(np.log2(low)))
         step = 2.0 ** (exponent - p.bits)
         number = int(low // step)
-        place = (exponent + 127 << p.bits | (number & (1 << p.bits) - 1)) % ENTRIES
+        place = (exponent + 127 << p.bits | (number & (1 << p.bits) - 1)) % p.entries
         high = (number + 1) * step
         found.append((place, (low - p.start) / scale, min((high - p.start) / scale, p.limit)))
         low = high
     if len({place for place, _, _ in found}) != len(found):
-        raise ValueError(f"{p.comment}: {len(found)} segments do not fit into {ENTRIES} entries")
+        raise ValueError(f"{p.comment}: {len(found)} segments do not fit into {p.entries} entries")
     return found
 
 
@@ -117,13 +122,13 @@ def _segment(p: Piecewise, low: float, high: float) -> tuple[float, list[float],
     if low == 0.0:
         slope = p.slope - _lift(p)
         fit = Fit("", lambda r: (f(r) / r - slope) / r, lambda r: r * r / f(r), {}, 200)
-        rest, _ = remez(fit, mpf(margin), mpf(high + margin), DEGREE - 2)
+        rest, _ = remez(fit, mpf(margin), mpf(high + margin), p.degree - 2)
         coefficients = [0.0, *(float(np.float32(float(c))) for c in (slope, *rest))]
         return 0.0, coefficients, _ulps(f, mpf(0), [mpf(0), mpf(coefficients[1]), *rest], high * 1e-4, high)
     centre = mpf(_nice_centre(_without_lift(p.centred_as or p), low, high))
     first = float(np.float32(float(f(mpf(centre)))))
     fit = Fit("", lambda r: (f(centre + r) - f(centre)) / r, lambda r: abs(r) / f(centre + r), {}, 200)
-    rest, _ = remez(fit, mpf(low - margin - centre), mpf(high + margin - centre), DEGREE - 1)
+    rest, _ = remez(fit, mpf(low - margin - centre), mpf(high + margin - centre), p.degree - 1)
     coefficients = [first, *(float(np.float32(float(c))) for c in rest)]
     return float(centre), coefficients, _ulps(f, centre, [mpf(first), *rest], low, high)
 
@@ -138,7 +143,7 @@ def _ulps(f: Callable[[mpf], mpf], centre: mpf, coefficients: Sequence[mpf], low
 
 
 def _piecewise_text(name: str, p: Piecewise) -> str:
-    columns = [[0.0] * ENTRIES for _ in range(DEGREE + 2)]
+    columns = [[0.0] * p.entries for _ in range(p.degree + 2)]
     worst = 0.0
     for place, low, high in _edges(p):
         centre, coefficients, error = _segment(p, low, high)
@@ -237,7 +242,7 @@ def _shortest(value: float) -> str:
     return short if np.float32(value) == value else repr(value)
 
 
-HEADER = '''"""Tables of sixteen entries, which vector code looks up in a register. Written by tools/fit_tables.py, which says what each
+HEADER = '''"""Tables of sixteen or (`_SHORT`) eight entries, which vector code looks up in a register. Written by tools/fit_tables.py, which says what each
 stands for: do not edit.
 """
 

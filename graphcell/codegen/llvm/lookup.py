@@ -1,7 +1,8 @@
-"""AVX-512: tables of sixteen floats in a register, and the instructions that take numbers apart and scale them.
+"""AVX-512: tables of sixteen floats in a register, and the instructions that take numbers apart and scale them. AVX2: tables of eight floats.
 
-Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512. Leaves: the result in the operand's
-type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables` says where the functions may be called at all.
+Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for `odd_function`. Leaves: the result
+in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables` and `uses_short_tables` say where the functions
+may be called at all.
 
 What is measured on Zen 4, in 512-bit instructions a cycle: two of any kind; one of multiply, fused multiply-add, comparison; one of add,
 minimum, shift, getexp, getmant; one look-up of sixteen entries; one with three operands in registers, of any kind, which is why tables
@@ -17,7 +18,7 @@ from typing import NamedTuple
 from graphcell.codegen.llvm.polynomials import at_most, from_bits, to_bits
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const, float_literal
 
-ENTRIES = 16
+ENTRIES, SHORT_ENTRIES = 16, 8
 REGISTER_LANES = {"float": 16, "double": 8}
 _CURRENT_ROUNDING = const(4, LType("i32"))
 
@@ -25,7 +26,7 @@ _CURRENT_ROUNDING = const(4, LType("i32"))
 class Segments(NamedTuple):
     """lift * a plus a piecewise polynomial in r = a - centre, for 0 <= a <= limit.
 
-    The segment of `a` is that of the float start + scale * a, shifted right by `shift`, modulo 16.
+    The segment of `a` is that of the float start + scale * a, shifted right by `shift`, modulo 16, or 8 where there are so many.
     """
 
     start: float
@@ -42,9 +43,16 @@ def uses_tables(b: FunctionBuilder, x: Val) -> bool:
     return b.module.avx512 and x.type.kind == "float"
 
 
-def by_registers(b: FunctionBuilder, function: Callable[..., Val], *xs: Val) -> Val:
-    """function(b, *xs) for a function of whole registers and operands of any number of lanes: they are filled up, or taken apart."""
-    lanes, full = xs[0].type.lanes, REGISTER_LANES[xs[0].type.kind]
+def uses_short_tables(b: FunctionBuilder, x: Val) -> bool:
+    """True for floats in a module for AVX2."""
+    return b.module.avx2 and x.type.kind == "float"
+
+
+def by_registers(b: FunctionBuilder, function: Callable[..., Val], *xs: Val, full: int = 0) -> Val:
+    """function(b, *xs) for a function of whole registers and operands of any number of lanes: they are filled up, or taken apart. `full`: the lanes
+    of a register, by default of AVX-512.
+    """
+    lanes, full = xs[0].type.lanes, full or REGISTER_LANES[xs[0].type.kind]
     if lanes == full:
         return function(b, *xs)
     if lanes < full:
@@ -52,7 +60,7 @@ def by_registers(b: FunctionBuilder, function: Callable[..., Val], *xs: Val) -> 
     parts = []
     for first in range(0, lanes, full):
         here = range(first, min(first + full, lanes))
-        parts.append(by_registers(b, function, *(b.shuffle(x, x, here) for x in xs)))
+        parts.append(by_registers(b, function, *(b.shuffle(x, x, here) for x in xs), full=full))
     return _joined(b, parts)
 
 
@@ -79,12 +87,13 @@ def _joined(b: FunctionBuilder, parts: list[Val]) -> Val:
 
 # -- instructions, on whole registers ------------------------------------------------------------------------
 def look_up(b: FunctionBuilder, table: Sequence[float], index: Val) -> Val:
-    """table[index % 16] in each lane, for sixteen i32 indices."""
+    """table[index % entries] in each lane, for as many i32 indices as the table has entries."""
+    type = LType("float", len(table))
     if len(set(table)) == 1:
-        return const(table[0], LType("float", ENTRIES))
+        return const(table[0], type)
     numbers = ", ".join(f"float {float_literal(v, 'float')}" for v in table)
-    type = LType("float", ENTRIES)
-    return b.intrinsic("x86.avx512.permvar.sf.512", type, Val(f"<{numbers}>", type), index)
+    name = {ENTRIES: "x86.avx512.permvar.sf.512", SHORT_ENTRIES: "x86.avx2.permps"}[len(table)]
+    return b.intrinsic(name, type, Val(f"<{numbers}>", type), index)
 
 
 def scaled(b: FunctionBuilder, x: Val, power: Val) -> Val:
@@ -126,7 +135,7 @@ def reciprocal_root_guess(b: FunctionBuilder, x: Val) -> Val:
 # -- piecewise polynomials -----------------------------------------------------------------------------------
 def odd_function(b: FunctionBuilder, x: Val, segments: Segments) -> Val:
     """An odd function that reaches 1 at `limit`, from its piecewise polynomial; NaN stays NaN, -0 stays -0."""
-    return by_registers(b, functools.partial(_odd_function, segments), x)
+    return by_registers(b, functools.partial(_odd_function, segments), x, full=len(segments.centres))
 
 
 def _odd_function(segments: Segments, b: FunctionBuilder, x: Val) -> Val:

@@ -19,7 +19,7 @@ from graphcell.codegen.llvm.coefficients import (
     NORMAL_TAIL,
 )
 from graphcell.codegen.llvm.exponential import exp, expm1_parts, log_with
-from graphcell.codegen.llvm.lookup import odd_function, uses_tables
+from graphcell.codegen.llvm.lookup import odd_function, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -52,9 +52,9 @@ _ERFINV_FAR_LIMIT = 3.7  # in its root
 
 @widened
 def erf(b: FunctionBuilder, x: Val) -> Val:
-    """Error function: an odd polynomial where |x| < 1, and 1 - 2**p(|x|) beyond. With AVX-512 and in float, a piecewise polynomial."""
-    if uses_tables(b, x):
-        return odd_function(b, x, tables.ERF)
+    """Error function: an odd polynomial where |x| < 1, and 1 - 2**p(|x|) beyond. With AVX-512 or AVX2 and in float, a piecewise polynomial."""
+    if uses_tables(b, x) or uses_short_tables(b, x):
+        return odd_function(b, x, tables.ERF if uses_tables(b, x) else tables.ERF_SHORT)
     form = format_of(x)
     a, one = absolute(b, x), b.const(1.0, x)
     p = polynomial(b, at_most(b, a, _ERF_LIMIT[form.kind]), LOG2_ERFC[form.kind])

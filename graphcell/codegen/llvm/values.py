@@ -140,7 +140,8 @@ def constant_mask(count: int, lanes: int) -> Val:
 class Module:
     """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
 
-    `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used. `exact` names functions
+    `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used; `avx2`, that it is for one
+    with AVX2 instead. `exact` names functions
     whose numbers are to stay constants. `number_bytes` is how long the vectors are in which functions with many numbers read them from memory
     (see `Instructions.numbers_in_memory`); 0: they do not.
     """
@@ -149,6 +150,7 @@ class Module:
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     avx512: bool = False
+    avx2: bool = False
     number_bytes: int = 0
     exact: set[str] = field(default_factory=set)
 
