@@ -11,6 +11,7 @@ in memory in any case: to find the place, the whole row is read.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 
 from graphcell import dtype as dt
@@ -42,8 +43,8 @@ def take(r: Rewriter, node: Node) -> Result:
         return None
     axis, place = found
     side_by_side = axis == x.type.rank - 1
-    taken = sum(isinstance(n.op, (Gather, GatherElements)) and n.operands[0] is x for n in r.graph.nodes)
-    if taken > (_MOST_OF_A_ROW if side_by_side else 1) or (x in r.graph.outputs and not side_by_side):
+    taken = r.once(_gathers).get(x, 0)  # none of what this pass made itself
+    if not 0 < taken <= (_MOST_OF_A_ROW if side_by_side else 1) or (x in r.graph.outputs and not side_by_side):
         return None
     # The largest of the element and of minus infinities: unlike a sum this leaves -0 as it is.
     (chosen,) = r.emit(Select(), _hit(r, x.type.shape, axis, place), x, *r.full(-math.inf, x))
@@ -58,7 +59,7 @@ def put(r: Rewriter, node: Node) -> Result:
     shape = x.type.shape
     if op.kind != "add" or not x.type.dtype.is_float or x.type.size == 0 or not _is_zero(r, x):
         return None
-    if sum(isinstance(n.op, (Scatter, ScatterElements)) and n.results[0].type.shape == shape for n in r.graph.nodes) > _MOST_OF_A_ROW:
+    if r.once(_scatters)[shape] > _MOST_OF_A_ROW:
         return None
     found = _places_in_rows(r, op, shape, indices)
     if found is None:
@@ -67,6 +68,16 @@ def put(r: Rewriter, node: Node) -> Result:
     (added,) = r.emit(Add(), updates, *r.full(0.0, updates))  # as -0 is added to zero
     (spread,) = r.emit(BroadcastTo(shape), _shaped(r, added, place.type.shape))
     return r.emit(Select(), _hit(r, shape, axis, place), spread, x)
+
+
+def _gathers(graph: Graph) -> Counter[Value]:
+    """How often each value is gathered from."""
+    return Counter(n.operands[0] for n in graph.nodes if isinstance(n.op, (Gather, GatherElements)))
+
+
+def _scatters(graph: Graph) -> Counter[Shape]:
+    """How often something of each shape is scattered into."""
+    return Counter(n.results[0].type.shape for n in graph.nodes if isinstance(n.op, (Scatter, ScatterElements)))
 
 
 def _places_in_rows(r: Rewriter, op: Op, shape: Shape, indices: Sequence[Value]) -> tuple[int, Value] | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
 
 from graphcell.errors import Span, VerificationError
 from graphcell.ir.graph import Graph, Node, Value, copy_node
@@ -17,6 +18,7 @@ from graphcell.ir.op import Op, infer_types
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.movement import Slice
 
+T = TypeVar("T")
 Rule = Callable[["Rewriter", Node], "Sequence[Value] | None"]
 """Given a node whose operands are rewritten: the values to stand for its results, or None if the rule does
 not apply.
@@ -79,6 +81,7 @@ class Rewriter:
         self._uses: dict[Value, int] | None = None
         self._sliced: dict[Value, float] | None = None
         self._columns: set[Value] | None = None
+        self._answers: dict[Callable[[Graph], object], Any] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -180,6 +183,13 @@ class Rewriter:
         """The number that every element of `value` is, if that is known."""
         node = self.producers.get(value)
         return node.op.value if node is not None and isinstance(node.op, Full) else None
+
+    def once(self, question: Callable[[Graph], T]) -> T:
+        """What `question` says of the graph as it was, asked once."""
+        if question not in self._answers:
+            self._answers[question] = question(self.graph)
+        answer: T = self._answers[question]
+        return answer
 
     def used_once(self, value: Value) -> bool:
         """True if the graph reads `value` in one place only."""

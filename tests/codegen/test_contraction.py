@@ -237,6 +237,12 @@ def test_strips_are_added_up_from_parts_of_a_long_reduction(case: Case, width: i
     check(case, width)
 
 
+def test_very_long_strips_are_not_added_up_from_parts() -> None:
+    """Each block reads thousands of rows already, and the parts would take sixteen times the memory of the result."""
+    for case in (Case(64, 100_000, 8192), Case(50_000, 32, 8192, transpose_a=True)):
+        assert schedule(case.spec, TARGETS[32]).splits == 1
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -207,6 +207,19 @@ def test_interruptions_wait_until_all_parts_are_translated(monkeypatch: pytest.M
     assert len(target._Parsed._contexts) == held
 
 
+@pytest.mark.parametrize("method", ["__init__", "run"])
+def test_an_interruption_amid_the_passes_frees_the_module(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(*_: Any) -> None:
+        raise KeyboardInterrupt
+
+    held = len(target._Parsed._contexts)
+    monkeypatch.setattr(target._Passes, method, interrupted)
+    for translate in (compile_object, target.optimized_text):
+        with pytest.raises(KeyboardInterrupt):
+            translate(str(chain(2)), host())
+    assert len(target._Parsed._contexts) == held
+
+
 def test_modules_that_nobody_closed_are_freed_before_their_contexts() -> None:
     """Python frees what is found dead together in any order; LLVM would crash, so a process of its own tries it."""
     program = """

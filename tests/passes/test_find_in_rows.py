@@ -10,6 +10,7 @@ import pytest
 
 import graphcell
 from graphcell import Tensor, ops
+from graphcell.passes import find_in_rows
 
 Array = np.ndarray[Any, Any]
 RNG = np.random.default_rng(17)
@@ -161,3 +162,42 @@ def test_columns_of_what_is_stored_are_gathered_from_there() -> None:
     z, found = function(Tensor(x), Tensor(at))
     np.testing.assert_array_equal(found.asnumpy(), np.take_along_axis(z.asnumpy(), at.astype(np.int64), 0))
     assert " = gather_elements" in function.ir("optimized")
+
+
+def test_a_gather_of_what_a_scatter_became_is_left() -> None:
+    """How often the scatter's result is read, and whether it is an output, was asked of the graph as it was."""
+
+    def function(at: Any, added: Any, other: Any) -> Any:
+        z = ops.tensor_scatter_elements(ops.zeros(SHAPE), at, added, 1, "add")
+        return z, ops.gather_elements(z, 0, other)
+
+    at = RNG.integers(0, SHAPE[1], (SHAPE[0], 1)).astype(np.int32)
+    added = RNG.standard_normal((SHAPE[0], 1)).astype(np.float32)
+    other = RNG.integers(0, SHAPE[0], (1, SHAPE[1])).astype(np.int32)
+    compiled = graphcell.jit(function)
+    z, found = compiled(Tensor(at), Tensor(added), Tensor(other))
+    expected = np.zeros(SHAPE, np.float32)
+    np.put_along_axis(expected, at.astype(np.int64), added, 1)
+    np.testing.assert_array_equal(z.asnumpy(), expected)
+    np.testing.assert_array_equal(found.asnumpy(), np.take_along_axis(expected, other.astype(np.int64), 0))
+    assert "gather_elements" in compiled.ir("optimized") and " = scatter" not in compiled.ir("optimized")
+
+
+def test_large_graphs_are_counted_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Any] = []
+    count = find_in_rows._gathers
+
+    def counting(graph: Any) -> Any:
+        asked.append(graph)
+        return count(graph)
+
+    monkeypatch.setattr(find_in_rows, "_gathers", counting)
+
+    def function(x: Any, at: Any) -> Any:
+        return sum(ops.gather_elements(ops.exp(x * k), 1, at) for k in range(20))
+
+    x, at = RNG.standard_normal(SHAPE).astype(np.float32), RNG.integers(0, SHAPE[1], (SHAPE[0], 1)).astype(np.int32)
+    found = graphcell.jit(function)(Tensor(x), Tensor(at)).asnumpy()
+    rows = np.take_along_axis(x.astype(np.float64), at.astype(np.int64), 1)
+    np.testing.assert_allclose(found, sum(np.exp(rows * k) for k in range(20)), rtol=1e-5)
+    assert len(asked) == len(set(map(id, asked))) > 0

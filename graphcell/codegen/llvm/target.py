@@ -91,7 +91,7 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
     with _translating, _selection_options(), contextlib.ExitStack() as stack:
         works: list[_Work] = []
         for text in texts:
-            machine = _new_machine(target) if works else _machine(target)
+            machine = _new_machine(target) if len(texts) > 1 else _machine(target)
             works.append(_Work(text, target, machine))
             stack.callback(works[-1].free)
             if len(texts) > 1:
@@ -105,7 +105,8 @@ class _Work:
     def __init__(self, text: str, target: Target, machine: Any):
         self._text, self._target, self._machine = text, target, machine
         self._parsed = _parsed(text, target, machine)
-        self._passes = _Passes(self._parsed.module, machine)
+        with _closing_on_error(self._parsed):
+            self._passes = _Passes(self._parsed.module, machine)
         self._code: bytes | None = None
         self._error: Exception | None = None
         self._process = 0  # the one in which a thread was started
@@ -205,9 +206,9 @@ def assembly(text: str, target: Target) -> str:
 @contextlib.contextmanager
 def _selection_options() -> Iterator[None]:
     """Switches off what instruction selection does in vain here; back on afterwards, since these options belong to the whole process."""
-    for name in NOT_RUN:
-        llvm.set_option("graphcell", f"-{name}=true")
     try:
+        for name in NOT_RUN:
+            llvm.set_option("graphcell", f"-{name}=true")
         yield
     finally:
         for name in NOT_RUN:
@@ -240,23 +241,31 @@ class _Parsed:
 def _optimized(text: str, target: Target, machine: Any) -> _Parsed:
     """The module of a text after the passes. Who asks for it closes it."""
     parsed = _parsed(text, target, machine)
-    _Passes(parsed.module, machine).run()
+    with _closing_on_error(parsed):
+        _Passes(parsed.module, machine).run()
     return parsed
 
 
 def _parsed(text: str, target: Target, machine: Any) -> _Parsed:
     """The module of a text, verified. Who asks for it closes it."""
     parsed = _Parsed(text)
-    try:
-        parsed.module.verify()
+    with _closing_on_error(parsed):
+        try:
+            parsed.module.verify()
+        except RuntimeError as error:
+            raise CodegenError(f"LLVM refuses the generated module: {error}") from error
         parsed.module.triple = target.triple
         parsed.module.data_layout = str(machine.target_data)
-    except BaseException as error:
-        parsed.close()
-        if isinstance(error, RuntimeError):
-            raise CodegenError(f"LLVM refuses the generated module: {error}") from error
-        raise
     return parsed
+
+
+@contextlib.contextmanager
+def _closing_on_error(parsed: _Parsed) -> Iterator[None]:
+    try:
+        yield
+    except BaseException:
+        parsed.close()
+        raise
 
 
 class _Passes:
