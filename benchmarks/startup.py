@@ -2,9 +2,9 @@
 
     python benchmarks/startup.py [--rounds 5] [--peers FOLDER] [--models NAME ...]
 
-Each figure is the median of fresh processes on one thread. `import` is beside that of numpy alone, measured in the same run; `compile` is the first call of a
-small training step (Dense, cross entropy, Momentum), with an empty and with a filled cache of machine code; `call` is a call of a compiled
-Dense(16, 16). `--models` (all of them, if it stands without a name)
+Each figure is the median of fresh processes whose calls run on one thread; LLVM uses all processors. `import` is beside that of numpy alone,
+measured in the same run; `compile` is the first call of a small training step (Dense, cross entropy, Momentum), with an empty and with a filled
+cache of machine code; `call` is a call of a compiled Dense(16, 16). `--models` (all of them, if it stands without a name)
 are the first calls of whole programs of peers/workloads_ms.py, and of deeper ones, with empty and filled cache, and what the second call takes,
 which is part of the first. FOLDER holds environments `mindspore`, `torch` and `jax` whose imports are measured too; what is not installed is left out.
 """

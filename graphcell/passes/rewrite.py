@@ -79,7 +79,6 @@ class Rewriter:
         self.span: Span | None = None
         self.changed = False
         self._uses: dict[Value, int] | None = None
-        self._sliced: dict[Value, float] | None = None
         self._columns: set[Value] | None = None
         self._answers: dict[Callable[[Graph], object], Any] = {}
 
@@ -201,9 +200,7 @@ class Rewriter:
 
     def used_by_slices(self, value: Value) -> float:
         """How many elements all slices of `value` have that the graph reads; infinity where something else reads it."""
-        if self._sliced is None:
-            self._sliced = _count_sliced(self.graph)
-        return self._sliced.get(value, math.inf)
+        return self.once(_count_sliced).get(value, math.inf)
 
     def read_by_columns(self, value: Value) -> bool:
         """True if the graph reads `value` by slices of one place of the last dimension, among others."""

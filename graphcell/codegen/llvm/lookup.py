@@ -26,7 +26,7 @@ _CURRENT_ROUNDING = const(4, LType("i32"))
 class Segments(NamedTuple):
     """lift * a plus a piecewise polynomial in r = a - centre, for 0 <= a <= limit.
 
-    The segment of `a` is that of the float start + scale * a, shifted right by `shift`, modulo 16, or 8 where there are so many.
+    The segment of `a` is that of the float start + scale * a, shifted right by `shift`, modulo the number of segments.
     """
 
     start: float

@@ -43,7 +43,8 @@ _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from ca
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM = 8  # times the L2 cache: from there on B comes from memory, more or less
 _STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
-_STRIP_LENGTH = 8, 4096  # times its width that such an output is long, at least; and at most, for parts of a longer one are much to add up
+_STRIP_TIMES = 8  # its width that such an output is long, at least
+_STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
 _STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
 _STRIP_FROM = 4  # times the L2 cache that the long operand takes
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
@@ -300,9 +301,8 @@ def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool, target: Co
 
 def _is_strip(spec: MatmulSpec, target: ContractionTarget) -> bool:
     """Whether the output is a strip along rows of an operand that lies row by row and that the L2 cache does not hold."""
-    times, most = _STRIP_LENGTH
-    wide = spec.m <= _STRIP_ROWS and spec.b.column == 1 and times * spec.m <= spec.n <= most
-    tall = spec.n <= _STRIP_COLUMNS and spec.a.row == 1 and times * spec.n <= spec.m <= most
+    wide = spec.m <= _STRIP_ROWS and spec.b.column == 1 and _STRIP_TIMES * spec.m <= spec.n <= _STRIP_LONGEST
+    tall = spec.n <= _STRIP_COLUMNS and spec.a.row == 1 and _STRIP_TIMES * spec.n <= spec.m <= _STRIP_LONGEST
     return (wide or tall) and max(spec.m, spec.n) * spec.k * LType(spec.kind).bytes > _STRIP_FROM * target.l2_bytes
 
 
