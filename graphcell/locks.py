@@ -75,9 +75,12 @@ class _Forks:
         cls.end()
 
 
-def hold_during_forks(lock: AbstractContextManager[Any]) -> None:
-    """Forks enter `lock` before and leave it afterwards, in both processes."""
-    _Forks.held.append(lock)
+def hold_during_forks(lock: AbstractContextManager[Any], first: bool = False) -> None:
+    """Forks enter `lock` before and leave it afterwards, in both processes. `first`: before `whole`, like threads that enter `whole` while they hold it."""
+    if first:
+        _Forks.held.insert(0, lock)
+    else:
+        _Forks.held.append(lock)
 
 
 if hasattr(os, "register_at_fork"):

@@ -24,7 +24,7 @@ from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
-from graphcell.codegen.lowering import Calls, Lowering
+from graphcell.codegen.lowering import Calls, Lowering, Translate
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.native import Site, epilogue_columns, native_kernel
 from graphcell.codegen.order import Step, order
@@ -406,22 +406,26 @@ class _Frame(ControlFlow):
             run_stages(b, call, stages, table, plan.scratch_bytes)
 
 
-def lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Iterable[int] = ()) -> Program:
+def lower(
+    graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Iterable[int] = (), translate: Translate | None = None
+) -> Program:
     """Lowers `graph`.
 
     Args:
         updates: (output, input) positions: that output is written into that input's buffer.
         frozen: positions of inputs that seldom change; what depends on them alone is computed by the function `prepare`.
+        translate: takes the functions of the program as they become complete, the last of them at the end.
     """
     graph = legalize(graph, {k for k, _ in updates})
-    program = _lower(graph, updates, target, sorted(set(frozen) - {at for _, at in updates}))
-    if program.kept is not None and program.kept.nbytes < LEAST_BYTES:
-        return _lower(graph, updates, target, ())
+    may_be_kept = sorted(set(frozen) - {at for _, at in updates})
+    program = _lower(graph, updates, target, may_be_kept, translate) or _lower(graph, updates, target, (), translate)
+    assert program is not None
     return program
 
 
-def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Sequence[int]) -> Program:
-    lowering, spot = Lowering(target), Spot()
+def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Sequence[int], translate: Translate | None) -> Program | None:
+    """The program; None if it would keep too little of what is frozen."""
+    lowering, spot = Lowering(target, translate), Spot()
     cut = partition(graph, frozen)
     frame = _Frame(lowering, cut.main)
     frame.steady = {v: Steady(spot, v) for v in cut.sources} if frozen else {}
@@ -450,6 +454,9 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
         elif v in frame.in_place:
             given.add(v)
     frame.plan(given)
+    if 0 < spot.nbytes < LEAST_BYTES:
+        return None
+    lowering.hand_over()
     for request in spot.requests:
         request.bind(b, region)
     frame.emit(b, b.args["arena"], call)

@@ -11,11 +11,12 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 
 from graphcell.codegen.kernel import LoopKernel
+from graphcell.codegen.llvm import parts
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.loops import emit_loops
 from graphcell.codegen.llvm.merge_functions import merge_functions
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Val, const, i64
+from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
 from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
 from graphcell.ir.op import Array
 
@@ -30,11 +31,16 @@ _LONG_ENTRY = 1000
 """Lines of an entry function from which LLVM would spend more on it than it is worth: a tenth of its time for ResNet-18."""
 
 
+Translate = Callable[[Module, bool], bool]
+"""`translate(module, True)`: the functions of the module change no more; true if they are taken to be translated. `translate(module, False)`: what it
+has now are the rest."""
+
+
 class Lowering:
     """Shared state of one program: the module, kernels that exist already, constants, host calls."""
 
-    def __init__(self, target: Target):
-        self.target = target
+    def __init__(self, target: Target, translate: Translate | None = None):
+        self.target, self._translate = target, translate
         self.module = target.module()
         self.kernels: dict[object, str] = {}
         self.plans: dict[object, Plan] = {}
@@ -71,12 +77,24 @@ class Lowering:
     def _cycles(self, b: FunctionBuilder) -> Val:
         return b.intrinsic("readcyclecounter", I64)
 
+    def hand_over(self) -> None:
+        """Has the functions that are complete translated while others are emitted, if they are many."""
+        module = self.module
+        if self._translate is None or sum(map(len, module.functions.values())) < parts.LEAST_LETTERS:
+            return
+        module.hide_functions(ENTRIES)
+        merge_functions(module)
+        if self._translate(module, True):
+            module.finished, module.functions = module.functions, {}
+
     def finish(self) -> str:
         """The assembly of the whole program."""
         if self.profiled:
             self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
         self.module.hide_functions(ENTRIES)
         merge_functions(self.module)
+        if self._translate is not None:
+            self._translate(self.module, False)
         return str(self.module)
 
     def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:

@@ -20,10 +20,11 @@ from graphcell.buffer import RetiredBuffers, Writers
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
 from graphcell.context import config
 from graphcell.runtime.structures import WORD, StructureBuilder, words
-from graphcell.runtime.support import load_support
+from graphcell.runtime.support import expect, load_support
 from graphcell.runtime.vectorcall import ArrayFields, is_possible, slot_offset
 from graphcell.tensor import Activity, ContentsEpoch, StateEpoch, StorageEpoch, Tensor
 
+_CODE = "calls"
 KEPT_OUTPUTS = 3
 """So many buffers of an output are kept to be given out again."""
 KEPT_RECORDS = 8
@@ -513,7 +514,7 @@ class Native:
     """The loaded code, one for the process; see `native`."""
 
     def __init__(self, offsets: dict[str, int], threads_offset: int):
-        library = load_support("calls", assembly(offsets))
+        library = load_support(_CODE, assembly(offsets))
         pointer = ctypes.c_void_p
         self.vectorcall = library.address("call")
         self.pop = ctypes.PYFUNCTYPE(pointer, pointer)(library.address("pop"))
@@ -559,12 +560,20 @@ def native() -> Native | None:
     """The native code of calls, loaded when first asked for; None where it cannot be used."""
     if not is_possible():
         return None
-    tensor = Tensor.of_array(np.zeros(1))
-    offsets = {name: slot_offset(tensor, name) for name in _SLOTS}
+    offsets = _offsets()
     threads = slot_offset(type(config)(), "runtime_num_threads")
     if not threads or not all(offsets.values()) or not _values_are_known():
         return None
     return Native(offsets, threads)
+
+
+def _offsets() -> dict[str, int]:
+    """Where a Tensor keeps its attributes; 0 for what is not found."""
+    tensor = Tensor.of_array(np.zeros(1))
+    return {name: slot_offset(tensor, name) for name in _SLOTS}
+
+
+expect(_CODE, lambda: assembly(_offsets()) if is_possible() else None)
 
 
 def _values_are_known() -> bool:

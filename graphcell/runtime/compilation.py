@@ -7,27 +7,23 @@ again.
 
 from __future__ import annotations
 
-import itertools
-import sys
 import time
 from dataclasses import field
 from typing import TYPE_CHECKING
 
-import llvmlite
-
-from graphcell.codegen.llvm.processor import NOT_RUN, PASSES, Target
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.program import Program
 from graphcell.collection import rarely_collected
 from graphcell.ir.graph import Graph
 from graphcell.locks import whole
 from graphcell.records import dataclass
-from graphcell.runtime.cache import ObjectCache, make_key, open_cache
+from graphcell.runtime.cache import ObjectCache, open_cache
 from graphcell.runtime.loader import Library, host, load_object
 from graphcell.runtime.program_cache import keep_program, load_program, program_key
-from graphcell.runtime.threads import processors
-from graphcell.version import __version__
+from graphcell.runtime.translation import Translation, kept_objects
 
 if TYPE_CHECKING:
+    from graphcell.codegen.lowering import Translate
     from graphcell.passes.pipeline import PassRecord
 
 Updates = tuple[tuple[int, int], ...]
@@ -97,27 +93,28 @@ def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int
         program, library = found
         seconds["loading"] = time.perf_counter() - start
         return Compilation(name, graph, updates, frozen, target, program, seconds, from_cache=True), library
-    listing = _lower(name, graph, updates, frozen, target, seconds)
-    program = listing.program
-    start = time.perf_counter()
-    object_key = _object_key(program.text, target)
-    code, from_cache = _object_code(cache, object_key, program.text, target)
-    library = load_object(*code)
+    with Translation(cache, target) as translation:
+        listing = _lower(name, graph, updates, frozen, target, seconds, translation.take)
+        start = time.perf_counter()
+        objects = translation.objects()
+    library = load_object(*objects)
     if key is not None:
-        keep_program(cache, key, program, object_key)
+        keep_program(cache, key, listing.program, translation.keys)
     seconds["machine code"] = time.perf_counter() - start
-    return Compilation(name, graph, updates, frozen, target, program, seconds, from_cache, listing), library
+    return Compilation(name, graph, updates, frozen, target, listing.program, seconds, translation.from_cache, listing), library
 
 
 def _load(cache: ObjectCache, key: str) -> tuple[Program, Library] | None:
     found = load_program(cache, key)
-    code = _kept_objects(cache, found[1]) if found is not None else None
-    if found is None or code is None:
+    objects = kept_objects(cache, found[1]) if found is not None else None
+    if found is None or objects is None:
         return None
-    return found[0], load_object(*code)
+    return found[0], load_object(*objects)
 
 
-def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: Target, seconds: dict[str, float]) -> Listing:
+def _lower(
+    name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: Target, seconds: dict[str, float], translate: Translate | None = None
+) -> Listing:
     """Runs the passes and lowers the result."""
     with whole:
         from graphcell.codegen.lower import lower  # not needed where the program is in the cache, like all of the code generator
@@ -126,36 +123,6 @@ def _lower(name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], t
     start = time.perf_counter()
     optimized, passes = run_pipeline(graph, name)
     lowering = time.perf_counter()
-    program = lower(optimized, updates, target, frozen)
+    program = lower(optimized, updates, target, frozen, translate)
     seconds["passes"], seconds["kernels"] = lowering - start, time.perf_counter() - lowering
     return Listing(optimized, passes, program)
-
-
-def _object_key(text: str, target: Target) -> str:
-    return make_key(text, repr(target), repr((PASSES, NOT_RUN)), __version__, llvmlite.__version__, sys.version)
-
-
-def _object_code(cache: ObjectCache, key: str, text: str, target: Target) -> tuple[list[bytes], bool]:
-    """The object code of a program, in one part or several, and whether it was kept."""
-    found = _kept_objects(cache, key)
-    if found is not None:
-        return found, True
-    with whole:
-        from graphcell.codegen.llvm.parts import cut
-        from graphcell.codegen.llvm.target import compile_objects
-
-    objects = compile_objects(cut(text, processors()), target)  # by all of them, however few threads calls use: this is done once
-    cache.put(key, {"sizes": [len(x) for x in objects]}, b"".join(objects))
-    return objects, False
-
-
-def _kept_objects(cache: ObjectCache, key: str) -> list[bytes] | None:
-    found = cache.get(key)
-    if found is None:
-        return None
-    metadata, data = found
-    sizes = metadata.get("sizes")
-    if not isinstance(sizes, list) or not all(isinstance(size, int) and size > 0 for size in sizes) or sum(sizes) != len(data):
-        return None
-    ends = list(itertools.accumulate(sizes))
-    return [data[end - size : end] for size, end in zip(sizes, ends)]

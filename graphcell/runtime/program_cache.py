@@ -1,8 +1,8 @@
 """Compiled programs on disk, known by the graph before any pass: a second process neither optimises nor lowers it.
 
-Enters: a traced graph, what else `lower` is told, and the processor; or a Program and the key of its object code. Leaves: the Program
-without what is only for looking at (its text, its steps), and that key. An entry of the object cache holds a program as plain data (storable.py) and names
-the entry of its code, which programs of the same text share.
+Enters: a traced graph, what else `lower` is told, and the processor; or a Program and the keys of its object code. Leaves: the Program
+without what is only for looking at (its text, its steps), and those keys. An entry of the object cache holds a program as plain data (storable.py) and names
+the entries of its code, which programs of the same text share.
 
 A key holds all that the code generator looks at: the graph's fingerprint, the places in the user's source that its errors name, updates
 and frozen inputs, the processor, the versions of Python, numpy and LLVM, graphcell's version and the times and sizes of its source files
@@ -35,7 +35,7 @@ from graphcell.runtime import storable
 from graphcell.runtime.cache import DIRECTORY_VARIABLE, LIMIT_VARIABLE, SWITCH_VARIABLE, ObjectCache, make_key
 from graphcell.runtime.threads import SIZE_VARIABLE
 
-FORMAT = 1
+FORMAT = 2
 """Of the entries; another number makes all of them misses."""
 MAX_CONSTANT_BYTES = 64 << 20
 """A program with more constants is not kept."""
@@ -96,20 +96,22 @@ def _collect_sources(folder: str, rows: list[tuple[str, int, int]]) -> int:
     return newest
 
 
-def load_program(cache: ObjectCache, key: str) -> tuple[Program, str] | None:
-    """The program kept under `key`, and the key of its object code."""
+def load_program(cache: ObjectCache, key: str) -> tuple[Program, list[str]] | None:
+    """The program kept under `key`, and the keys of its object code."""
     found = cache.get(key)
     if found is None:
         return None
     metadata, block = found
     try:
-        program, object_key = storable.load(metadata["program"], block, storable.classes_of(programs)), metadata["object"]
+        program, objects = storable.load(metadata["program"], block, storable.classes_of(programs)), metadata["objects"]
     except (LookupError, TypeError, ValueError):
         return None
-    return (program, object_key) if isinstance(program, Program) and isinstance(object_key, str) else None
+    if not isinstance(program, Program) or not isinstance(objects, list) or not all(isinstance(x, str) for x in objects):
+        return None
+    return program, objects
 
 
-def keep_program(cache: ObjectCache, key: str, program: Program, object_key: str) -> bool:
+def keep_program(cache: ObjectCache, key: str, program: Program, objects: list[str]) -> bool:
     """Keeps a program; False if it holds what is not kept (an op of the user's, very large constants)."""
     if sum(a.nbytes for a in program.constants) > MAX_CONSTANT_BYTES:
         return False
@@ -118,5 +120,5 @@ def keep_program(cache: ObjectCache, key: str, program: Program, object_key: str
         tree, block = storable.dump(run, storable.classes_of(programs))
     except storable.NotStorable:
         return False
-    cache.put(key, {"program": tree, "object": object_key}, block)
+    cache.put(key, {"program": tree, "objects": objects}, block)
     return True

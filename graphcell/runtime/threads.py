@@ -30,20 +30,24 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, ExecutionErr
 from graphcell.locks import Lock
 from graphcell.runtime.native_pool import CLOSED, YIELD_EVERY, assembly
 from graphcell.runtime.pool_state import MAX_THREADS, SYSTEM_FUNCTIONS, PoolState
-from graphcell.runtime.support import load_support
+from graphcell.runtime.support import expect, load_support
 
 SIZE_VARIABLE = "GRAPHCELL_NUM_THREADS"
 # how long a thread polls before it sleeps; waking a sleeper costs about half of that
 _SPIN_NANOSECONDS = 100_000
 _STACK_BYTES = 8 << 20  # as the main thread has on Linux; macOS would give 512 KiB
+_CODE = "thread pool"
 _FAULTS = ("SIGSEGV", "SIGBUS", "SIGFPE", "SIGILL", "SIGTRAP", "SIGABRT", "SIGSYS")
+
+
+expect(_CODE, assembly)
 
 
 class Pool:
     """The process's worker threads. There is one, see `pool()`."""
 
     def __init__(self, threads: int):
-        code = load_support("thread pool", assembly())
+        code = load_support(_CODE, assembly())
         self.address: int = code.address("parallel_for")
         self._want = ctypes.CFUNCTYPE(None, ctypes.c_int64)(code.address("want"))
         self._quiesce = ctypes.CFUNCTYPE(ctypes.c_int64)(code.address("quiesce"))

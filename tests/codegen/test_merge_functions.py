@@ -243,3 +243,49 @@ def test_programs_are_smaller_and_compute_the_same() -> None:
     text = lower(run_pipeline(trace_function(f, tuple(tensors), {}).graph, "f")[0], (), host()).text
     assert text.count("define internal void @") > 0
     assert ", i64 %number" in text
+
+
+def add_product(module: Module, name: str, count: int, calls: str = "") -> None:
+    """The sum of `count` to `count` + 7, times x, and what `calls` gives."""
+    b = FunctionBuilder(module, name, [("x", I64)], I64)
+    total = i64(0)
+    for k in range(24):
+        total = b.add(total, b.mul(b.args["x"], i64(count + k % 8)))
+    b.finish(b.add(total, b.call(calls, I64, b.args["x"])) if calls else total)
+
+
+def test_functions_that_are_emitted_later_call_what_earlier_ones_became() -> None:
+    """f and g take numbers when they are given away, h and i then; k calls all four."""
+    module = Module()
+    add_product(module, "f", 3)
+    add_product(module, "g", 5)
+    expected = [sum(24 // 8 * (n + k) for k in range(8)) for n in (3, 5, 7, 11)]
+    merge_functions(module)
+    assert list(module.functions) == ["f"] and {s: other for s, (other, _) in module.stand_ins.items()} == {"@f": "@f", "@g": "@f"}
+    module.finished, module.functions = module.functions, {}
+    assert module.has_function("f") and module.has_function("g") and not module.has_function("h")
+    add_product(module, "h", 7, calls="f")
+    add_product(module, "i", 11, calls="g")
+    b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
+    total = i64(0)
+    for name in "fghi":
+        total = b.add(b.mul(total, i64(1000)), b.call(name, I64, b.args["x"]))
+    b.finish(total)
+    merge_functions(module)
+    assert list(module.functions) == ["h", "run"]
+    want = [expected[0], expected[1], expected[2] + expected[0], expected[3] + expected[1]]
+    assert compute(module, 2) == functools.reduce(lambda total, x: total * 1000 + 2 * x, want, 0)
+
+
+def test_a_later_address_of_a_function_with_other_arguments_is_noticed() -> None:
+    module = Module()
+    add_product(module, "f", 3)
+    add_product(module, "g", 5)
+    merge_functions(module)
+    module.finished, module.functions = module.functions, {}
+    b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
+    place = b.alloca(PTR)
+    b.store(Val("@g", PTR), place)
+    b.finish(b.call_pointer(b.load(place, PTR), I64, b.args["x"]))
+    with pytest.raises(AssertionError, match="arguments"):
+        merge_functions(module)

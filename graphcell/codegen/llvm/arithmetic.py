@@ -183,7 +183,7 @@ def _fmod(b: FunctionBuilder, x: Val, y: Val) -> Val:
 
 
 def _fmod_by_call(b: FunctionBuilder, x: Val, y: Val) -> Val:
-    if _FMOD not in b.module.functions:
+    if not b.module.has_function(_FMOD):
         f = FunctionBuilder(
             b.module,
             _FMOD,

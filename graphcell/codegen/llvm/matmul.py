@@ -184,7 +184,7 @@ class _BlockedMatmul:
         name = f"pack.{spec.k}x{spec.n}.{layout}.{spec.packed_kind}.{tile.vectors}x{tile.lanes}"
         params = KernelParams(("b", "packed"))
         stage = Stage(name, params.buffers, (), plan.column_tiles, spec.k * tile.columns)
-        if name in self.module.functions:
+        if self.module.has_function(name):
             return stage
         packers = self._emit_pack_functions(plan, f"{name}.panel")
         b = FunctionBuilder(self.module, name, params.list, internal=False)

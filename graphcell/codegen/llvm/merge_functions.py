@@ -14,7 +14,7 @@ import itertools
 import math
 import re
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 from graphcell.codegen.llvm.text import Module
 
@@ -35,22 +35,37 @@ _LINE = re.compile(
 )
 """Instructions on scalars in which a number may as well be a value; others want constants (shapes, lanes, sizes of the stack) or are slow without (shifts)."""
 _NUMBER = re.compile(r"(?<=i64 )-?\d+(?=[,)\n])|(?<=, )-?\d+(?=\n)|(?<=\[)-?\d+(?=, %)")
+_ALONE = re.compile(r"([ \[(\0]-?\d+)(?![\w.])")
+"""A number that is part of no name, type or other number, after a letter: what `_LINE` and `_NUMBER` find does not depend on which it is."""
+_OPEN = "\0"
+"""Stands before a number that may become an argument."""
 
 Aliases = dict[str, tuple[str, str]]
 """Symbol of a function -> symbol of the one that stands for it, what its calls say after their arguments."""
 
 
 def merge_functions(module: Module) -> None:
-    """Merges until no two functions are alike: callers may become so when what they call was merged."""
+    """Merges until no two functions are alike: callers may become so when what they call was merged.
+
+    What was merged is noted in `module.stand_ins`: functions that are emitted later may call it, but not take its address.
+    """
+    if module.stand_ins:
+        changed = {symbol for symbol, (_, more) in module.stand_ins.items() if more}
+        assert all(changed.isdisjoint(_Function(name, text).addressed) for name, text in module.functions.items()), "their arguments are others now"
+        module.functions = {name: _redirect(text, None, module.stand_ins) for name, text in module.functions.items()}
     known: dict[str, _Function] = {}
     for turn in itertools.count():
-        functions = [known.setdefault(text, _Function(name, text)) for name, text in module.functions.items()]
+        known |= {text: _Function(name, text) for name, text in module.functions.items() if text not in known}
+        functions = [known[text] for text in module.functions.values()]
         kept = dict(module.functions)
         aliases = _equal(functions) or _alike_but_for_numbers(module, functions, kept, f"%number{turn}")
         if not aliases:
             return
-        module.functions = {name: _redirect(text, aliases) for name, text in kept.items() if aliases.get(f"@{name}", (f"@{name}",))[0] == f"@{name}"}
-        module.globals = {name: _redirect(text, aliases) for name, text in module.globals.items()}
+        gone = {symbol[1:] for symbol, (other, _) in aliases.items() if other != symbol}
+        symbols = {f.text: f.symbols for f in functions}
+        module.functions = {name: _redirect(text, symbols.get(text), aliases) for name, text in kept.items() if name not in gone}
+        module.globals = {name: _redirect(text, None, aliases) for name, text in module.globals.items()}
+        _note(module.stand_ins, aliases)
 
 
 class _Function:
@@ -63,24 +78,26 @@ class _Function:
         self.lines = self.body.count("\n")
 
     @functools.cached_property
-    def outline(self) -> tuple[str, list[int]]:
-        """The body without the numbers that could be arguments, and these."""
-        numbers: list[int] = []
+    def symbols(self) -> Counter[str]:
+        """How often the function names each symbol, itself included."""
+        return Counter(_SYMBOL.findall(self.text))
 
-        def strip(line: re.Match[str]) -> str:
-            pieces = _NUMBER.split(line[0])
-            if len(pieces) > 1:
-                numbers.extend(map(int, _NUMBER.findall(line[0])))
-            return "#".join(pieces)
+    @functools.cached_property
+    def outline(self) -> tuple[str, list[str]]:
+        """The body without the numbers that stand alone, and these."""
+        pieces = _ALONE.split(self.body)
+        return "#".join(pieces[::2]), pieces[1::2]
 
-        return _LINE.sub(strip, self.body), numbers
+    def open_numbers(self) -> list[bool]:
+        """Which of these numbers may become arguments: the same for all functions of one outline."""
+        marked = _LINE.sub(lambda line: _NUMBER.sub(lambda number: _OPEN + number[0], line[0]), self.body)
+        return [number[0] == _OPEN for number in _ALONE.split(marked)[1::2]]
 
     @functools.cached_property
     def addressed(self) -> set[str]:
         """The symbols that stand in the body other than as what is called."""
-        mentioned = Counter(_SYMBOL.findall(self.body))
-        mentioned.subtract(call[1] for call in _CALL.findall(self.body))
-        return {symbol for symbol, count in mentioned.items() if count}
+        mentioned = self.symbols - Counter(call[1] for call in _CALL.findall(self.body))
+        return {symbol for symbol in mentioned if symbol != self.symbol or mentioned[symbol] > 1}
 
 
 # -- the same but for names ------------------------------------------------------------------------------------------
@@ -102,14 +119,23 @@ def _alike_but_for_numbers(module: Module, functions: list[_Function], kept: dic
     candidates = [f for f in functions if f.lines >= _FEWEST_LINES and f.head.startswith("define internal") and f.symbol not in fixed]
     aliases: Aliases = {}
     for group in _groups(candidates, lambda f: (f.head, f.lines)):
-        for alike in _groups(group, lambda f: f.outline[0]):
-            places, arguments = _arguments([f.outline[1] for f in alike])
-            if len(arguments) <= (MOST_COLD_NUMBERS if " cold" in alike[0].head else MOST_NUMBERS):
-                first = alike[0]
-                kept[first.symbol[1:]] = _with_arguments(first.text, places, [f"{stem}.{k}" for k in range(len(arguments))])
-                for k, f in enumerate(alike):
-                    aliases[f.symbol] = (first.symbol, "".join(f", i64 {values[k]}" for values in arguments))
+        for outlined in _groups(group, lambda f: f.outline[0]):
+            for alike, numbers in _same_but_for_open_numbers(outlined):
+                places, arguments = _arguments(numbers)
+                if len(arguments) <= (MOST_COLD_NUMBERS if " cold" in alike[0].head else MOST_NUMBERS):
+                    first = alike[0]
+                    kept[first.symbol[1:]] = _with_arguments(first.text, places, [f"{stem}.{k}" for k in range(len(arguments))])
+                    for k, f in enumerate(alike):
+                        aliases[f.symbol] = (first.symbol, "".join(f", i64 {values[k]}" for values in arguments))
     return aliases
+
+
+def _same_but_for_open_numbers(functions: list[_Function]) -> Iterator[tuple[list[_Function], list[list[int]]]]:
+    """Of functions with one outline those that differ in what may become arguments only, and these numbers of each."""
+    is_open = functions[0].open_numbers()
+    is_fixed = [not x for x in is_open]
+    for alike in _groups(functions, lambda f: tuple(itertools.compress(f.outline[1], is_fixed))):
+        yield alike, [[int(number[1:]) for number in itertools.compress(f.outline[1], is_open)] for f in alike]
 
 
 def _groups(functions: Iterable[_Function], key: Callable[[_Function], object]) -> list[list[_Function]]:
@@ -176,10 +202,19 @@ def _closing_parenthesis(head: str) -> int:
     raise ValueError(f"no parameters in {head!r}")
 
 
+def _note(stand_ins: Aliases, aliases: Aliases) -> None:
+    """Adds aliases to those that were found before, which may lead to them."""
+    for symbol, (other, more) in stand_ins.items():
+        if other in aliases:
+            stand_ins[symbol] = (aliases[other][0], more + aliases[other][1])
+    for symbol, found in aliases.items():
+        stand_ins.setdefault(symbol, found)
+
+
 # -- callers -----------------------------------------------------------------------------------------------------------
-def _redirect(text: str, aliases: Aliases) -> str:
-    """The text with calls and addresses of what stands for the functions it names."""
-    if aliases.keys().isdisjoint(_SYMBOL.findall(text)):
+def _redirect(text: str, symbols: Iterable[str] | None, aliases: Aliases) -> str:
+    """The text with calls and addresses of what stands for the functions it names. `symbols`: all that it names, if that is known."""
+    if aliases.keys().isdisjoint(_SYMBOL.findall(text) if symbols is None else symbols):
         return text
 
     def call(match: re.Match[str]) -> str:

@@ -245,7 +245,7 @@ def emit_transpose(module: Module, lanes: int, storage: str, kind: str) -> str:
     elements.
     """
     name = f"transpose.{lanes}.{storage}.{kind}"
-    if name in module.functions:
+    if module.has_function(name):
         return name
     b = FunctionBuilder(
         module,

@@ -237,7 +237,7 @@ def emit_sort_words(module: Module, word: LType, shift: int, passes: int) -> str
     `counts` has room for 256 i32 a pass. Before, indices of equal keys ascend; so they do after.
     """
     name = f"sort.{word}.{shift}.{passes}"
-    if name in module.functions:
+    if module.has_function(name):
         return name
     _emit_insert(module, word)
     _emit_count(module, word, shift, passes)
@@ -271,7 +271,7 @@ def _digit(b: FunctionBuilder, word: Val, shift: int | Val) -> Val:
 def _emit_insert(module: Module, word: LType) -> None:
     """`insert.*(ptr words, i64 count)`: sorts few words by insertion. Words differ, since indices do."""
     name = f"insert.{word}"
-    if name in module.functions:
+    if module.has_function(name):
         return
     b = FunctionBuilder(module, name, [("words", PTR), ("count", I64)])
     words = b.args["words"]
@@ -303,7 +303,7 @@ def _insert(b: FunctionBuilder, words: Val, value: Val, place: Val) -> None:
 def _emit_count(module: Module, word: LType, shift: int, passes: int) -> None:
     """`count.*(ptr words, ptr counts, i64 count)`: how often each digit occurs, for each pass."""
     name = f"count.{word}.{shift}.{passes}"
-    if name in module.functions:
+    if module.has_function(name):
         return
     b = FunctionBuilder(module, name, [("words", PTR), ("counts", PTR), ("count", I64)])
     words, counts, count = b.args.values()
@@ -321,7 +321,7 @@ def _emit_count(module: Module, word: LType, shift: int, passes: int) -> None:
 def _emit_distribute(module: Module, word: LType) -> None:
     """`distribute.*(ptr words, ptr to, ptr counts, i64 count, i64 shift)`: moves words to where their digit belongs, in order."""
     name = f"distribute.{word}"
-    if name in module.functions:
+    if module.has_function(name):
         return
     b = FunctionBuilder(module, name, [("words", PTR), ("to", PTR), ("counts", PTR), ("count", I64), ("shift", I64)])
     words, to, counts, count, shift = b.args.values()

@@ -35,7 +35,7 @@ _PATIENCE = 5.0
 
 _translating = threading.RLock()
 """Held while machine code is made, since the options are the process's."""
-hold_during_forks(_translating)
+hold_during_forks(_translating, first=True)  # who holds it imports
 hold_during_forks(llvm.ffi.lib._lock)  # else the child may wait for ever for what another thread holds inside LLVM
 
 
@@ -88,15 +88,42 @@ def compile_objects(texts: Sequence[str], target: Target) -> list[bytes]:
 
     Raises CodegenError like `compile_object`.
     """
-    with _translating, _selection_options(), contextlib.ExitStack() as stack:
-        works: list[_Work] = []
+    with Translator(target) as translator:
         for text in texts:
-            machine = _new_machine(target) if len(texts) > 1 else _machine(target)
-            works.append(_Work(text, target, machine))
-            stack.callback(works[-1].free)
-            if len(texts) > 1:
-                works[-1].start()
-        return [work.result() for work in works]
+            translator.begin(text, apart=len(texts) > 1)
+        return translator.results()
+
+
+class Translator:
+    """`with Translator(target) as translator:` makes object code of modules; those that are begun apart, in threads of their own, while the caller goes on."""
+
+    def __init__(self, target: Target):
+        self._target = target
+        self._works: list[_Work] = []
+
+    def __enter__(self) -> Translator:
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_translating)
+            stack.enter_context(_selection_options())
+            self._stack = stack.pop_all()
+        return self
+
+    def __exit__(self, *error: Any) -> None:
+        self._stack.__exit__(*error)
+
+    def begin(self, text: str, apart: bool = True) -> None:
+        """Has a module translated: from now on, or when the results are asked for."""
+        work = _Work(text, self._target, _new_machine(self._target) if apart else _machine(self._target))
+        self._stack.callback(work.free)
+        self._works.append(work)
+        if apart:
+            work.start()
+
+    def results(self) -> list[bytes]:
+        """The object code of all modules, as they were begun. Raises CodegenError if LLVM does not accept a text, or cannot make code of it."""
+        for work in self._works:
+            work.translate_here()
+        return [work.result() for work in self._works]
 
 
 class _Work:
@@ -104,9 +131,9 @@ class _Work:
 
     def __init__(self, text: str, target: Target, machine: Any):
         self._text, self._target, self._machine = text, target, machine
-        self._parsed = _parsed(text, target, machine)
+        self._parsed = _Parsed(text, target, machine)
         with _closing_on_error(self._parsed):
-            self._passes = _Passes(self._parsed.module, machine)
+            self._passes = _Passes(machine)
         self._code: bytes | None = None
         self._error: Exception | None = None
         self._process = 0  # the one in which a thread was started
@@ -121,11 +148,15 @@ class _Work:
         except RuntimeError:  # no more threads
             self._process = 0
 
+    def translate_here(self) -> None:
+        """Unless a thread does it, or it is done."""
+        if not self._process and self._code is None and self._error is None:
+            self._translate()
+
     def result(self) -> bytes:
         self._wait()
-        if not self._process:
-            self._translate()
-        elif not self._has_ended:  # it never began, or a fork left it behind amid the module
+        self.translate_here()
+        if self._process and not self._has_ended:  # it never began, or a fork left it behind amid the module
             machine = _new_machine(self._target)
             with contextlib.closing(_optimized(self._text, self._target, machine)) as parsed:
                 return _emit(parsed.module, machine)
@@ -143,7 +174,8 @@ class _Work:
 
     def _translate(self) -> None:
         try:
-            self._passes.run()
+            self._parsed.parse()
+            self._passes.run(self._parsed.module)
             self._code = _emit(self._parsed.module, self._machine)
         except Exception as error:
             self._error = error
@@ -176,9 +208,7 @@ def _emit(module: Any, machine: Any) -> bytes:
     message = ctypes.c_char_p()
     buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, ctypes.byref(message))
     if not buffer:
-        reason = (message.value or b"").decode(errors="replace")
-        _unlocked("LLVMPY_DisposeString")(message)
-        raise CodegenError(f"LLVM cannot make code of the generated module: {reason}")
+        raise CodegenError(f"LLVM cannot make code of the generated module: {_taken(message)}")
     try:
         return ctypes.string_at(_unlocked("LLVMPY_GetBufferStart")(buffer), _unlocked("LLVMPY_GetBufferSize")(buffer))
     finally:
@@ -216,7 +246,7 @@ def _selection_options() -> Iterator[None]:
 
 
 class _Parsed:
-    """The module of a text in a context of its own. `close` frees the one, then the other.
+    """The module of a text in a context of its own, there and verified after `parse`. `close` frees the one, then the other.
 
     Until then the context is held here: of two that are found dead together, as an interruption may leave them, Python could free the
     context first, and the process would crash.
@@ -224,38 +254,44 @@ class _Parsed:
 
     _contexts: ClassVar[list[Any]] = []
 
-    def __init__(self, text: str):
+    def __init__(self, text: str, target: Target, machine: Any):
+        self.module: Any = None
+        self._text, self._triple, self._layout = text, target.triple, str(machine.target_data)
         self._context = llvm.create_context()
         self._contexts.append(self._context)
-        try:
-            self.module = llvm.parse_assembly(text, self._context)
-        except RuntimeError as error:
-            self._contexts.remove(self._context)
-            raise CodegenError(_explain(str(error), text)) from error
+
+    def parse(self) -> None:
+        """Without llvmlite's lock, like `_emit`. Raises CodegenError if LLVM does not accept the text."""
+        message = ctypes.c_char_p()
+        module = _unlocked("LLVMPY_ParseAssembly")(self._context, ctypes.c_char_p(self._text.encode()), ctypes.byref(message))
+        if message:
+            raise CodegenError(_explain(_taken(message), self._text))
+        self.module = llvm.ModuleRef(module, self._context)
+        is_refused, reason = _unlocked("LLVMPY_VerifyModule")(self.module, ctypes.byref(message)), _taken(message)
+        if is_refused:
+            raise CodegenError(f"LLVM refuses the generated module: {reason}")
+        _unlocked("LLVMPY_SetTarget")(self.module, ctypes.c_char_p(self._triple.encode()))
+        _unlocked("LLVMPY_SetDataLayout")(self.module, ctypes.c_char_p(self._layout.encode()))
 
     def close(self) -> None:
-        self.module.close()
+        if self.module is not None:
+            self.module.close()
         self._contexts.remove(self._context)
+
+
+def _taken(message: ctypes.c_char_p) -> str:
+    """What LLVM says, whose memory is given back."""
+    text = (message.value or b"").decode(errors="replace")
+    _unlocked("LLVMPY_DisposeString")(message)
+    return text
 
 
 def _optimized(text: str, target: Target, machine: Any) -> _Parsed:
     """The module of a text after the passes. Who asks for it closes it."""
-    parsed = _parsed(text, target, machine)
+    parsed = _Parsed(text, target, machine)
     with _closing_on_error(parsed):
-        _Passes(parsed.module, machine).run()
-    return parsed
-
-
-def _parsed(text: str, target: Target, machine: Any) -> _Parsed:
-    """The module of a text, verified. Who asks for it closes it."""
-    parsed = _Parsed(text)
-    with _closing_on_error(parsed):
-        try:
-            parsed.module.verify()
-        except RuntimeError as error:
-            raise CodegenError(f"LLVM refuses the generated module: {error}") from error
-        parsed.module.triple = target.triple
-        parsed.module.data_layout = str(machine.target_data)
+        parsed.parse()
+        _Passes(machine).run(parsed.module)
     return parsed
 
 
@@ -269,19 +305,17 @@ def _closing_on_error(parsed: _Parsed) -> Iterator[None]:
 
 
 class _Passes:
-    """PASSES for every function of a module, to be run without llvmlite's lock, like `_emit`."""
+    """PASSES for a module, run without llvmlite's lock, like `_emit`."""
 
-    def __init__(self, module: Any, machine: Any):
+    def __init__(self, machine: Any):
         self._builder = llvm.create_pass_builder(machine, llvm.create_pipeline_tuning_options(1))
-        self._manager = llvm.create_new_function_pass_manager()
+        self._manager = llvm.create_new_module_pass_manager()
         for name in PASSES:
             getattr(self._manager, f"add_{name}_pass")()
-        self._functions = [function for function in module.functions if not function.is_declaration]
 
-    def run(self) -> None:
-        run = _unlocked("LLVMPY_RunNewFunctionPassManager")
-        for function in self._functions:
-            run(self._manager, function, self._builder)
+    def run(self, module: Any) -> None:
+        """In one call: between several, a thread would wait for Python's lock."""
+        _unlocked("LLVMPY_RunNewModulePassManager")(self._manager, module, self._builder)
 
 
 def _explain(message: str, text: str) -> str:

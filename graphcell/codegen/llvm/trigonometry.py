@@ -121,7 +121,7 @@ def _reduced_where_large(b: FunctionBuilder, x: Val, r: Val, low: Val, quadrant:
 
 def _reduced_by_call(b: FunctionBuilder, x: Val, quadrant: LType) -> tuple[Val, Val, Val]:
     """r, low and q with x = q pi / 2 + r + low, by a call for the whole vector."""
-    if _REDUCE not in b.module.functions:
+    if not b.module.has_function(_REDUCE):
         _emit_reduction(b)
     wide, whole = x.type.with_kind("double"), x.type.with_kind("i64")
     slots = [b.alloca(t) for t in (wide, wide, wide, whole)]

@@ -147,6 +147,10 @@ class Module:
     """
 
     functions: dict[str, str] = field(default_factory=dict)
+    finished: dict[str, str] = field(default_factory=dict)
+    """Functions that were given away to be translated and change no more."""
+    stand_ins: dict[str, tuple[str, str]] = field(default_factory=dict)
+    """Symbols of functions that were merged with others before that, see merge_functions.py."""
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     avx512: bool = False
@@ -160,6 +164,10 @@ class Module:
             if name not in visible and not text.startswith("define internal"):
                 self.functions[name] = text.replace("define", "define internal", 1)
 
+    def has_function(self, name: str) -> bool:
+        """Whether a function of this name was emitted."""
+        return name in self.functions or name in self.finished or f"@{name}" in self.stand_ins
+
     def declare(self, name: str, result: LType, params: Sequence[LType], attributes: str = "") -> None:
         if name not in self.declarations:
             args = ", ".join(map(str, params))
@@ -171,4 +179,11 @@ class Module:
         return Val(f"@{name}", PTR)
 
     def __str__(self) -> str:
-        return "\n".join([*self.globals.values(), *self.declarations.values(), *self.functions.values(), ""])
+        return self._text({**self.finished, **self.functions})
+
+    def unfinished(self) -> str:
+        """The assembly without the functions that are `finished`."""
+        return self._text(self.functions)
+
+    def _text(self, functions: dict[str, str]) -> str:
+        return "\n".join([*self.globals.values(), *self.declarations.values(), *functions.values(), ""])

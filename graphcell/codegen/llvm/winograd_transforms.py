@@ -37,7 +37,8 @@ from fractions import Fraction
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from graphcell.records import dataclass
 
-Matrix = tuple[tuple[Fraction, ...], ...]
+Exact = tuple[tuple[Fraction, ...], ...]
+Matrix = tuple[tuple[float, ...], ...]
 Matrices = tuple[Matrix, Matrix]
 Transform = Callable[[FunctionBuilder, Matrix, Sequence[Val]], list[Val]]
 
@@ -64,14 +65,14 @@ class Minimal:
         return [Fraction(0), *(sign * p for p in self.points for sign in (1, -1))] if self.size > 1 else []
 
     @property
-    def input_matrix(self) -> Matrix:
+    def input_matrix(self) -> Exact:
         """B, size x size: row i holds the coefficients of the product of all (x - point) but the i-th."""
         points = self._finite
         rows = [_polynomial(points[:i] + points[i + 1 :]) for i in range(len(points))]
         return (*((*row, Fraction(0)) for row in rows), _polynomial(points))
 
     @property
-    def filter_matrix(self) -> Matrix:
+    def filter_matrix(self) -> Exact:
         """G, size x taps: the filter at each point, over the product of the distances to the others."""
         points = self._finite
         rows = []
@@ -81,7 +82,7 @@ class Minimal:
         return (*rows, tuple(Fraction(int(k == self.taps - 1)) for k in range(self.taps)))
 
     @property
-    def output_matrix(self) -> Matrix:
+    def output_matrix(self) -> Exact:
         """A, outputs x size: powers of the points."""
         return tuple(
             (*(p**j for p in self._finite), Fraction(int(j == self.outputs - 1))) for j in range(self.outputs)
@@ -122,19 +123,26 @@ class Nested:
 
     @property
     def input_matrices(self) -> Matrices:
-        return self.rows.input_matrix, self.pixels.input_matrix
+        return _rounded(self.rows, "input_matrix"), _rounded(self.pixels, "input_matrix")
 
     @property
     def filter_matrices(self) -> Matrices:
-        return self.rows.filter_matrix, self.pixels.filter_matrix
+        return _rounded(self.rows, "filter_matrix"), _rounded(self.pixels, "filter_matrix")
 
     @property
     def output_matrices(self) -> Matrices:
-        return self.rows.output_matrix, self.pixels.output_matrix
+        return _rounded(self.rows, "output_matrix"), _rounded(self.pixels, "output_matrix")
 
     def __str__(self) -> str:
         outputs, taps = ("x".join(map(str, extents)) for extents in (self.outputs, self.taps))
         return f"F({outputs}, {taps})"
+
+
+@functools.cache
+def _rounded(one: Minimal, name: str) -> Matrix:
+    """One of its matrices as vector code reads it."""
+    matrix: Exact = getattr(one, name)
+    return tuple(tuple(map(float, row)) for row in matrix)
 
 
 def _square(one: Minimal) -> Nested:
@@ -267,15 +275,15 @@ def transform_cycles(matrices: Matrices) -> float:
     return memory * (down[0] * across[0] + down[1] * across[1]) + arithmetic * (across[1] * terms[0] + down[0] * terms[1])
 
 
-def _combine(b: FunctionBuilder, factors: Sequence[Fraction], xs: Sequence[Val]) -> Val:
+def _combine(b: FunctionBuilder, factors: Sequence[float], xs: Sequence[Val]) -> Val:
     """The sum of factor * x over the factors that are not zero, beginning with a factor of 1 if there is one."""
     terms = [(f, x) for f, x in zip(factors, xs, strict=True) if f]
     terms.sort(key=lambda term: term[0] != 1)
     factor, x = terms[0]
-    total = x if factor == 1 else b.neg(x) if factor == -1 else b.mul(x, b.const(float(factor), x))
+    total = x if factor == 1 else b.neg(x) if factor == -1 else b.mul(x, b.const(factor, x))
     for factor, x in terms[1:]:
         if abs(factor) == 1:
             total = b.add(total, x) if factor == 1 else b.sub(total, x)
         else:
-            total = b.fma(x, b.const(float(factor), x), total)
+            total = b.fma(x, b.const(factor, x), total)
     return total
