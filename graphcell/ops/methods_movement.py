@@ -40,7 +40,7 @@ from graphcell.ops.functional.creation import where
 from graphcell.ops.indexing import Gather
 from graphcell.ops.methods import attach, functions, update
 from graphcell.ops.reduction import sum_to_shape
-from graphcell.tensor import Tensor
+from graphcell.tensor import Tensor, state
 
 Function = Callable[..., Any]
 
@@ -150,33 +150,42 @@ def any(self: Tensor, axis: Any = None, keep_dims: Any = None, *, dim: Any = Non
     return reductions.any(self, _either("any", axis, dim, "axis and dim"), _keep("any", keep_dims, keepdim, "keep_dims and keepdim"))
 
 
-def _extremum(self: Tensor, dim: Any, keepdim: Any, axis: Any, keepdims: Any, initial: Any, where: Any, return_indices: bool, function: str) -> Any:
-    """(dim) gives values and indices; nothing, None, a tuple or (axis) gives values, with indices if asked for."""
-    keep = _keep(function, keepdim, keepdims, "keepdim and keepdims")
+def _extremum(
+    self: Tensor, place: Any, keep: Any, dim: Any, keepdim: Any, axis: Any, keepdims: Any, initial: Any, where: Any, return_indices: bool, function: str
+) -> Any:  # fmt: skip
+    """Values and indices for one dimension (`dim`, `keepdim`), values for `axis`, with indices if asked for.
+
+    Without names, as in `x.max(1)`, an integer is `dim` where ops run at once, and `axis` inside of a graph: so it is in MindSpore.
+    """
+    of_axis = axis is not None or keepdims is not None or initial is not None or where is not True or return_indices
+    is_unnamed = dim is None and keepdim is None
+    kept = _keep(function, keep, _keep(function, keepdim, keepdims, "keepdim and keepdims") or None, "keepdim and keepdims")
     reduce, pair = (reductions.amax, reductions.max) if function == "max" else (reductions.amin, reductions.min)
     mask = None if where is True else where
-    if isinstance(dim, int) and axis is None:
-        return pair(self, dim, keep, initial=initial, where=mask)
-    axis = _either(function, dim, axis, "dim and axis")
+    along = _either(function, place, _either(function, dim, axis, "dim and axis"), "dim and axis")
+    if isinstance(along, int) and not of_axis and not (is_unnamed and state.trace is not None):
+        return pair(self, along, kept, initial=initial, where=mask)
     if not return_indices:
-        return reduce(self, axis, keep and axis is not None, initial=initial, where=mask)
-    return pair(self, axis, keep, initial=initial, where=mask)
+        return reduce(self, along, kept and along is not None, initial=initial, where=mask)
+    return pair(self, along, kept, initial=initial, where=mask)
 
 
 def max(
-    self: Tensor, dim: Any = None, keepdim: Any = None, *, axis: Any = None, keepdims: Any = None, initial: Any = None, where: Any = True,
-    return_indices: bool = False,
+    self: Tensor, place: Any = None, keep: Any = None, /, *, dim: Any = None, keepdim: Any = None, axis: Any = None, keepdims: Any = None,
+    initial: Any = None, where: Any = True, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The largest element; `max(dim)` gives the largest along `dim` and their indices, `max(axis=…)` the values only."""
-    return _extremum(self, dim, keepdim, axis, keepdims, initial, where, return_indices, "max")
+    """The largest element; `max(dim=…)` gives the largest along `dim` and their indices, `max(axis=…)` the values only. `max(1)` is the former where
+    ops run at once, the latter inside of `jit`."""
+    return _extremum(self, place, keep, dim, keepdim, axis, keepdims, initial, where, return_indices, "max")
 
 
 def min(
-    self: Tensor, dim: Any = None, keepdim: Any = None, *, axis: Any = None, keepdims: Any = None, initial: Any = None, where: Any = True,
-    return_indices: bool = False,
+    self: Tensor, place: Any = None, keep: Any = None, /, *, dim: Any = None, keepdim: Any = None, axis: Any = None, keepdims: Any = None,
+    initial: Any = None, where: Any = True, return_indices: bool = False,
 ) -> Any:  # fmt: skip
-    """The smallest element; `min(dim)` gives the smallest along `dim` and their indices, `min(axis=…)` the values only."""
-    return _extremum(self, dim, keepdim, axis, keepdims, initial, where, return_indices, "min")
+    """The smallest element; `min(dim=…)` gives the smallest along `dim` and their indices, `min(axis=…)` the values only. `min(1)` is the former where
+    ops run at once, the latter inside of `jit`."""
+    return _extremum(self, place, keep, dim, keepdim, axis, keepdims, initial, where, return_indices, "min")
 
 
 def argmax(self: Tensor, axis: Any = None, keepdims: Any = None, *, dim: Any = None, keepdim: Any = None) -> Tensor:

@@ -1,7 +1,8 @@
-"""Factors that are the same all along a sum stand before it: sum(x * a) is a * sum(x).
+"""Factors that are the same all along a sum stand before it: sum(x * a) is a * sum(x). A B + A^T B is (A + A^T) B.
 
 Enters: a differentiated Graph. Leaves: an equal Graph in which what does not vary along the dimensions of a sum is multiplied once, with
-the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one.
+the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one. The gradient of
+products of rows with each other, z z^T, is a sum of two products that differ in one transposition: they become one, too.
 
 Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers above 1; inverse square
 roots, by which normalisations divide what is no larger than the root of the largest number; and any other factor where the sum without
@@ -14,14 +15,17 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ops.arithmetic import Mul, Neg
+from graphcell.ops.arithmetic import Add, Mul, Neg
+from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full
 from graphcell.ops.mathematics import Rsqrt
-from graphcell.ops.movement import BroadcastTo, Reshape
+from graphcell.ops.movement import BroadcastTo, Reshape, Transpose
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
 Result = Sequence[Value] | None
+_FEWEST = 8
+"""Rows and columns of a product from which it takes longer than to add a matrix and its transpose."""
 
 
 def safe_factor_before_sum(r: Rewriter, node: Node) -> Result:
@@ -98,6 +102,26 @@ def minus_before_sum(r: Rewriter, node: Node) -> Result:
     return r.emit(Neg(), *r.emit(node.op, *r.producers[x].operands))
 
 
+def sum_of_mirrored_products(r: Rewriter, node: Node) -> Result:
+    """A B + A^T B is (A + A^T) B, and B A + B A^T is B (A + A^T), if nothing else needs the two products."""
+    one, other = (r.producers.get(v) for v in node.operands)
+    if one is None or other is None or not isinstance(one.op, MatMul) or not isinstance(other.op, MatMul):
+        return None
+    dtype = node.results[0].type.dtype
+    if not dtype.is_float or dtype.bits < 32 or not all(map(r.used_once, node.operands)):
+        return None
+    flags = [(n.op.transpose_x, n.op.transpose_y) for n in (one, other) if isinstance(n.op, MatMul)]
+    differing = [k for k in (0, 1) if flags[0][k] != flags[1][k]]
+    if one.operands != other.operands or len(differing) != 1 or min(node.results[0].type.shape[-2:]) < _FEWEST:
+        return None
+    (place,) = differing
+    matrix, rank = one.operands[place], one.operands[place].type.rank
+    (mirrored,) = r.emit(Transpose((*range(rank - 2), rank - 1, rank - 2)), matrix)
+    operands, kept = list(one.operands), list(flags[0])
+    (operands[place],), kept[place] = r.emit(Add(), matrix, mirrored), False
+    return r.emit(MatMul(*kept), *operands)
+
+
 def _both_orders(r: Rewriter, product: Value) -> Iterator[tuple[Value, Value]]:
     x, y = r.producers[product].operands
     yield x, y
@@ -127,5 +151,5 @@ def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | 
 
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
-    graph = rewrite(graph, Rules((ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum)))
+    graph = rewrite(graph, Rules((ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum), (Add, sum_of_mirrored_products)))
     return rewrite(graph, Rules((ReduceSum, _SharedSums().rule)))

@@ -263,6 +263,24 @@ def test_products_of_bfloats_in_pairs(case: Case) -> None:
     check(case, 32)
 
 
+NARROW = [
+    Case(350, 4, 350), Case(37, 7, 129), Case(16, 2, 64), Case(40, 3, 331, transpose_b=True), Case(20, 6, 70, "bfloat"), Case(33, 5, 97, "half"),
+    Case(25, 3, 45, "double"), Case(64, 10, 600, transpose_b=True), Case(70, 11, 300), Case(18, 3, 80, batch=(4,), transpose_b=True),
+    Case(18, 3, 80, batch=(4,), b_batch=(0,)), Case(30, 3, 90, batch=(2,)), Case(50, 4, 200, share_b=True),
+]  # fmt: skip
+"""A long left operand and few columns."""
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("case", NARROW, ids=str)
+def test_few_columns_are_dot_products(case: Case, width: int) -> None:
+    check(case, width)
+    plan = emit_matmul(Module(), "matmul", case.spec, TARGETS[width])
+    lanes = TARGETS[width].lanes(case.spec.kind)
+    if lanes > case.n and case.k >= 4 * lanes and case.batch != (2,):
+        assert "dot products" in str(plan) and ("columns copied" in str(plan)) is not case.transpose_b
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4)])
 def test_empty_outputs_have_no_stages(shape: tuple[int, int, int]) -> None:
     assert build(Case(*shape).spec, HOST).plan.stages == ()
@@ -365,6 +383,8 @@ EPILOGUE_CASES = [
     Case(6, 5, 9, batch=(2, 3), b_batch=(0, 0)),
     Case(6, 5, 9, batch=(4,), b_batch=(0,), transpose_b=True),
     Case(2, 3, 4096, batch=(3,)),
+    Case(40, 3, 130),
+    Case(20, 3, 80, batch=(4,), b_batch=(0,)),
     Case(100, 70, 2100, "double"),
     Case(130, 90, 700, transpose_a=True),
 ]

@@ -47,6 +47,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[tuple[int, .
     "a reduction in parts": (lambda a, b, c: ops.relu(ops.matmul(a, b) + c), lambda a, b, c: np.maximum(a @ b + c, 0), [(8, 9000), (9000, 16), (16,)]),
     "one row": (lambda a, b, c: ops.relu(ops.matmul(a, b) + c), lambda a, b, c: np.maximum(a @ b + c, 0), [(1, 300), (300, 70), (70,)]),
     "dot products": (lambda a, b, c: ops.relu(ops.matmul(a, b.T) + c), lambda a, b, c: np.maximum(a @ b.T + c, 0), [(1, 300), (70, 300), (70,)]),
+    "few columns": (lambda a, b, c: ops.relu(ops.matmul(a, b) + c), lambda a, b, c: np.maximum(a @ b + c, 0), [(40, 300), (300, 3), (3,)]),
     "one column": (lambda a, b: ops.relu(ops.matmul(a, b) + 1.0), lambda a, b: np.maximum(a @ b + 1, 0), [(40, 30), (30, 1)]),
     "nothing to sum": (lambda a, b: ops.matmul(a, b) + 2.0, lambda a, b: a @ b + 2, [(4, 0), (0, 6)]),
     "no rows": (lambda a, b: ops.matmul(a, b) + 2.0, lambda a, b: a @ b + 2, [(0, 4), (4, 6)]),

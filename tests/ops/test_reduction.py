@@ -67,7 +67,7 @@ CASES = [
     (lambda x: x.min(axis=1), lambda x: x.min(1)),
     (lambda x: ops.max(x, 1), lambda x: (x.max(1), x.argmax(1))),
     (lambda x: ops.min(x, -1, True), lambda x: (x.min(-1, keepdims=True), x.argmin(-1, keepdims=True))),
-    (lambda x: x.max(2, True), lambda x: (x.max(2, keepdims=True), x.argmax(2, keepdims=True))),
+    (lambda x: x.max(dim=2, keepdim=True), lambda x: (x.max(2, keepdims=True), x.argmax(2, keepdims=True))),
     (lambda x: ops.max(x), lambda x: (x.max(), np.int64(0))),
     (lambda x: ops.var(x), lambda x: x.var()),
     (lambda x: ops.var(x, (0, 2), 1, True), lambda x: x.var((0, 2), ddof=1, keepdims=True)),
@@ -128,7 +128,25 @@ def test_dtypes_of_results() -> None:
         x = Tensor(CUBE).astype(half)
         for f in (ops.sum, ops.mean, ops.var, ops.std, ops.amax, ops.softmax, ops.log_softmax, ops.norm, lambda t: ops.cumsum(t, 1)):
             assert f(x).dtype is half
-        assert in_graph(lambda t: (t.max(1), t.prod(), ops.cumprod(t, 1), ops.logsumexp(t, 1)), x)[0][0].dtype is half
+        assert in_graph(lambda t: (t.max(dim=1), t.prod(), ops.cumprod(t, 1), ops.logsumexp(t, 1)), x)[0][0].dtype is half
+
+
+EXTREMA: list[tuple[Any, str]] = [
+    (lambda x: x.max(1), "pair value"), (lambda x: x.max(1, True), "pair value"), (lambda x: x.min(-1, False), "pair value"),
+    (lambda x: x.max(1, keepdim=True), "pair pair"), (lambda x: x.max(dim=1), "pair pair"), (lambda x: x.min(axis=1), "value value"),
+    (lambda x: x.max(1, keepdims=True), "value value"), (lambda x: x.min(1, initial=9.0), "value value"), (lambda x: x.max((0, 1)), "value value"),
+    (lambda x: x.max(None), "value value"), (lambda x: x.min(1, return_indices=True), "pair pair"),
+]  # fmt: skip
+"""Forms of `Tensor.max` and what they give where ops run at once and inside of a graph, as MindSpore 2.10 does."""
+
+
+@pytest.mark.parametrize("number", range(len(EXTREMA)))
+def test_what_an_extremum_gives_depends_on_names_and_mode(number: int) -> None:
+    form, kinds = EXTREMA[number]
+    x = Tensor(CUBE)
+    values = [y[0] if isinstance(y, tuple) else y for y in (form(x), in_graph(form, x))]
+    assert " ".join("pair" if isinstance(y, tuple) else "value" for y in (form(x), in_graph(form, x))) == kinds
+    np.testing.assert_array_equal(values[0].asnumpy(), values[1].asnumpy())
 
 
 def test_half_precision_is_accumulated_in_single() -> None:

@@ -88,3 +88,40 @@ def test_half_precision_stays() -> None:
 def test_minus_stands_before_a_sum() -> None:
     after = done("graph @f(%x: f32[6, 5]) {\n  %n = neg %x\n  %s = reduce_sum[axis=(0,), keep_dims=True] %n\n  return %s\n}")
     assert names(after) == ["reduce_sum", "neg"]
+
+
+PRODUCTS = """graph @f(%a: {kind}[{batch}9, 9], %b: {kind}[{batch}9, {n}]) {{
+  %x = matmul[transpose_x={one}, transpose_y=False] %a, %b
+  %y = matmul[transpose_x={other}, transpose_y=False] %a, %b
+  %z = add %x, %y
+  return %z{more}
+}}"""
+
+
+def products(n: int = 12, kind: str = "f32", batch: str = "", one: bool = True, other: bool = False, more: str = "") -> str:
+    return PRODUCTS.format(n=n, kind=kind, batch=batch, one=one, other=other, more=more)
+
+
+@pytest.mark.parametrize("one", [True, False])
+@pytest.mark.parametrize("batch", ["", "3, "])
+@pytest.mark.parametrize("kind", ["f32", "f64"])
+def test_two_products_with_a_matrix_and_its_transpose_are_one(one: bool, batch: str, kind: str) -> None:
+    after = done(products(one=one, other=not one, batch=batch, kind=kind))
+    assert names(after) == ["transpose", "add", "matmul"]
+
+
+def test_the_matrix_may_stand_on_the_right() -> None:
+    after = done("""graph @f(%a: f32[9, 9], %b: f32[9, 12]) {
+  %x = matmul[transpose_x=True, transpose_y=False] %b, %a
+  %y = matmul[transpose_x=True, transpose_y=True] %b, %a
+  %z = add %y, %x
+  return %z
+}""")
+    assert names(after) == ["transpose", "add", "matmul"]
+
+
+@pytest.mark.parametrize(
+    "text", [products(n=3), products(kind="f16"), products(one=False), products(more=", %x")], ids=["narrow", "half", "the same", "needed"]
+)
+def test_other_sums_of_products_stay(text: str) -> None:
+    assert names(done(text)).count("matmul") == 2

@@ -31,7 +31,7 @@ from graphcell.codegen.llvm.contraction import (
     split_index,
     tile_loop,
 )
-from graphcell.codegen.llvm.matmul_dot import DotMatmul, uses_dot
+from graphcell.codegen.llvm.matmul_dot import DotMatmul, is_narrow, uses_dot
 from graphcell.codegen.llvm.matmul_schedule import (
     GROUPED_ROWS,
     MatmulSpec,
@@ -78,7 +78,7 @@ def emit_matmul(
         return Plan((), note="empty output")
     batch_rows = spec.m if math.prod(spec.batch) > 1 else 0
     spec = merge_batch(spec)
-    if uses_dot(spec, target) and not spec.share_b:
+    if uses_dot(spec, target) and (not spec.share_b or is_narrow(spec, target)):
         return DotMatmul(module, name, spec, target, epilogue, extra, batch_rows).emit()
     spec = in_pairs(spec, target)
     return _BlockedMatmul(module, name, spec, target, epilogue, extra, batch_rows).emit()

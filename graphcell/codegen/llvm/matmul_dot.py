@@ -1,8 +1,8 @@
 """Matrix products with few rows or few columns, as tiles of dot products.
 
-Enters: a `MatmulSpec` whose operands are both contiguous along k. Leaves: the emitted stage. The lanes run
-along k, so nothing need be transposed or packed: a product of one row with a transposed matrix reads the
-matrix once.
+Enters: a `MatmulSpec` whose operands are both contiguous along k, or the left one is and the right one has fewer columns than a vector has lanes. Leaves:
+the emitted stages. The lanes run along k, so the large operand need not be transposed or packed: a product of one row with a transposed matrix
+reads the matrix once. Few columns that are not contiguous along k are, in a copy. (Lanes along few columns would be empty for the most part.)
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from graphcell.codegen.llvm.contraction import (
     affine,
     block_range,
     ceil_div,
+    round_up,
     split_evenly,
     split_index,
     tile_loop,
@@ -27,18 +28,32 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.dot_kernel import DotKernel, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec
-from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val
+from graphcell.codegen.llvm.packing import load_strided
+from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
+
+_FEWEST_ROWS = 16
+"""Rows from which few columns are worth a copy."""
+_SHORT, _LONG = 4, 32
+"""Vectors of the reduction from which the sums over the lanes at the end weigh little: beside columns that fill no vector, and beside those that fill the
+second one less than half."""
 
 
 def uses_dot(spec: MatmulSpec, target: ContractionTarget) -> bool:
-    """Few rows or columns, both operands contiguous along k: lanes run along k and nothing need be
-    transposed.
-    """
-    along_k = (spec.a.column == 1 or spec.k == 1) and (spec.b.row == 1 or spec.k == 1)
-    if not along_k or spec.k < 2 or (spec.b.column == 1 and spec.n > 1):
+    """Few rows or columns, both operands contiguous along k: lanes run along k and nothing need be transposed; or next to nothing of that."""
+    if spec.a.column != 1 or spec.k < 2:
         return False
-    return spec.n == 1 or spec.m <= 6
+    if is_narrow(spec, target):
+        return True
+    return spec.b.row == 1 and (spec.n == 1 or (spec.m <= 6 and spec.b.column != 1))
+
+
+def is_narrow(spec: MatmulSpec, target: ContractionTarget) -> bool:
+    """Whether a left operand that is contiguous along k meets so few columns that a good part of a vector of them would be empty."""
+    lanes = target.lanes(spec.kind)
+    if spec.a.column != 1 or spec.n < 2 or spec.n == lanes or 2 * spec.n > 3 * lanes or spec.k < (_SHORT if spec.n < lanes else _LONG) * lanes:
+        return False
+    return spec.b.row == 1 or (spec.m >= _FEWEST_ROWS and not any(spec.b.batch))
 
 
 @dataclass(frozen=True)
@@ -69,7 +84,7 @@ class DotMatmul:
         kernels = [
             [self._kernel(i, r.size, j, c.size) for j, c in enumerate(columns)] for i, r in enumerate(rows)
         ]
-        params = KernelParams(("a", "b", "c"), extra)
+        params = KernelParams(("a", self._right, "c"), extra)
         b = FunctionBuilder(self.module, self.name, params.list, internal=False)
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             *index, across, down = split_index(b, loop.index, (*spec.batch, *grid))
@@ -83,10 +98,42 @@ class DotMatmul:
                             self._call(b, kernels[i][j], index, linear, row, column)
         note = f"dot products, tile {rows[0].size}x{columns[0].size}, grid {grid[0]}x{grid[1]}"
         blocks = batch * grid[0] * grid[1]
-        return Plan(
-            (Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks),),
-            note=note,
-        )
+        stage = Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
+        if not self._is_turned:
+            return Plan((stage,), note=note)
+        return Plan((self._emit_turn(), stage), (("packed", spec.n * self._pitch * LType(spec.kind).bytes),), note=f"{note}, columns copied")
+
+    @property
+    def _is_turned(self) -> bool:
+        """Whether the columns are copied, so that they are contiguous along k."""
+        return self.spec.b.row != 1
+
+    @property
+    def _right(self) -> str:
+        return "packed" if self._is_turned else "b"
+
+    @property
+    def _pitch(self) -> int:
+        """From column to column in the copy."""
+        return round_up(self.spec.k, self.target.lanes(self.spec.kind))
+
+    def _emit_turn(self) -> Stage:
+        spec, lanes = self.spec, self.target.lanes(self.spec.kind)
+        params = KernelParams(("b", "packed"))
+        b = FunctionBuilder(self.module, f"{self.name}.turn", params.list, internal=False)
+        full = spec.k // lanes * lanes
+
+        def piece(column: Val, k: Val, mask: Val | None) -> None:
+            source = b.gep(b.args["b"], affine(b, [(column, spec.b.column), (k, spec.b.row)]), LType(spec.b.kind))
+            to = b.gep(b.args["packed"], affine(b, [(column, self._pitch), (k, 1)]), LType(spec.kind))
+            b.store(load_strided(b, source, spec.b.row, spec.b.kind, spec.kind, lanes, mask), to)
+
+        with b.loop(b.args["begin"], b.args["end"], name="column") as column:
+            with b.loop(0, full, lanes, name="k") as k:
+                piece(column.index, k.index, None)
+            if full < spec.k:
+                piece(column.index, i64(full), constant_mask(spec.k - full, lanes))
+        return Stage(b.finish(), params.buffers, (), spec.n, spec.k)
 
     def _segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
         """Tiles of rows and columns, so that accumulators and the rows' vectors stay in registers."""
@@ -109,10 +156,10 @@ class DotMatmul:
             columns,
             spec.k,
             spec.a.row,
-            spec.b.column,
+            self._pitch if self._is_turned else spec.b.column,
             spec.c.row,
             spec.a.kind,
-            spec.b.kind,
+            spec.kind if self._is_turned else spec.b.kind,
             spec.c.kind,
             self.batch_rows,
         )
@@ -123,14 +170,17 @@ class DotMatmul:
     ) -> None:
         spec = self.spec
         a_at = affine(b, [*zip(index, spec.a.batch, strict=True), (row, spec.a.row)])
-        b_at = affine(b, [*zip(index, spec.b.batch, strict=True), (column, spec.b.column)])
+        if self._is_turned:
+            right = b.gep(b.args["packed"], affine(b, [(column, self._pitch)]), LType(spec.kind))
+        else:
+            right = b.gep(b.args["b"], affine(b, [*zip(index, spec.b.batch, strict=True), (column, spec.b.column)]), LType(spec.b.kind))
         c_at = affine(b, [*zip(index, spec.c.batch, strict=True), (row, spec.c.row), (column, 1)])
         linear_row = affine(b, [(linear, spec.m), (row, 1)])
         b.call(
             name,
             LType("void"),
             b.gep(b.args["a"], a_at, LType(spec.a.kind)),
-            b.gep(b.args["b"], b_at, LType(spec.b.kind)),
+            right,
             b.gep(b.args["c"], c_at, LType(spec.c.kind)),
             linear_row,
             column,

@@ -11,6 +11,7 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.arithmetic import StopGradient
+from graphcell.ops.base import reduced_shape
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import abs, add, div, neg, pow, square, sub
 from graphcell.ops.functional.axes import normalize_axes, normalize_axis, tensor_of
@@ -97,11 +98,9 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
         return x
     if x.size == 0:
         return log(total(exp(x), axes, keep))
-    y = wide(x)
-    peak = apply1(StopGradient(), largest(y, axes, True))
-    peak = select(isfinite(peak), peak, zeros_like(peak))  # infinities are left to exp and log
-    value = log(total(exp(sub(y, broadcast(peak, y.shape))), axes, keep))
-    return cast(add(value, reshaped(peak, value.shape)), x.dtype)
+    shifted, peak = below_peak(wide(x), axes)  # as in log_softmax, beside which this often stands
+    value = select(isfinite(peak), add(log(total(exp(shifted), axes, True)), peak), peak)
+    return cast(reshaped(value, reduced_shape(x.shape, axes, keep)), x.dtype)
 
 
 # -- norms -----------------------------------------------------------------------------------------------------------------
