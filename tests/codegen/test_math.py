@@ -84,6 +84,7 @@ CASES = {
     "log_sigmoid": Case(lambda x: -_softplus(-x), ((-3, 3), (-20, 110))),
     "rsqrt": Case(lambda x: 1 / mp.sqrt(x), ((0, 5),), (0, INF)),
     "sigmoid": Case(_sigmoid, ((-0.01, 0.01), (-3, 3), (-110, 20), (-746, -600))),
+    "sigmoid_beside_softplus": Case(_sigmoid, ((-0.01, 0.01), (-3, 3), (-110, 20), (-746, -600))),
     "sin": Case(mp.sin, ((-10, 10), (-1e4, 1e4), (6e4, 7e4))),
     "sinh": Case(mp.sinh, ((-3, 3), (-90, 90), (700, 711))),
     "softplus": Case(_softplus, ((-3, 3), (-110, 20))),
@@ -118,6 +119,7 @@ AT_ENDS = {
     "log_sigmoid": (-standard_math.log(2), -standard_math.log(2), 0.0, -INF),
     "rsqrt": (INF, -INF, 0.0, NAN),
     "sigmoid": (0.5, 0.5, 1.0, 0.0),
+    "sigmoid_beside_softplus": (0.5, 0.5, 1.0, 0.0),
     "sin": (0.0, -0.0, NAN, NAN),
     "sinh": (0.0, -0.0, INF, -INF),
     "softplus": (standard_math.log(2), standard_math.log(2), INF, 0.0),
@@ -146,6 +148,7 @@ EXACT: dict[str, list[tuple[float, float]]] = {
     "log2": [(2.0**k, float(k)) for k in (-149, -126, -1, 0, 1, 10, 127)] + [(-1, NAN)],
     "rsqrt": [(4, 0.5), (-1, NAN)],
     "sigmoid": [(1e4, 1), (-1e4, 0)],
+    "sigmoid_beside_softplus": [(1e4, 1), (-1e4, 0)],
     "sinh": [(1e4, INF), (-1e4, -INF)],
     "cosh": [(1e4, INF), (-1e4, INF)],
     "softplus": [(1e4, 1e4), (-1e4, 0)],
@@ -247,6 +250,7 @@ _WIDE_REFERENCES: dict[str, Callable[[Array], Array]] = {
     "lgamma": special.lgamma,
     "rsqrt": lambda x: 1 / np.sqrt(x),
     "sigmoid": lambda x: np.exp(-np.logaddexp(0, -x)),
+    "sigmoid_beside_softplus": lambda x: np.exp(-np.logaddexp(0, -x)),
     "softplus": lambda x: np.logaddexp(0, x),
     "tanh_softplus": lambda x: np.tanh(np.logaddexp(0, x)),
     "log_sigmoid": lambda x: -np.logaddexp(0, -x),
@@ -379,6 +383,17 @@ def test_relative_errors_next_to_positive_zeros(name: str, zeros: tuple[float, .
     x = np.resize(x, x.size + -x.size % 8)
     with mp.workprec(PRECISION):
         assert np.max(ulps(compiled(name, kind, 8)(x), [CASES[name].reference(mp.mpf(v)) for v in x.tolist()])) <= ULPS
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_logarithms_of_fractions(kind: str) -> None:
+    rng = np.random.default_rng(8)
+    x = np.concatenate([rng.uniform(0, 1, 200), rng.uniform(0.4, 0.43, 100), np.ldexp(rng.uniform(1, 2, 96), -np.arange(96)), [0, 1, 5e-324, 1e-300]])
+    x = x.astype(NUMPY_TYPES[kind])
+    with mp.workprec(PRECISION):
+        want = [mp.log1p(mp.mpf(v)) for v in x.tolist()]
+        for lanes in LANES:
+            assert np.max(ulps(compiled("log1p_of_fraction", kind, lanes)(x), want)) <= ULPS
 
 
 @pytest.mark.parametrize("name", ["tanh", "erf", "sin", "cos", "sigmoid", "softplus", "exp", "sqrt"])

@@ -295,14 +295,23 @@ def _offset_power(b: FunctionBuilder, x: Val, offset: int) -> tuple[Val, Val]:
 
 
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    return b.once((_exp_of_minus_absolute, x), lambda: (_new_exp_of_minus_absolute(b, x),))[0]
+
+
+def _new_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
     offset = (format_of(x).bias + 1) // 2
     r, t = _offset_power(b, at_least(b, b.neg(absolute(b, x)), _EXP_RANGE[x.type.kind][0]), offset)
     p = polynomial(b, r, (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2)
     return b.mul(b.mul(p, t), b.const(2.0**-offset, x))
 
 
-def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
+@widened
+def log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + x) for x in [0, 1]."""
+    return by_table.log1p_of_fraction(b, x) if uses_tables(b, x) else _log1p_of_fraction(b, x)
+
+
+def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     high = b.fcmp("ogt", x, b.const(0.41421356237309503, x))
     half = b.const(0.5, x)
     f = b.select(high, b.fma(x, half, b.neg(half)), x)
@@ -336,6 +345,16 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     square = b.mul(r, r)
     rest, c = b.fma(polynomial(b, r, EXP_NARROW[x.type.kind], square), square, r), 2.0**offset
     return b.div(b.const(c, x), b.add(at_least(b, t, c), b.fma(t, rest, at_most(b, t, c))))
+
+
+@widened
+def sigmoid_beside_softplus(b: FunctionBuilder, x: Val) -> Val:
+    """The same where a softplus of x is computed, too, from its z = e**-|x|: 1 - w, and z - z w for negative x, with w = z / (1 + z)."""
+    if uses_tables(b, x):
+        return by_table.sigmoid(b, x)
+    z, one, bits = _exp_of_minus_absolute(b, x), b.const(1.0, x), to_bits(b, x)
+    whole = b.select(b.icmp("slt", bits, b.const(0, bits)), z, one)
+    return b.fma(b.neg(whole), b.div(z, b.add(z, one)), whole)
 
 
 @widened

@@ -76,6 +76,10 @@ def exp2_of_sum(b: FunctionBuilder, x: Val, low: Val) -> Val:
 
 
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    return b.once((_exp_of_minus_absolute, x), lambda: (_new_exp_of_minus_absolute(b, x),))[0]
+
+
+def _new_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
     bits = to_bits(b, x)
     minus = from_bits(b, b.or_(bits, b.const(-(1 << 31), bits)))
     return _exp(b, at_least(b, minus, _EXP_RANGE[0]), close=True)
@@ -182,8 +186,12 @@ def _log_of_base(factor: str, of_two: str | None, b: FunctionBuilder, x: Val) ->
     return b.add(k, b.fma(v, high, b.fma(r, high, tail)))
 
 
-def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
+def log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + x) for x in [0, 1]."""
+    return by_registers(b, _log1p_of_fraction, x)
+
+
+def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     near_one = b.const(1 - 2.0**-10, x)  # x = 1 keeps to the last entry
     place = to_bits(b, b.fma(x, near_one, b.const(1.0, x)))
     index = b.shr(place, b.const(_MANTISSA_BITS - _INDEX_BITS, place))

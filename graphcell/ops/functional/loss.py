@@ -18,6 +18,7 @@ from graphcell.ops.functional.indexing import check_range
 from graphcell.ops.functional.reductions import wide
 from graphcell.ops.functional.softmax import log_softmax
 from graphcell.ops.kernels import composite
+from graphcell.ops.mathematics import Softplus
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -241,7 +242,7 @@ def binary_cross_entropy_with_logits(input: Any, target: Any, weight: Any = None
     """
     x, y = _floats("binary_cross_entropy_with_logits", input=input, target=target)
     _same_shape("binary_cross_entropy_with_logits", x, y)
-    rest = (-x.abs()).exp().log1p() + (-x).maximum(0.0)
+    rest = apply1(Softplus(), -x)
     loss: Any = (1.0 - y) * x + (rest if pos_weight is None else (1.0 + (pos_weight - 1.0) * y) * rest)
     return reduce_loss(loss if weight is None else loss * weight, reduction, "binary_cross_entropy_with_logits")
 
@@ -376,7 +377,7 @@ def soft_margin_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor
     x, y = _floats("soft_margin_loss", input=input, target=target)
     _same_shape("soft_margin_loss", x, y)
     z = -y * x
-    return reduce_loss((-z.abs()).exp().log1p() + z.maximum(0.0), reduction, "soft_margin_loss")
+    return reduce_loss(apply1(Softplus(), z), reduction, "soft_margin_loss")
 
 
 @composite

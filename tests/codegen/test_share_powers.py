@@ -1,0 +1,72 @@
+"""Powers of e that functions of a kernel share: which forms they take, and what the numbers are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as gc
+from graphcell import Tensor, ops
+
+X = np.concatenate([np.linspace(-120, 120, 4001), [0.0, -0.0, np.inf, -np.inf, 1e-30, -1e-30]]).astype(np.float32)
+
+
+def kernels_of(f: Callable[..., Any], x: np.ndarray[Any, Any]) -> tuple[str, list[np.ndarray[Any, Any]]]:
+    compiled = gc.jit(f)
+    found = compiled(Tensor(x))
+    return compiled._last.executable.kernels(), [y.asnumpy() for y in (found if isinstance(found, tuple) else (found,))]
+
+
+def softplus(x: Any) -> Any:
+    return np.maximum(x, 0) + np.log1p(np.exp(-np.abs(x)))
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_a_softplus_and_its_slope_share_their_power(dtype: type, order: tuple[int, int]) -> None:
+    functions = [lambda x: ops.logsigmoid(-x), ops.sigmoid]
+
+    def f(x: Any) -> Any:
+        y, z = (functions[k](x) for k in order)
+        return y, z, y * z
+
+    text, found = kernels_of(f, X.astype(dtype))
+    assert "sigmoid_beside_softplus" in text
+    wide = X.astype(dtype).astype(np.float64)
+    with np.errstate(over="ignore", invalid="ignore"):
+        want = [-softplus(wide), 1 / (1 + np.exp(-wide))]
+    for k, y in zip(order, found[:2], strict=True):
+        np.testing.assert_allclose(y, want[k], rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
+
+
+def test_a_sigmoid_alone_keeps_its_form() -> None:
+    text, _ = kernels_of(lambda x: ops.sigmoid(x) * ops.logsigmoid(x + 1.0), X)
+    assert "sigmoid" in text and "beside" not in text
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_logarithms_that_are_written_by_hand(dtype: type) -> None:
+    text, (y,) = kernels_of(lambda x: ops.log1p(ops.exp(-ops.abs(x))), X.astype(dtype))
+    assert "log1p_of_fraction" in text
+    np.testing.assert_allclose(y, np.log1p(np.exp(-np.abs(X.astype(np.float64)))), rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
+    nan = gc.jit(lambda x: ops.log1p(ops.exp(-ops.abs(x))))(Tensor(np.full(20, np.nan, dtype))).asnumpy()
+    assert np.isnan(nan).all()
+
+
+def test_other_logarithms_know_nothing_of_their_operand() -> None:
+    text, (y,) = kernels_of(lambda x: ops.log1p(ops.exp(-x)), X[np.abs(X) < 80])
+    assert "log1p" in text and "of_fraction" not in text
+    np.testing.assert_allclose(y, np.log1p(np.exp(-X[np.abs(X) < 80].astype(np.float64))), rtol=1e-6, atol=1e-38)
+
+
+def test_losses_of_logits_take_one_power() -> None:
+    rng = np.random.default_rng(2)
+    x, z = rng.uniform(-30, 30, (40, 90)).astype(np.float32), rng.uniform(0, 1, (40, 90)).astype(np.float32)
+    loss = gc.jit(gc.value_and_grad(lambda x, z: ops.binary_cross_entropy_with_logits(x, z)))
+    value, slope = loss(Tensor(x), Tensor(z))
+    wide, target = x.astype(np.float64), z.astype(np.float64)
+    np.testing.assert_allclose(value.asnumpy(), (softplus(wide) - wide * target).mean(), rtol=1e-6)
+    np.testing.assert_allclose(slope.asnumpy(), (1 / (1 + np.exp(-wide)) - target) / x.size, rtol=1e-4, atol=1e-10)
