@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import Shape
-from graphcell.ops.arithmetic import Add, Mul
+from graphcell.ops.arithmetic import Add, Cast, Mul
 from graphcell.ops.base import Elementwise, Reduction, View, reduced_shape
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad
@@ -156,12 +156,14 @@ def slice_of_pad(r: Rewriter, node: Node) -> Result:
 
 
 def slice_of_elementwise(r: Rewriter, node: Node) -> Result:
-    """A slice of what is computed element by element is computed from slices, if nothing else needs the rest, or other slices do."""
+    """A slice of what is computed element by element is computed from slices, if nothing else needs the rest, or other slices do, or it is what is read
+    in fewer bytes."""
     x = node.operands[0]
     made = r.producers.get(x)
     if made is None or not isinstance(made.op, Elementwise) or made.op.has_effect:
         return None
-    if not r.used_once(x) and (r.used_by_slices(x) > x.type.size or ends_a_product(r, x)):
+    is_widened = isinstance(made.op, Cast) and made.operands[0].type.dtype.bits < x.type.dtype.bits
+    if not r.used_once(x) and ((r.used_by_slices(x) > x.type.size and not is_widened) or ends_a_product(r, x)):
         return None
     return r.emit(made.op, *(v for operand in made.operands for v in r.emit(node.op, operand)))
 

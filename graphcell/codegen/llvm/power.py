@@ -9,11 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graphcell.codegen.llvm import power_tables
-from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
+from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG, LOG_SERIES
 from graphcell.codegen.llvm.exponential import expm1_parts, log2_with, log_parts
 from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
+    LOG2_E,
     absolute,
     at_least,
     at_most,
@@ -110,6 +111,8 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
 
 
 # -- pow -----------------------------------------------------------------------------------------------------
+_SMALL_EXPONENT = 2.5
+_EXP2_RANGE = (-152.0, 130.0)  # 2**x is 0 and inf in float, whatever is added
 _WITH_ROOT = (-1.5, -0.5, 0.5, 1.5, 2.5)  # and these products with a root
 
 
@@ -135,10 +138,38 @@ def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
     def power_of_float(b: FunctionBuilder, x: Val) -> Val:
         if exponent in _WITH_ROOT:
             return _power_with_root(b, x, exponent)
-        small = uses_tables(b, x) and size <= power_tables.SMALL_EXPONENT and not size.is_integer()
-        return (power_tables.small_power if small else pow)(b, x, b.const(exponent, x))
+        if size.is_integer() or x.type.kind == "double":
+            return pow(b, x, b.const(exponent, x))
+        if uses_tables(b, x):
+            return (power_tables.small_power if size <= power_tables.SMALL_EXPONENT else pow)(b, x, b.const(exponent, x))
+        return _small_power(b, x, exponent) if size <= _SMALL_EXPONENT else pow(b, x, b.const(exponent, x))
 
     return power_of_float(b, x)
+
+
+def _small_power(b: FunctionBuilder, x: Val, y: float) -> Val:
+    """x**y of floats for a small fraction y: 2**(y k + y log2(1 + f)), where x = 2**k * (1 + f). The product with k is exact as a sum of two floats; the
+    other's error is multiplied by so little that one float does.
+    """
+    k, f = log_parts(b, x)
+    exponent, square = b.const(y, x), b.mul(f, f)
+    high, low = split(LOG2_E, "float", 2)
+    tail = b.mul(square, b.fma(polynomial(b, f, LOG["float"], square), f, b.const(-0.5, f)))
+    fraction = b.fma(f, b.const(high, x), b.fma(f, b.const(low, x), b.mul(tail, b.const(high, x))))
+    z = at_least(b, at_most(b, b.mul(exponent, k), _EXP2_RANGE[1]), _EXP2_RANGE[0])
+    rest = b.fma(exponent, fraction, b.fma(exponent, k, b.neg(z)))
+    rest = at_least(b, at_most(b, rest, 2.0), -2.0)  # more where z was bounded
+    magic, biased = (b.const(format_of(x).magic + more, x) for more in (0, format_of(x).bias))
+    whole = b.sub(b.add(b.add(z, rest), magic), magic)
+    r = b.add(b.sub(z, whole), rest)
+    half = b.fma(whole, b.const(0.5, x), biased)
+    other = b.add(b.sub(biased, half), b.add(whole, biased))
+    p = polynomial(b, r, (1.0, *split(LN2, "float", 1), *EXP2_NARROW["float"]), plain=2)
+    power = b.mul(b.mul(p, scaled_by_low_bits(b, half)), scaled_by_low_bits(b, other))
+    at_zero, at_infinity = (0.0, float("inf")) if y > 0 else (float("inf"), 0.0)
+    beside = b.select(b.fcmp("oeq", x, b.const(0.0, x)), b.const(at_zero, x), nan(x))
+    power = b.select(b.fcmp("ogt", x, b.const(0.0, x)), power, beside)
+    return b.select(b.fcmp("oeq", absolute(b, x), infinity(x)), b.const(at_infinity, x), power)
 
 
 def _product(b: FunctionBuilder, x: Val, count: int) -> Val:
