@@ -281,6 +281,10 @@ def cases() -> Iterator[MatmulCase | ConvCase]:
     yield matmul("tall", 100_000, 16, 16)
     yield matmul("strip", 256, 32, 8192, ta=True)
     yield matmul("strip", 32, 512, 4096)
+    yield matmul("narrow", 350, 4, 350)
+    yield matmul("narrow", 1000, 7, 1000)
+    yield matmul("narrow", 512, 3, 151, tb=True)
+    yield matmul("narrow", 512, 10, 512, tb=True)
     for size, c in ((32, 64), (16, 128), (8, 256), (4, 512)):
         yield from convolutions("resnet18", 16, size, c, c, 3)
     yield from convolutions("resnet18", 16, 32, 3, 64, 3, ops=("forward", "weights"))

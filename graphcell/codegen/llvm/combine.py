@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.arithmetic import maximum, minimum
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.lookup import REGISTER_LANES, by_registers, extremum
 from graphcell.codegen.llvm.text import LType, Val, constant_mask, i64
@@ -35,7 +34,7 @@ def column_masks(b: BodyBuilder, first: Val, columns: int, lanes: int, vectors: 
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:
-    """One step of a reduction; NaN wins in float extrema, and which zero of +0 and -0 is left open."""
+    """One step of a reduction; NaN wins in float extrema."""
     if kind == "add":
         return b.or_(x, y) if dtype.is_bool else b.add(x, y)
     if kind == "mul":
@@ -45,7 +44,7 @@ def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:
     if dtype.is_float:
         if b.module.avx512 and x.type.lanes >= REGISTER_LANES[x.type.kind]:
             return by_registers(b, lambda b, x, y: extremum(b, kind, x, y), x, y)
-        return maximum(b, x, y) if kind == "max" else minimum(b, x, y)
+        return b.binary("maximum" if kind == "max" else "minimum", x, y)
     signed = "s" if dtype.signed else "u"
     return b.binary(f"{signed}{kind}", x, y)
 
