@@ -13,6 +13,8 @@ from typing import Any, ClassVar
 
 whole = threading.RLock()
 """`with whole:` no other thread forks: for imports that are done late."""
+translating = threading.RLock()
+"""Held while machine code is made, also while the rest of a program is lowered. Who holds it may enter `whole`, so forks enter it before that."""
 
 
 class Lock:
@@ -55,7 +57,7 @@ class _Forks:
     generation = object()
     survivor = 0
     renewing = threading.Lock()
-    held: ClassVar[list[AbstractContextManager[Any]]] = [whole]
+    held: ClassVar[list[AbstractContextManager[Any]]] = [translating, whole]
     entered: ClassVar[list[AbstractContextManager[Any]]] = []
 
     @classmethod
@@ -75,12 +77,9 @@ class _Forks:
         cls.end()
 
 
-def hold_during_forks(lock: AbstractContextManager[Any], first: bool = False) -> None:
-    """Forks enter `lock` before and leave it afterwards, in both processes. `first`: before `whole`, like threads that enter `whole` while they hold it."""
-    if first:
-        _Forks.held.insert(0, lock)
-    else:
-        _Forks.held.append(lock)
+def hold_during_forks(lock: AbstractContextManager[Any]) -> None:
+    """Forks enter `lock` before and leave it afterwards, in both processes."""
+    _Forks.held.append(lock)
 
 
 if hasattr(os, "register_at_fork"):

@@ -24,7 +24,7 @@ from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
-from graphcell.codegen.lowering import Calls, Lowering, Translate
+from graphcell.codegen.lowering import Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.native import Site, epilogue_columns, native_kernel
 from graphcell.codegen.order import Step, order
@@ -407,25 +407,25 @@ class _Frame(ControlFlow):
 
 
 def lower(
-    graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Iterable[int] = (), translate: Translate | None = None
+    graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Iterable[int] = (), translates: Translates | None = None
 ) -> Program:
     """Lowers `graph`.
 
     Args:
         updates: (output, input) positions: that output is written into that input's buffer.
         frozen: positions of inputs that seldom change; what depends on them alone is computed by the function `prepare`.
-        translate: takes the functions of the program as they become complete, the last of them at the end.
+        translates: takes the functions of the program as they become complete, the last of them at the end.
     """
     graph = legalize(graph, {k for k, _ in updates})
     may_be_kept = sorted(set(frozen) - {at for _, at in updates})
-    program = _lower(graph, updates, target, may_be_kept, translate) or _lower(graph, updates, target, (), translate)
+    program = _lower(graph, updates, target, may_be_kept, translates) or _lower(graph, updates, target, (), translates)
     assert program is not None
     return program
 
 
-def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Sequence[int], translate: Translate | None) -> Program | None:
+def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, frozen: Sequence[int], translates: Translates | None) -> Program | None:
     """The program; None if it would keep too little of what is frozen."""
-    lowering, spot = Lowering(target, translate), Spot()
+    lowering, spot = Lowering(target, translates), Spot()
     cut = partition(graph, frozen)
     frame = _Frame(lowering, cut.main)
     frame.steady = {v: Steady(spot, v) for v in cut.sources} if frozen else {}

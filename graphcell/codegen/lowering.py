@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from typing import Protocol
 
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.llvm import parts
@@ -31,16 +32,20 @@ _LONG_ENTRY = 1000
 """Lines of an entry function from which LLVM would spend more on it than it is worth: a tenth of its time for ResNet-18."""
 
 
-Translate = Callable[[Module, bool], bool]
-"""`translate(module, True)`: the functions of the module change no more; true if they are taken to be translated. `translate(module, False)`: what it
-has now are the rest."""
+class Translates(Protocol):
+    """Who takes the functions of a program to be translated. `goes_along`: whether that is of use before the last of them are emitted."""
+
+    @property
+    def goes_along(self) -> bool: ...
+    def take(self, module: Module, followed: bool) -> None:
+        """Takes the functions of the module that are not `finished`; `followed`: others will name them."""
 
 
 class Lowering:
     """Shared state of one program: the module, kernels that exist already, constants, host calls."""
 
-    def __init__(self, target: Target, translate: Translate | None = None):
-        self.target, self._translate = target, translate
+    def __init__(self, target: Target, translates: Translates | None = None):
+        self.target, self._translates = target, translates
         self.module = target.module()
         self.kernels: dict[object, str] = {}
         self.plans: dict[object, Plan] = {}
@@ -80,12 +85,13 @@ class Lowering:
     def hand_over(self) -> None:
         """Has the functions that are complete translated while others are emitted, if they are many."""
         module = self.module
-        if self._translate is None or sum(map(len, module.functions.values())) < parts.LEAST_LETTERS:
+        if self._translates is None or not self._translates.goes_along or sum(map(len, module.functions.values())) < parts.LEAST_LETTERS:
             return
+        assert not module.finished, "once a program"
         module.hide_functions(ENTRIES)
-        merge_functions(module)
-        if self._translate(module, True):
-            module.finished, module.functions = module.functions, {}
+        stand_ins = merge_functions(module)
+        self._translates.take(module, True)
+        module.finished, module.functions, module.stand_ins = module.functions, {}, stand_ins
 
     def finish(self) -> str:
         """The assembly of the whole program."""
@@ -93,14 +99,14 @@ class Lowering:
             self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
         self.module.hide_functions(ENTRIES)
         merge_functions(self.module)
-        if self._translate is not None:
-            self._translate(self.module, False)
+        if self._translates is not None:
+            self._translates.take(self.module, False)
         return str(self.module)
 
     def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
         """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
         name = f"{function}.shared"
-        if name not in self.module.functions:
+        if not self.module.has_function(name):
             b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
             buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
             if scratch is None or scratch.nbytes <= MOST_STACK_BYTES:

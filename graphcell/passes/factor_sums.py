@@ -2,7 +2,8 @@
 
 Enters: a differentiated Graph. Leaves: an equal Graph in which what does not vary along the dimensions of a sum is multiplied once, with
 the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one. The gradient of
-products of rows with each other, z z^T, is a sum of two products that differ in one transposition: they become one, too.
+products of rows with each other, z z^T, is a sum of two products that differ in one transposition: they become one, too. (Elements above half of the largest
+number could overflow then; so could the products, but for zeros.)
 
 Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers above 1; inverse square
 roots, by which normalisations divide what is no larger than the root of the largest number; and any other factor where the sum without

@@ -23,7 +23,7 @@ from graphcell.runtime.program_cache import keep_program, load_program, program_
 from graphcell.runtime.translation import Translation, kept_objects
 
 if TYPE_CHECKING:
-    from graphcell.codegen.lowering import Translate
+    from graphcell.codegen.lowering import Translates
     from graphcell.passes.pipeline import PassRecord
 
 Updates = tuple[tuple[int, int], ...]
@@ -94,7 +94,7 @@ def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int
         seconds["loading"] = time.perf_counter() - start
         return Compilation(name, graph, updates, frozen, target, program, seconds, from_cache=True), library
     with Translation(cache, target) as translation:
-        listing = _lower(name, graph, updates, frozen, target, seconds, translation.take)
+        listing = _lower(name, graph, updates, frozen, target, seconds, translation)
         start = time.perf_counter()
         objects = translation.objects()
     library = load_object(*objects)
@@ -113,7 +113,7 @@ def _load(cache: ObjectCache, key: str) -> tuple[Program, Library] | None:
 
 
 def _lower(
-    name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: Target, seconds: dict[str, float], translate: Translate | None = None
+    name: str, graph: Graph, updates: Updates, frozen: tuple[int, ...], target: Target, seconds: dict[str, float], translates: Translates | None = None
 ) -> Listing:
     """Runs the passes and lowers the result."""
     with whole:
@@ -123,6 +123,6 @@ def _lower(
     start = time.perf_counter()
     optimized, passes = run_pipeline(graph, name)
     lowering = time.perf_counter()
-    program = lower(optimized, updates, target, frozen, translate)
+    program = lower(optimized, updates, target, frozen, translates)
     seconds["passes"], seconds["kernels"] = lowering - start, time.perf_counter() - lowering
     return Listing(optimized, passes, program)

@@ -39,8 +39,9 @@ def object_code(name: str, text: str) -> bytes:
     """The code of `text` for this processor, from the object cache if it is there."""
     host = loader.host()
     key = _key(name, text, host)
-    if key in _compiled:
-        return _compiled.pop(key)
+    made = _compiled.pop(key, None)
+    if made is not None:
+        return made
     entry = open_cache().get(key)
     if entry is not None:
         return entry[1]

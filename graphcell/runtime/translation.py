@@ -59,10 +59,13 @@ class Translation:
     def __exit__(self, *error: Any) -> None:
         self._stack.__exit__(*error)
 
-    def take(self, module: Module, followed: bool) -> bool:
-        """Begins to translate a module, see `Translate`, by all processors, however few threads calls use: this is done once."""
-        if followed and processors() == 1:
-            return False
+    @property
+    def goes_along(self) -> bool:
+        """Whether there is a processor for it while another one lowers."""
+        return processors() > 1
+
+    def take(self, module: Module, followed: bool) -> None:
+        """Begins to translate a module, see `Translates`, by all processors, however few threads calls use: this is done once."""
         with whole:
             from graphcell.codegen.llvm.parts import cut, heads
 
@@ -77,7 +80,6 @@ class Translation:
             else:
                 self._found[key] = found[1]
         self._heads |= heads(module) if followed else {}
-        return True
 
     def _begin(self, text: str, apart: bool = True) -> None:
         with whole:

@@ -254,15 +254,19 @@ def add_product(module: Module, name: str, count: int, calls: str = "") -> None:
     b.finish(b.add(total, b.call(calls, I64, b.args["x"])) if calls else total)
 
 
+def finish(module: Module) -> None:
+    module.stand_ins = merge_functions(module)
+    module.finished, module.functions = module.functions, {}
+
+
 def test_functions_that_are_emitted_later_call_what_earlier_ones_became() -> None:
     """f and g take numbers when they are given away, h and i then; k calls all four."""
     module = Module()
     add_product(module, "f", 3)
     add_product(module, "g", 5)
     expected = [sum(24 // 8 * (n + k) for k in range(8)) for n in (3, 5, 7, 11)]
-    merge_functions(module)
-    assert list(module.functions) == ["f"] and {s: other for s, (other, _) in module.stand_ins.items()} == {"@f": "@f", "@g": "@f"}
-    module.finished, module.functions = module.functions, {}
+    finish(module)
+    assert list(module.finished) == ["f"] and {s: other for s, (other, _) in module.stand_ins.items()} == {"@f": "@f", "@g": "@f"}
     assert module.has_function("f") and module.has_function("g") and not module.has_function("h")
     add_product(module, "h", 7, calls="f")
     add_product(module, "i", 11, calls="g")
@@ -281,11 +285,31 @@ def test_a_later_address_of_a_function_with_other_arguments_is_noticed() -> None
     module = Module()
     add_product(module, "f", 3)
     add_product(module, "g", 5)
-    merge_functions(module)
-    module.finished, module.functions = module.functions, {}
+    finish(module)
     b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
     place = b.alloca(PTR)
     b.store(Val("@g", PTR), place)
     b.finish(b.call_pointer(b.load(place, PTR), I64, b.args["x"]))
     with pytest.raises(AssertionError, match="arguments"):
         merge_functions(module)
+
+
+def test_merging_again_changes_no_call_twice() -> None:
+    """Two functions, and later two more of the same form, without anything being given away between."""
+    module = Module()
+    for name, count in (("f", 3), ("g", 5)):
+        add_product(module, name, count)
+    b = FunctionBuilder(module, "first", [("x", I64)], I64, internal=False)
+    b.finish(b.add(b.call("f", I64, b.args["x"]), b.mul(b.call("g", I64, b.args["x"]), i64(1000))))
+    merge_functions(module)
+    for name, count in (("h", 7), ("i", 11)):
+        add_product(module, name, count)
+    b = FunctionBuilder(module, "run", [("x", I64)], I64, internal=False)
+    b.finish(b.add(b.call("first", I64, b.args["x"]), b.add(b.call("h", I64, b.args["x"]), b.call("i", I64, b.args["x"]))))
+    merge_functions(module)
+    sums = [sum(24 // 8 * (n + k) for k in range(8)) for n in (3, 5, 7, 11)]
+    assert compute(module, 2) == 2 * (sums[0] + 1000 * sums[1] + sums[2] + sums[3])
+    counts = {name: text.partition("\n")[0].count("i64 %") for name, text in module.functions.items()}
+    for text in module.functions.values():
+        for call in re.finditer(r"call i64 @(\w+)\(([^()]*)\)", text):
+            assert call[2].count("i64 ") == counts[call[1]]

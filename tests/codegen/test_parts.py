@@ -19,6 +19,7 @@ from graphcell.codegen.llvm.parts import cut, heads
 from graphcell.codegen.llvm.target import compile_object, compile_objects, host, load_object
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 from graphcell.errors import CodegenError
+from graphcell.locks import translating
 from graphcell.runtime import translation
 from graphcell.runtime.calling import native
 from graphcell.runtime.threads import pool
@@ -288,7 +289,7 @@ def test_looking_inside_waits_for_the_processor_description() -> None:
         entered.set()
 
     thread = threading.Thread(target=look)
-    with target._translating:
+    with translating:
         thread.start()
         assert not entered.wait(0.3)
     thread.join()

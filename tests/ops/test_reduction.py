@@ -9,6 +9,7 @@ import mpmath
 import numpy as np
 import pytest
 
+import graphcell as gc
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.ops.functional.reductions import product_of_others
@@ -355,3 +356,14 @@ def test_errors(number: int) -> None:
     call, kind, message = ERRORS[number]
     with pytest.raises(kind, match=message):
         call(Tensor(CUBE))
+
+
+def test_gradients_of_logsumexp_beside_infinities_concern_these_alone() -> None:
+    x = np.array([[np.inf, 1, 2], [0, -np.inf, 3], [1, 2, 3]], np.float32)
+    slope_of = gc.grad(lambda x: ops.logsumexp(x, 1).sum())
+    for f in (slope_of, gc.jit(slope_of)):
+        slope = f(Tensor(x)).asnumpy()
+        assert np.isnan(slope[0, 0]) and not slope[0, 1:].any() and not slope[1, 1]
+        np.testing.assert_allclose(slope[1:].sum(1), 1, rtol=1e-6)
+    values = ops.logsumexp(Tensor(np.array([[np.inf, 1], [-np.inf, -np.inf], [np.nan, 1], [0, 0]], np.float32)), 1).asnumpy()
+    np.testing.assert_array_equal(values, [np.inf, -np.inf, np.nan, np.float32(np.log(2))])

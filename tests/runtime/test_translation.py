@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,7 +17,7 @@ import graphcell as gc
 from graphcell.codegen.llvm import parts, target
 from graphcell.codegen.lowering import Lowering
 from graphcell.errors import CodegenError
-from graphcell.locks import whole
+from graphcell.locks import translating, whole
 from graphcell.runtime import translation
 from graphcell.runtime.cache import DIRECTORY_VARIABLE, open_cache
 from graphcell.runtime.translation import kept_objects
@@ -74,6 +75,30 @@ def test_what_is_handed_over_is_translated_meanwhile(monkeypatch: pytest.MonkeyP
         np.testing.assert_array_equal(one, two)
 
 
+@pytest.mark.parametrize("processors", [1, 2])
+def test_calls_have_as_many_arguments_as_functions_take(processors: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """LLVM does not check it, and processors do not notice what is too much."""
+    monkeypatch.setattr(translation, "processors", lambda: processors)
+    compiled = gc.jit(gc.value_and_grad(loss, (0, 1, 2)))
+    begun: list[str] = []
+    begin = target.Translator.begin
+
+    def noted(self: Any, text: str, apart: bool = True) -> None:
+        begun.append(text)
+        begin(self, text, apart)
+
+    monkeypatch.setattr(target.Translator, "begin", noted)
+    compiled(*map(gc.Tensor, images(5)))
+    text = "\n".join(begun)
+    takes = {m[1]: arguments(m[2]) for m in re.finditer(r"^define [^@]*@([\w.]+)\((.*)\)[^()]*\{$", text, re.MULTILINE)}
+    calls = [(m[1], arguments(m[2])) for m in re.finditer(r"call \w+ @([\w.]+)\(([^()]*)\)", text) if m[1] in takes]
+    assert len(calls) > 20 and all(takes[name] == count for name, count in calls)
+
+
+def arguments(text: str) -> int:
+    return text.count(",") + 1 if text else 0
+
+
 def test_a_program_is_listed_as_a_whole() -> None:
     compiled = gc.jit(gc.value_and_grad(loss, (0, 1, 2)))
     compiled(*map(gc.Tensor, images(2)))
@@ -96,8 +121,8 @@ def test_what_ends_the_lowering_ends_the_threads(error: type[BaseException], mon
     with pytest.raises(error, match="enough"):
         gradients(3)
     assert no_thread_is_left() and len(target._Parsed._contexts) == held
-    assert target._translating.acquire(blocking=False)
-    target._translating.release()
+    assert translating.acquire(blocking=False)
+    translating.release()
     monkeypatch.setattr(Lowering, "finish", finish)
     assert np.isfinite(gradients(3)[0])
 
@@ -124,6 +149,35 @@ def test_forks_wait_for_a_thread_that_lowers(monkeypatch: pytest.MonkeyPatch) ->
     thread.join(60)
     assert not thread.is_alive()
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_a_child_forked_off_amid_the_first_import_of_the_compiler_compiles(tmp_path: Path) -> None:
+    program = """
+import os, sys, threading, time
+import numpy as np
+import graphcell as gc
+x = gc.Tensor(np.ones(3, np.float32))
+factor = float(sys.argv[1])
+thread = threading.Thread(target=lambda: gc.jit(lambda x: x * factor)(x))
+thread.start()
+while thread.is_alive() and "graphcell.codegen.llvm.target" not in sys.modules:
+    time.sleep(0.0005)
+child = os.fork()
+if not child:
+    done = []
+    work = threading.Thread(target=lambda: done.append(gc.jit(lambda x: x + factor)(x)), daemon=True)
+    work.start()
+    work.join(60)
+    os._exit(0 if done else 1)
+thread.join()
+assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+"""
+    path = tmp_path / "program.py"
+    path.write_text(program)
+    for factor in range(3):  # at first the processor and what the runtime needs are not known yet, which takes the import to another place
+        environment = {**os.environ, DIRECTORY_VARIABLE: str(tmp_path / "cache")}
+        subprocess.run([sys.executable, str(path), str(factor + 2)], check=True, timeout=200, env=environment)
 
 
 def test_parts_are_found_one_by_one() -> None:

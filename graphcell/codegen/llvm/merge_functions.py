@@ -44,28 +44,32 @@ Aliases = dict[str, tuple[str, str]]
 """Symbol of a function -> symbol of the one that stands for it, what its calls say after their arguments."""
 
 
-def merge_functions(module: Module) -> None:
+def merge_functions(module: Module) -> Aliases:
     """Merges until no two functions are alike: callers may become so when what they call was merged.
 
-    What was merged is noted in `module.stand_ins`: functions that are emitted later may call it, but not take its address.
+    What is returned goes into `module.stand_ins` if these functions are `finished`: those that are emitted later may call what was merged, but not
+    take its address.
     """
     if module.stand_ins:
         changed = {symbol for symbol, (_, more) in module.stand_ins.items() if more}
         assert all(changed.isdisjoint(_Function(name, text).addressed) for name, text in module.functions.items()), "their arguments are others now"
         module.functions = {name: _redirect(text, None, module.stand_ins) for name, text in module.functions.items()}
+    stand_ins: Aliases = {}
     known: dict[str, _Function] = {}
-    for turn in itertools.count():
+    turn = -1
+    while True:
+        turn += 1
         known |= {text: _Function(name, text) for name, text in module.functions.items() if text not in known}
         functions = [known[text] for text in module.functions.values()]
         kept = dict(module.functions)
         aliases = _equal(functions) or _alike_but_for_numbers(module, functions, kept, f"%number{turn}")
         if not aliases:
-            return
+            return stand_ins
         gone = {symbol[1:] for symbol, (other, _) in aliases.items() if other != symbol}
         symbols = {f.text: f.symbols for f in functions}
         module.functions = {name: _redirect(text, symbols.get(text), aliases) for name, text in kept.items() if name not in gone}
         module.globals = {name: _redirect(text, None, aliases) for name, text in module.globals.items()}
-        _note(module.stand_ins, aliases)
+        _note(stand_ins, aliases)
 
 
 class _Function:

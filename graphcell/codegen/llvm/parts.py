@@ -23,7 +23,7 @@ _SYMBOL = re.compile(r"@[\w.]+")
 
 def cut(module: Module, most: int, earlier: Mapping[str, str] | None = None, followed: bool = False) -> list[str]:
     """The functions of a module that are not `finished`, in `most` parts at most; in one where they are few, or where there are constants that name other
-    symbols, which would have to be known where the constant is.
+    symbols, which would have to be known where the constant is: then there may be no other modules.
 
     Args:
         earlier: functions and variables of other modules that these may name, as `heads` gives them.
@@ -32,11 +32,11 @@ def cut(module: Module, most: int, earlier: Mapping[str, str] | None = None, fol
     count = min(most, sum(map(len, module.functions.values())) // LEAST_LETTERS, len(module.functions))
     found = [_GLOBAL.match(line) for line in module.globals.values()]
     symbols = {match[1]: match for match in found if match is not None}
-    is_closed = len(symbols) < len(found)
-    is_whole = count < 2 or is_closed
+    has_symbols_in_constants = len(symbols) < len(found)
+    is_whole = count < 2 or has_symbols_in_constants
     if is_whole and not earlier and not followed:
         return [module.unfinished()]
-    assert not is_closed, "programs have no such constants"
+    assert not has_symbols_in_constants, "programs have none"
     parts = [list(module.functions)] if is_whole else _share_out(module.functions, count)
     home = {f"@{name}": k for k, part in enumerate(parts) for name in part}
     mentioned = [set[str]().union(*(_SYMBOL.findall(module.functions[name]) for name in part)) for part in parts]

@@ -25,7 +25,7 @@ import llvmlite.binding as llvm
 
 from graphcell.codegen.llvm.processor import NOT_RUN, PASSES, Processor, Target, describe
 from graphcell.errors import CodegenError
-from graphcell.locks import hold_during_forks
+from graphcell.locks import hold_during_forks, translating
 
 _CONTEXT_LINES = 2
 _DYLIB = "graphcell"
@@ -33,9 +33,6 @@ _PATIENCE = 5.0
 """Seconds that a new thread may take to begin."""
 
 
-_translating = threading.RLock()
-"""Held while machine code is made, since the options are the process's."""
-hold_during_forks(_translating, first=True)  # who holds it imports
 hold_during_forks(llvm.ffi.lib._lock)  # else the child may wait for ever for what another thread holds inside LLVM
 
 
@@ -61,7 +58,7 @@ def _initialize() -> None:
 
 @functools.cache
 def _machine(target: Target) -> Any:
-    """The one for who holds `_translating`."""
+    """The one for who holds `translating`."""
     return _new_machine(target)
 
 
@@ -103,7 +100,7 @@ class Translator:
 
     def __enter__(self) -> Translator:
         with contextlib.ExitStack() as stack:
-            stack.enter_context(_translating)
+            stack.enter_context(translating)
             stack.enter_context(_selection_options())
             self._stack = stack.pop_all()
         return self
@@ -223,26 +220,34 @@ def _unlocked(name: str) -> Any:
 
 def optimized_text(text: str, target: Target) -> str:
     """The module's text after the passes, for people who look inside."""
-    with _translating, contextlib.closing(_optimized(text, target, _machine(target))) as parsed:
+    with translating, contextlib.closing(_optimized(text, target, _machine(target))) as parsed:
         return str(parsed.module)
 
 
 def assembly(text: str, target: Target) -> str:
     """The machine code of a module as assembly, for people who look inside."""
-    with _translating, _selection_options(), contextlib.closing(_optimized(text, target, _machine(target))) as parsed:
+    with translating, _selection_options(), contextlib.closing(_optimized(text, target, _machine(target))) as parsed:
         return str(_machine(target).emit_assembly(parsed.module))
 
 
 @contextlib.contextmanager
 def _selection_options() -> Iterator[None]:
-    """Switches off what instruction selection does in vain here; back on afterwards, since these options belong to the whole process."""
+    """Switches off what instruction selection does in vain here; back on afterwards, since these options belong to the whole process. Who enters holds
+    `translating`, perhaps twice: Python may run anything while a program is lowered.
+    """
+    _Options.depth += 1
     try:
         for name in NOT_RUN:
             llvm.set_option("graphcell", f"-{name}=true")
         yield
     finally:
-        for name in NOT_RUN:
+        _Options.depth -= 1
+        for name in NOT_RUN if not _Options.depth else ():
             llvm.set_option("graphcell", f"-{name}=false")
+
+
+class _Options:
+    depth = 0
 
 
 class _Parsed:

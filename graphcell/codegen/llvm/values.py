@@ -150,7 +150,7 @@ class Module:
     finished: dict[str, str] = field(default_factory=dict)
     """Functions that were given away to be translated and change no more."""
     stand_ins: dict[str, tuple[str, str]] = field(default_factory=dict)
-    """Symbols of functions that were merged with others before that, see merge_functions.py."""
+    """Symbols of functions that were merged with others when these were finished, see merge_functions.py."""
     declarations: dict[str, str] = field(default_factory=dict)
     globals: dict[str, str] = field(default_factory=dict)
     avx512: bool = False

@@ -15,7 +15,7 @@ from graphcell.ops.base import reduced_shape
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import abs, add, div, neg, pow, square, sub
 from graphcell.ops.functional.axes import normalize_axes, normalize_axis, tensor_of
-from graphcell.ops.functional.common import broadcast, cast, full, select, zeros_like
+from graphcell.ops.functional.common import broadcast, cast, full, ones_like, select, zeros_like
 from graphcell.ops.functional.comparison import equal, isfinite, not_equal
 from graphcell.ops.functional.mathematics import exp, log, sqrt
 from graphcell.ops.functional.movement import permuted, reshaped
@@ -99,7 +99,8 @@ def logsumexp(input: Tensor, dim: Any, keepdim: bool = False) -> Tensor:
     if x.size == 0:
         return log(total(exp(x), axes, keep))
     shifted, peak = below_peak(wide(x), axes)  # as in log_softmax, beside which this often stands
-    value = select(isfinite(peak), add(log(total(exp(shifted), axes, True)), peak), peak)
+    ordinary, powers = isfinite(peak), total(exp(shifted), axes, True)
+    value = select(ordinary, add(log(select(ordinary, powers, ones_like(powers))), peak), peak)
     return cast(reshaped(value, reduced_shape(x.shape, axes, keep)), x.dtype)
 
 
