@@ -47,7 +47,11 @@ def gradients(seed: int = 1) -> list[np.ndarray[Any, Any]]:
 
 
 def no_thread_is_left() -> bool:
-    return not [thread for thread in threading.enumerate() if thread.name == "graphcell compiler"]
+    """Who has said that it is through may take a moment to be gone."""
+    threads = [thread for thread in threading.enumerate() if thread.name == "graphcell compiler"]
+    for thread in threads:
+        thread.join(60)
+    return not any(thread.is_alive() for thread in threads)
 
 
 def test_what_is_handed_over_is_translated_meanwhile(monkeypatch: pytest.MonkeyPatch) -> None:
