@@ -1,6 +1,6 @@
 """Matrix products with few rows or few columns, as tiles of dot products.
 
-Enters: a `MatmulSpec` whose operands are both contiguous along k, or the left one is and the right one has fewer columns than a vector has lanes. Leaves:
+Enters: a `MatmulSpec` whose operands are both contiguous along k, or the left one is and the right one has few columns (`is_narrow`). Leaves:
 the emitted stages. The lanes run along k, so the large operand need not be transposed or packed: a product of one row with a transposed matrix
 reads the matrix once. Few columns that are not contiguous along k are, in a copy. (Lanes along few columns would be empty for the most part.)
 """
