@@ -209,7 +209,7 @@ def log2(b: FunctionBuilder, x: Val) -> Val:
     if uses_tables(b, x):
         return by_table.log2(b, x)
     k, f = log_parts(b, x)
-    return _log_specials(b, x, b.add(k, _times_split(b, f, log1p_tail(b, f), LOG2_E)))
+    return _log_specials(b, x, b.add(k, times_split(b, f, log1p_tail(b, f), LOG2_E)))
 
 
 @widened
@@ -219,11 +219,11 @@ def log10(b: FunctionBuilder, x: Val) -> Val:
         return by_table.log10(b, x)
     k, f = log_parts(b, x)
     high, low = split(LOG10_2, x.type.kind, 2)
-    rest = b.fma(k, b.const(low, x), _times_split(b, f, log1p_tail(b, f), LOG10_E))
+    rest = b.fma(k, b.const(low, x), times_split(b, f, log1p_tail(b, f), LOG10_E))
     return _log_specials(b, x, b.fma(k, b.const(high, x), rest))
 
 
-def _times_split(b: FunctionBuilder, x: Val, tail: Val, constant: str) -> Val:
+def times_split(b: FunctionBuilder, x: Val, tail: Val, constant: str) -> Val:
     """(x + tail) * constant, where tail is small."""
     high, low = split(constant, x.type.kind, 2)
     return b.fma(x, b.const(high, x), b.fma(x, b.const(low, x), b.mul(tail, b.const(high, x))))

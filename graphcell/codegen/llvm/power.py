@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graphcell.codegen.llvm import power_tables
-from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG, LOG_SERIES
-from graphcell.codegen.llvm.exponential import expm1_parts, log2_with, log_parts
+from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
+from graphcell.codegen.llvm.exponential import expm1_parts, log1p_tail, log2_with, log_parts, times_split
 from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -152,10 +152,7 @@ def _small_power(b: FunctionBuilder, x: Val, y: float) -> Val:
     other's error is multiplied by so little that one float does.
     """
     k, f = log_parts(b, x)
-    exponent, square = b.const(y, x), b.mul(f, f)
-    high, low = split(LOG2_E, "float", 2)
-    tail = b.mul(square, b.fma(polynomial(b, f, LOG["float"], square), f, b.const(-0.5, f)))
-    fraction = b.fma(f, b.const(high, x), b.fma(f, b.const(low, x), b.mul(tail, b.const(high, x))))
+    exponent, fraction = b.const(y, x), times_split(b, f, log1p_tail(b, f), LOG2_E)
     z = at_least(b, at_most(b, b.mul(exponent, k), _EXP2_RANGE[1]), _EXP2_RANGE[0])
     rest = b.fma(exponent, fraction, b.fma(exponent, k, b.neg(z)))
     rest = at_least(b, at_most(b, rest, 2.0), -2.0)  # more where z was bounded
