@@ -21,8 +21,7 @@ from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module
 from graphcell.errors import CodegenError
 from graphcell.locks import translating
 from graphcell.runtime import translation
-from graphcell.runtime.calling import native
-from graphcell.runtime.threads import pool
+from tests.runtime.support import texts_begun
 
 
 @pytest.fixture
@@ -345,20 +344,6 @@ def test_programs_in_parts_give_the_same_bits_and_come_back_from_the_cache(monke
     for one, two, three in zip(in_parts, again, alone, strict=True):
         np.testing.assert_array_equal(one, two)
         np.testing.assert_array_equal(one, three)
-
-
-def texts_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
-    """What is translated from now on, but for the runtime's own code."""
-    pool(), native()
-    begun: list[str] = []
-    begin = target.Translator.begin
-
-    def noted(self: Any, text: str, apart: bool = True) -> None:
-        begun.append(text)
-        begin(self, text, apart)
-
-    monkeypatch.setattr(target.Translator, "begin", noted)
-    return begun
 
 
 @pytest.mark.usefixtures("small_parts")

@@ -7,9 +7,12 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
+import pytest
 
 from graphcell import Tensor
+from graphcell.codegen.llvm import target
 from graphcell.runtime.calling import native
+from graphcell.runtime.threads import pool
 
 
 def t(*values: float) -> Tensor:
@@ -35,3 +38,17 @@ def served(function: Any, calls: int) -> Iterator[None]:
     yield
     if native() is not None:
         assert hits(function) - before == calls
+
+
+def texts_begun(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """What is translated from now on, but for the runtime's own code."""
+    pool(), native()
+    begun: list[str] = []
+    begin = target.Translator.begin
+
+    def noted(self: Any, text: str, apart: bool = True) -> None:
+        begun.append(text)
+        begin(self, text, apart)
+
+    monkeypatch.setattr(target.Translator, "begin", noted)
+    return begun

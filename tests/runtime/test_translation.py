@@ -21,6 +21,7 @@ from graphcell.locks import translating, whole
 from graphcell.runtime import translation
 from graphcell.runtime.cache import DIRECTORY_VARIABLE, open_cache
 from graphcell.runtime.translation import kept_objects
+from tests.runtime.support import texts_begun
 
 
 @pytest.fixture(autouse=True)
@@ -84,14 +85,7 @@ def test_calls_have_as_many_arguments_as_functions_take(processors: int, monkeyp
     """LLVM does not check it, and processors do not notice what is too much."""
     monkeypatch.setattr(translation, "processors", lambda: processors)
     compiled = gc.jit(gc.value_and_grad(loss, (0, 1, 2)))
-    begun: list[str] = []
-    begin = target.Translator.begin
-
-    def noted(self: Any, text: str, apart: bool = True) -> None:
-        begun.append(text)
-        begin(self, text, apart)
-
-    monkeypatch.setattr(target.Translator, "begin", noted)
+    begun = texts_begun(monkeypatch)
     compiled(*map(gc.Tensor, images(5)))
     text = "\n".join(begun)
     takes = {m[1]: arguments(m[2]) for m in re.finditer(r"^define [^@]*@([\w.]+)\((.*)\)[^()]*\{$", text, re.MULTILINE)}
