@@ -88,6 +88,7 @@ class Lowering:
         if self._translates is None or not self._translates.goes_along or sum(map(len, module.functions.values())) < parts.LEAST_LETTERS:
             return
         assert not module.finished, "once a program"
+        module.settle()
         module.hide_functions(ENTRIES)
         stand_ins = merge_functions(module)
         self._translates.take(module, True)
@@ -97,6 +98,7 @@ class Lowering:
         """The assembly of the whole program."""
         if self.profiled:
             self.module.add_global(PROFILE, f"global [{max(1, len(self.steps))} x i64] zeroinitializer, align 64")
+        self.module.settle()
         self.module.hide_functions(ENTRIES)
         merge_functions(self.module)
         if self._translates is not None:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -157,6 +157,27 @@ class Module:
     avx2: bool = False
     number_bytes: int = 0
     exact: set[str] = field(default_factory=set)
+    _shared: dict[object, tuple[str, list[dict[str, int]]]] = field(default_factory=dict)
+
+    def shared(self, key: object, numbers: dict[str, int], emit: Callable[[], str]) -> str:
+        """The function that does what `key` says with these numbers, the arguments (i64) of that name: `emit()` adds it where there is none yet and
+        returns its name. What merge_functions.py would find to be alike need not be emitted again and again.
+        """
+        if key not in self._shared:
+            self._shared[key] = emit(), []
+        name, known = self._shared[key]
+        known.append(numbers)
+        return name
+
+    def settle(self) -> None:
+        """Shared functions that have had the same numbers from all keep them as constants. Who asks later gets functions of their own."""
+        for name, (numbers, *others) in self._shared.values():
+            if all(other == numbers for other in others):
+                head, _, body = self.functions[name].partition("\n")
+                for argument, number in numbers.items():
+                    body = re.sub(rf"%{argument}(?![\w.])", str(number), body)
+                self.functions[name] = f"{head}\n{body}"
+        self._shared = {}
 
     def hide_functions(self, visible: Sequence[str]) -> None:
         """Makes all functions but these internal: LLVM need not keep them as they are."""

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 from graphcell.codegen.llvm.contraction import affine
 from graphcell.codegen.llvm.correlation import ConvSpec, Correlation
-from graphcell.codegen.llvm.packing import clear_run, load_as, load_strided
+from graphcell.codegen.llvm.packing import clear_run, load_as, load_strided, store_as
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.winograd_tiling import Tiling
 from graphcell.records import dataclass
@@ -42,8 +42,8 @@ class DirectTile:
     tiling: Tiling
     lanes: int
 
-    def emit(self, b: FunctionBuilder, x: Val, w: Val, tile: Val, column: Val, mask: Val | None) -> list[Val]:
-        """The sums for a vector of output channels from `column`, row by row."""
+    def emit(self, b: FunctionBuilder, x: Val, w: Val, tile: Val, column: Val, mask: Val | None) -> Val:
+        """Where the sums for a vector of output channels from `column` lie, row by row."""
         part, kind, vector = self.part, LType(self.part.kind), LType(self.part.kind, self.lanes)
         h, width, channels = part.in_shape
         by_reduced, by_column, by_row, by_tap, _ = part.weight_strides
@@ -69,7 +69,7 @@ class DirectTile:
                     value = load_as(b, b.gep(x, place, LType(part.in_kind)), part.in_kind, part.kind, 0)
                     to = b.gep(sums, affine(b, [(i.index, pixels * self.lanes), (j.index, self.lanes)]), kind)
                     b.store(b.fma(b.splat(value, self.lanes), weight, b.load(to, vector)), to)
-        return [b.load(b.gep(sums, k * self.lanes, kind), vector) for k in range(count)]
+        return sums
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,13 +101,9 @@ class DirectWeight:
                 cotangent = load_as(b, b.gep(b.args["dy"], at, LType(spec.y_kind)), spec.y_kind, spec.kind, self.lanes, mask)
                 with b.loop(0, spec.kh, name="tap.row") as tap_row, b.loop(0, spec.kw, name="tap") as tap:
                     self._add(b, sums, (image, row, pixel), (tap_row.index, tap.index), cotangent)
-        for k in range(taps):
-            store_to = b.gep(b.args["to"], k * spec.c * spec.k, kind)
-            value = b.load(b.gep(sums, k * self.lanes, kind), vector)
-            if mask is None:
-                b.store(value, store_to)
-            else:
-                b.masked_store(value, store_to, mask)
+        with b.loop(0, taps, name="tap") as tap:
+            value = b.load(b.gep(sums, b.mul(tap.index, i64(self.lanes)), kind), vector)
+            store_as(b, value, b.gep(b.args["to"], b.mul(tap.index, i64(spec.c * spec.k)), kind), spec.kind, mask)
         return b.finish()
 
     def _add(self, b: FunctionBuilder, sums: Val, at: tuple[Val, Val, Val], tap: tuple[Val, Val], cotangent: Val) -> None:

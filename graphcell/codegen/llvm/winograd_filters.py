@@ -96,19 +96,34 @@ class FilterPanels:
         packers = {count: WeightPacker(replace(part, reduced=count)).emit(module, f"{name}.taps{count}", columns) for count in counts}
         b = FunctionBuilder(module, name, [("source", PTR), ("to", PTR), ("count", I64)], attributes="nounwind noinline")
         taps = b.alloca(kind, part.taps * STEP * columns.padded)
-        vector, plane = LType(part.kind, columns.lanes), self.plane(columns)
         for count, packer in packers.items():
+            size, plane = count * columns.padded, self.plane(columns)
+            grid = self._grid(module, name, columns.lanes, size, plane)
             with b.if_then(b.icmp("eq", b.args["count"], i64(count))):
                 b.call(packer, VOID, b.args["source"], taps)
-                with b.loop(0, count * columns.padded, columns.lanes, name="weight", at_least_once=True) as loop:
-                    from_tap, at = b.gep(taps, loop.index, kind), b.gep(b.args["to"], loop.index, kind)
-
-                    def load(i: int, j: int, tap: Val = from_tap, count: int = count) -> Val:
-                        return b.load(b.gep(tap, (i * part.pixels.taps + j) * count * columns.padded, kind), vector)
-
-                    def store(i: int, j: int, value: Val, at: Val = at) -> None:
-                        b.store(value, b.gep(at, (i * self.algorithm.pixels.size + j) * plane, kind))
-
-                    transform_grid(b, self.algorithm.filter_matrices, load, evaluate, store)
+                b.call(grid, VOID, taps, b.args["to"], i64(size), i64(plane))
         return b.finish()
 
+    def _grid(self, module: Module, name: str, lanes: int, size: int, plane: int) -> str:
+        """The function `void f(ptr taps, ptr to, i64 size, i64 plane)`, which transforms `size` weights, whole vectors of them, whose taps lie `size`
+        elements apart and whose products are to lie `plane` apart. Convolutions share it."""
+        matrices, part = self.algorithm.filter_matrices, self.part
+
+        def emit() -> str:
+            kind, vector = LType(part.kind), LType(part.kind, lanes)
+            params = [("taps", PTR), ("to", PTR), ("size", I64), ("plane", I64)]
+            b = FunctionBuilder(module, f"{name}.grid", params, attributes="nounwind noinline")
+            places = [affine(b, [(b.args["plane"], k)]) for k in range(self.algorithm.products)]
+            with b.loop(0, b.args["size"], lanes, name="weight", at_least_once=True) as loop:
+                from_tap, at = b.gep(b.args["taps"], loop.index, kind), b.gep(b.args["to"], loop.index, kind)
+
+                def load(i: int, j: int) -> Val:
+                    return b.load(b.gep(from_tap, affine(b, [(b.args["size"], i * part.pixels.taps + j)]), kind), vector)
+
+                def store(i: int, j: int, value: Val) -> None:
+                    b.store(value, b.gep(at, places[i * self.algorithm.pixels.size + j], kind))
+
+                transform_grid(b, matrices, load, evaluate, store)
+            return b.finish()
+
+        return module.shared(("winograd filter", matrices, part.kind, lanes), {"size": size, "plane": plane}, emit)

@@ -8,6 +8,7 @@ back to pixels. What a tile has beyond the image counts as zeros and is neither 
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, affine
 from graphcell.codegen.llvm.packing import clear_run, displaced, load_as, store_finished
@@ -59,8 +60,9 @@ class InputTiles:
         """
         (h, w, c), (down, across) = self.shape, self._pixels
         fits = h > down[-1] and w > across[-1]
-        inner = self._emit_tile(module, f"{name}.inner", to, False) if fits else ""
-        edge = self._emit_tile(module, f"{name}.edge", to, True)
+        inner = self._tile(module, f"{name}.inner", to, False) if fits else ""
+        edge = self._tile(module, f"{name}.edge", to, True)
+        numbers = i64(c), i64(to.plane)
         params = [("x", PTR), *((n, I64) for n in ("begin", "end", "low", "high")), ("to", PTR)]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline")
         channels = b.args["low"], b.args["high"]
@@ -80,55 +82,64 @@ class InputTiles:
                 if nothing is not None:
                     exist = [b.icmp("ult", affine(b, [(row, 1)], i), i64(h)) for i in down]
                     inside = [b.select(bit, line, nothing) for bit, line in zip(exist, lines, strict=True)]
-                b.call(edge, VOID, *inside, at, *channels, b.sub(i64(0), pixel), b.sub(i64(w), pixel))
+                b.call(edge, VOID, *inside, at, *channels, *numbers, b.sub(i64(0), pixel), b.sub(i64(w), pixel))
 
             if fits:
                 whole = b.and_(b.icmp("ult", row, i64(h - down[-1])), b.icmp("ult", pixel, i64(w - across[-1])))
-                b.if_else(whole, lambda at=at, lines=lines: b.call(inner, VOID, *lines, at, *channels), partly)  # type: ignore[misc]
+                b.if_else(whole, lambda at=at, lines=lines: b.call(inner, VOID, *lines, at, *channels, *numbers), partly)  # type: ignore[misc]
             else:
                 partly()
         return b.finish()
 
-    def _emit_tile(self, module: Module, name: str, to: Operand, partly: bool) -> str:
-        """Emits `void name(ptr line..., ptr to, i64 low, i64 high)`: the channels low .. high of one tile from
-        where its rows of pixels begin. With `partly` two more parameters `i64 first, i64 stop` say which pixels
-        exist.
+    def _tile(self, module: Module, name: str, to: Operand, partly: bool) -> str:
+        """The function for one tile, which convolutions share that differ in their channels only, see `_emit_tile`."""
+        whole, rest = divmod(self.shape[2], self.lanes)
+        key = "winograd tile", self.matrices, self.tiling.apart, self.in_kind, self.kind, self.lanes, whole > 0, rest, partly
+        return module.shared(key, {"channels": self.shape[2], "plane": to.plane}, lambda: self._emit_tile(module, name, partly))
+
+    def _emit_tile(self, module: Module, name: str, partly: bool) -> str:
+        """Emits `void name(ptr line..., ptr to, i64 low, i64 high, i64 channels, i64 plane)`: the channels low .. high of one tile from
+        where its rows of pixels begin, products `plane` elements apart. With `partly` two more parameters `i64 first, i64 stop` say which
+        pixels exist.
         """
-        c, kind, (down, across), products = self.shape[2], LType(self.kind), self._pixels, len(self.matrices[1])
-        numbers = ("low", "high", "first", "stop") if partly else ("low", "high")
+        kind, (down, across), products = LType(self.kind), self._pixels, len(self.matrices[1])
+        numbers = ("low", "high", "channels", "plane", *(("first", "stop") if partly else ()))
         params = [*((f"line{i}", PTR) for i in range(len(down))), ("to", PTR), *((n, I64) for n in numbers)]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline")
         exists: list[Val | None] = [None] * len(across)
         if partly:
             inside = [b.and_(b.icmp("sle", b.args["first"], i64(j)), b.icmp("sgt", b.args["stop"], i64(j))) for j in across]
             exists = [b.splat(bit, self.lanes) for bit in inside]
+        pixels = [affine(b, [(b.args["channels"], j)]) for j in across]
+        places = [affine(b, [(b.args["plane"], k)]) for k in range(len(self.matrices[0]) * products)]
 
         def piece(channel: Val, lanes: Val | None) -> None:
             lines = [displaced(b, b.args[f"line{i}"], channel, LType(self.in_kind)) for i in range(len(down))]
             at = b.gep(b.args["to"], b.sub(channel, b.args["low"]), kind)
 
             def load(i: int, j: int) -> Val:
-                source = displaced(b, lines[i], across[j] * c, LType(self.in_kind))
+                source = displaced(b, lines[i], pixels[j], LType(self.in_kind))
                 return load_as(b, source, self.in_kind, self.kind, self.lanes, _both(b, exists[j], lanes))
 
             def store(i: int, j: int, value: Val) -> None:
-                b.store(value, b.gep(at, (i * products + j) * to.plane, kind))
+                b.store(value, b.gep(at, places[i * products + j], kind))
 
             transform_grid(b, self.matrices, load, evaluate, store)
 
-        _for_channels(b, c, self.lanes, piece)
+        whole, rest = divmod(self.shape[2], self.lanes)
+        _for_channels(b, affine(b, [(b.args["channels"], 1)], -rest) if whole else i64(0), rest, self.lanes, piece)
         return b.finish()
 
 
-def _for_channels(b: FunctionBuilder, channels: int, lanes: int, piece: Callable[[Val, Val | None], None]) -> None:
-    """`piece(channel, mask)` for the vectors of the range "low" .. "high" of the function's arguments."""
-    full = channels // lanes * lanes
-    if full:
-        with b.loop(b.args["low"], b.binary("smin", b.args["high"], i64(full)), lanes, name="channel") as loop:
+def _for_channels(b: FunctionBuilder, full: Val, rest: int, lanes: int, piece: Callable[[Val, Val | None], None]) -> None:
+    """`piece(channel, mask)` for the vectors of the range "low" .. "high" of the function's arguments: whole ones up to `full`, behind which
+    `rest` channels are left."""
+    if full.text != "0":
+        with b.loop(b.args["low"], b.binary("smin", b.args["high"], full), lanes, name="channel") as loop:
             piece(loop.index, None)
-    if channels > full:
-        with b.if_then(b.icmp("sgt", b.args["high"], i64(full))):
-            piece(i64(full), constant_mask(channels - full, lanes))
+    if rest:
+        with b.if_then(b.icmp("sgt", b.args["high"], full)):
+            piece(full, constant_mask(rest, lanes))
 
 
 def _both(b: FunctionBuilder, x: Val | None, y: Val | None) -> Val | None:
@@ -173,11 +184,9 @@ class OutputTiles:
 
                 def store(i: int, j: int, value: Val) -> None:
                     i, j = i * down, j * across
-                    if self.tiling.whole:
-                        self._store(b, value, first, i * w + j, column, mask, epilogue)
-                        return
-                    with b.if_then(b.and_(b.icmp("sgt", room[0], i64(i)), b.icmp("sgt", room[1], i64(j)))):
-                        self._store(b, value, first, i * w + j, column, mask, epilogue)
+                    inside = b.and_(b.icmp("sgt", room[0], i64(i)), b.icmp("sgt", room[1], i64(j))) if not self.tiling.whole else None
+                    with b.if_then(inside) if inside is not None else nullcontext():
+                        self._store(b, value, affine(b, [(first, 1)], i * w + j), column, mask, epilogue)
 
                 matrices = self.algorithm.output_matrices
                 columns = transform_columns(b, matrices, load, interpolate)
@@ -190,27 +199,26 @@ class OutputTiles:
                     lambda: b.call(rare[mask], VOID, *given) and None,
                 )
 
-            _for_channels(b, c, self.lanes, piece)
+            rest = c % self.lanes
+            _for_channels(b, i64(c - rest), rest, self.lanes, piece)
         return b.finish()
 
     def _emit_direct(self, module: Module, name: str, epilogue: Epilogue | None, extra: Extra, mask: Val | None) -> str:
         """Emits `void name(ptr x, ptr w, ptr y, i64 tile, i64 column, extra...)`, which sums a vector of columns of a tile directly."""
         params = [*((n, PTR) for n in ("x", "w", "y")), ("tile", I64), ("column", I64), *extra]
         b = FunctionBuilder(module, name, params, attributes="nounwind noinline cold")
-        (h, w, _), column = self.shape, b.args["column"]
-        values = self.direct.emit(b, b.args["x"], b.args["w"], b.args["tile"], column, mask)
-        image, row, pixel = self.tiling.start(b, b.args["tile"])
-        first = affine(b, [(image, h * w), (row, w), (pixel, 1)])
-        for k, value in enumerate(values):
-            i, j = (place * apart for place, apart in zip(divmod(k, self.tiling.steps[1]), self.tiling.apart, strict=True))
-            with b.if_then(b.and_(b.icmp("sgt", b.sub(i64(h), row), i64(i)), b.icmp("sgt", b.sub(i64(w), pixel), i64(j)))):
-                self._store(b, value, first, i * w + j, column, mask, epilogue)
+        (h, w, _), column, vector = self.shape, b.args["column"], LType(self.kind, self.lanes)
+        (rows, pixels), (down, across) = self.tiling.steps, self.tiling.apart
+        sums = self.direct.emit(b, b.args["x"], b.args["w"], b.args["tile"], column, mask)
+        image, top, left = self.tiling.start(b, b.args["tile"])
+        with b.loop(0, rows, name="row") as i, b.loop(0, pixels, name="pixel") as j:
+            row, pixel = affine(b, [(top, 1), (i.index, down)]), affine(b, [(left, 1), (j.index, across)])
+            with b.if_then(b.and_(b.icmp("slt", row, i64(h)), b.icmp("slt", pixel, i64(w)))):
+                value = b.load(b.gep(sums, affine(b, [(i.index, pixels * self.lanes), (j.index, self.lanes)]), LType(self.kind)), vector)
+                self._store(b, value, affine(b, [(image, h * w), (row, w), (pixel, 1)]), column, mask, epilogue)
         return b.finish()
 
-    def _store(
-        self, b: FunctionBuilder, value: Val, first: Val, step: int, column: Val, mask: Val | None, epilogue: Epilogue | None
-    ) -> None:
-        pixel = b.add(first, i64(step)) if step else first
+    def _store(self, b: FunctionBuilder, value: Val, pixel: Val, column: Val, mask: Val | None, epilogue: Epilogue | None) -> None:
         finished: Val | None = value
         if epilogue is not None:
             finished = epilogue(b, value, pixel, column, mask, i64(0))
