@@ -29,6 +29,7 @@ from graphcell.codegen.layout import row_major
 from graphcell.codegen.pick import pick
 from graphcell.codegen.pieces import Piece
 from graphcell.codegen.share_powers import share_powers
+from graphcell.codegen.turns import unroll_turns
 from graphcell.codegen.vectorize import choose_vector
 from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
@@ -125,7 +126,7 @@ class _Scheduler:
         dtypes = tuple(v.type.dtype for v in self.buffers)
         summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
         kernel = share_powers(contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed))))
-        return ScheduledKernel(choose_vector(collapse(kernel), masks), tuple(self.buffers), tuple(self.stored))
+        return ScheduledKernel(choose_vector(collapse(unroll_turns(collapse(kernel))), masks), tuple(self.buffers), tuple(self.stored))
 
     def _buffer(self, v: Value) -> int:
         return self.buffers.setdefault(v, len(self.buffers))

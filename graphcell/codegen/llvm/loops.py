@@ -18,9 +18,11 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable, Sequence
 
-from graphcell.codegen.kernel import Load, LoopKernel
+from graphcell.codegen.kernel import Load, LoopKernel, is_tiled
 from graphcell.codegen.llvm.body import compute_type
+from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.row_groups import RowGroupEmitter, groups_of
@@ -33,6 +35,8 @@ BLOCK_POINTS = 1 << 10
 """Points that a block should have, so that it is worth finding its indices."""
 MIN_BLOCKS = 16
 """Blocks that must remain for the threads."""
+_MOST_TILES = 4
+"""Side by side: elements of a byte or two would fill a line with more."""
 
 
 def block_count(kernel: LoopKernel, target: Target) -> int:
@@ -49,10 +53,21 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
     leading, within = _block_loops(kernel)
     blocks = math.prod(kernel.extents[d] for d in leading)
     if 0 <= kernel.tile < kernel.outer:
-        return blocks * -(-kernel.extents[kernel.tile] // lanes_of(kernel, target))
+        return blocks * -(-kernel.extents[kernel.tile] // _tile_rows(kernel, lanes_of(kernel, target)))
     if kernel.vector < kernel.outer and not within and not streams(kernel):
         return blocks * -(-kernel.extents[kernel.vector] // (lanes_of(kernel, target) * slots_of(kernel, target)))
     return blocks
+
+
+def _tile_rows(kernel: LoopKernel, lanes: int) -> int:
+    """Iterations of the tile loop in a block: as many tiles side by side as fill the cache lines of what is contiguous along it.
+
+    With one tile after the other, lines that lie far apart would be gone before the tile that takes the rest of them.
+    """
+    accesses = [(s.access, kernel.operands[s.access.operand]) for s in kernel.stores]
+    accesses += [(s.what.access, kernel.operands[s.what.access.operand]) for s in kernel.body if isinstance(s.what, Load)]
+    sizes = [dtype.itemsize for access, dtype in accesses if is_tiled(access.strides, kernel.vector, kernel.tile)]
+    return lanes * max(1, min(_MOST_TILES, LINE_BYTES // (lanes * min(sizes))))
 
 
 STREAMED_BYTES = 1 << 15
@@ -172,20 +187,21 @@ class LoopEmitter(RowEmitter):
     def _tile_block(self, block: Val, others: list[int]) -> None:
         """As many rows as a vector has lanes, or what is left of them."""
         b, k = self.b, self.kernel
-        rows, left = k.extents[k.tile], k.extents[k.tile] % self.lanes
-        blocks = -(-rows // self.lanes)
+        rows, most = k.extents[k.tile], _tile_rows(k, self.lanes)
+        blocks, left = -(-rows // most), rows % most
         number = b.rem(block, i64(blocks), signed=False) if others else block
         if others:
             self._set_outer(b.div(block, i64(blocks), signed=False), others)
-        start = b.mul(number, i64(self.lanes))
+        start = b.mul(number, i64(most))
         if not left:
-            self._tile_rows(start, self.lanes)
+            self._tile_rows(start, most)
         elif blocks == 1:
             self._tile_rows(start, left)
         else:
-            b.if_else(b.icmp("slt", number, i64(blocks - 1)), lambda: self._tile_rows(start, self.lanes), lambda: self._tile_rows(start, left))
+            b.if_else(b.icmp("slt", number, i64(blocks - 1)), lambda: self._tile_rows(start, most), lambda: self._tile_rows(start, left))
 
     def _tile_rows(self, start: Val, points: int) -> None:
+        """`points` rows from `start` on, tile by tile at each vector."""
         k = self.kernel
         stores = range(len(k.stores))
         self._begin_row()
@@ -196,13 +212,24 @@ class LoopEmitter(RowEmitter):
         if whole:
             with self.b.loop(0, whole, self.lanes, name="vector", at_least_once=True) as loop:
                 self.index[k.vector] = loop.index
-                self._tile_points(start, points, lambda: self._inner_points(self.index[k.vector], 1, None, stores, [], []), stores, [])
+                self._tiles(start, points, lambda: self._inner_points(self.index[k.vector], 1, None, stores, [], []), stores)
         if whole < n:
             self.index[k.vector] = i64(whole)
             mask = constant_mask(n - whole, self.lanes)
             self.mask = mask
-            self._tile_points(start, points, lambda: self._inner_points(i64(whole), 1, mask, stores, [], []), stores, [])
+            self._tiles(start, points, lambda: self._inner_points(i64(whole), 1, mask, stores, [], []), stores)
             self.mask = None
+
+    def _tiles(self, start: Val, points: int, body: Callable[[], object], stores: Sequence[int]) -> None:
+        """`body` at `points` iterations of the tile loop from `start` on."""
+        b, whole = self.b, points - points % self.lanes
+        if whole == self.lanes:
+            self._tile_points(start, whole, body, stores, [])
+        elif whole:
+            with b.loop(start, b.add(start, i64(whole)), self.lanes, name="tile", at_least_once=True) as tile:
+                self._tile_points(tile.index, self.lanes, body, stores, [])
+        if whole < points:
+            self._tile_points(b.add(start, i64(whole)) if whole else start, points - whole, body, stores, [])
 
     # -- vertical: the lanes are neighbouring rows -------------------------------------------------------------------
     def _vertical_block(self, block: Val, others: list[int]) -> None:

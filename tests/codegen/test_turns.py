@@ -1,0 +1,84 @@
+"""Short loops whose points take turns in memory: vectors run along the other loop, and what is computed stays the same to the bit."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from graphcell import dtype as dt
+from graphcell import ops
+from graphcell.codegen.turns import unroll_turns
+from graphcell.ir.op import Array
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.movement import Transpose
+from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal, whole
+
+DTYPES = [np.float32, np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int8, np.bool_]
+
+
+def images_last(x: Any) -> Any:
+    return apply1(Transpose((0, 2, 1)), x)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("turns", [2, 3, 4])
+@pytest.mark.parametrize("points", [16, 37, 515])
+def test_channels_go_behind_the_pixels_and_back(turns: int, points: int, dtype: Any) -> None:
+    def changed(x: Any) -> Any:
+        return ops.logical_not(images_last(x)) if dtype is np.bool_ else ops.neg(images_last(x))
+
+    for shape in ((2, turns, points), (2, points, turns)):
+        x = whole(dtype, *shape)
+        want = np.swapaxes(x, 1, 2)
+        check(changed, [x], ~want if dtype is np.bool_ else -want)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
+@pytest.mark.parametrize("turns", [2, 3, 4])
+def test_numbers_of_a_channel_and_of_a_pixel(turns: int, dtype: Any) -> None:
+    x, channel, pixel = whole(dtype, 115, turns), whole(dtype, turns), whole(dtype, 115, 1)
+    check(lambda x, c, p: ops.add(ops.mul(x, c), p), [x, channel, pixel], x * channel + pixel)
+
+
+def test_several_results_take_turns() -> None:
+    x, y = normal(3, 67), normal(67, 3)
+    check(lambda x, y: (x.T + y, x - y.T), [x, y], [x.T + y, x - y.T])
+
+
+def inner(fn: Callable[..., Any], arrays: list[Array]) -> list[int]:
+    """How long the vector loops of the kernels are."""
+    return [k.extents[k.vector] for k in kernels(graph_of(fn, arrays))]
+
+
+def test_vectors_run_along_the_pixels() -> None:
+    assert inner(lambda x: ops.neg(images_last(x)), [normal(2, 3, 500)]) == [500]
+    assert inner(lambda x: ops.neg(images_last(x)), [normal(2, 500, 3)]) == [500]
+    assert inner(lambda x, c: x - c, [normal(500, 3), normal(3)]) == [500]
+
+
+def test_four_channels_beside_their_numbers_are_vectors_themselves() -> None:
+    assert inner(lambda x, c: x - c, [normal(500, 4), normal(4)]) == [4]
+    assert inner(lambda x, c: ops.exp(x - c), [normal(500, 4), normal(4)]) == [500]
+
+
+@pytest.mark.parametrize(
+    ("fn", "arrays"),
+    [
+        (lambda x: ops.neg(x), [normal(500, 3)]),  # one loop
+        (lambda x: ops.sum(x, 1), [normal(500, 3)]),  # a reduction
+        (lambda x: x.T + 1, [normal(500, 5)]),  # too many turns
+        (lambda x, y: x + y[:, ::2], [normal(500, 3), normal(500, 6)]),  # y lies otherwise
+    ],
+)  # fmt: skip
+def test_other_loops_stay(fn: Callable[..., Any], arrays: list[Array]) -> None:
+    for kernel in kernels(graph_of(fn, arrays)):
+        assert unroll_turns(kernel) is kernel
+
+
+def test_positions_of_the_short_loop_are_no_turns() -> None:
+    x = normal(64, 3)
+    check(lambda x: x.T * ops.arange(3, dtype=dt.float32).reshape(3, 1), [x], x.T * np.arange(3, dtype=np.float32)[:, None])
