@@ -16,11 +16,12 @@ import numpy as np
 import pytest
 
 from graphcell.codegen.llvm import math, processor, target
+from graphcell.codegen.llvm.polynomials import times_small
 from graphcell.codegen.llvm.target import compile_object, host, load_object
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module, Val
 from graphcell.ops import special
 from tests.codegen.accuracy import INF, LANES, NAN, PRECISION, ULPS, Array, compiled, pairs_of_ends, same, ulps
-from tests.codegen.harness import NUMPY_TYPES
+from tests.codegen.harness import NUMPY_TYPES, build, text_of
 
 Reference = Callable[..., Any]
 LESS_ACCURATE = {("tanh", "float"): 2.8, ("tanh", "double"): 2.8}  # of float without AVX-512
@@ -553,3 +554,22 @@ def test_no_function_of_float_calls_out() -> None:
         external = [d for d in module.declarations if not d.startswith("llvm.")]
         assert external == []
         assert set(module.functions) - {"f"} <= {"graphcell.reduce_half_pi"}
+
+
+# -- results that are hardly there -----------------------------------------------------------------------------------
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_small_products_have_the_bits_of_a_multiplication(kind: str) -> None:
+    """Also where the product is denormal, 0, infinite or NaN; and LLVM leaves the multiply-add, without which they take longer."""
+    def emit(b: FunctionBuilder, x: Val, power: Val) -> Val:
+        return times_small(b, x, power)
+
+    rng, dtype = np.random.default_rng(5), NUMPY_TYPES[kind]
+    info = np.finfo(dtype)
+    x = np.concatenate([np.exp2(rng.uniform(info.minexp // 2, 0, 56)), [0.0, 1.0, INF, NAN, info.tiny, info.smallest_subnormal, info.max, 2.0]]).astype(dtype)
+    for power in (0.5, 2.0 ** (info.minexp // 2), 2.0 ** (info.minexp // 2 - 12), float(info.tiny), 0.0, INF):
+        with np.errstate(all="ignore"):
+            want = x * dtype.type(power)
+        assert same(build(emit, (kind, kind), 4)(x, np.full_like(x, power)), want)
+    text, _ = text_of(emit, (kind, kind), 4)
+    if host().triple.startswith("x86_64") and "+fma" in host().features:
+        assert "fmadd" in target.assembly(text, host())

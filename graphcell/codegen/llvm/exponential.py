@@ -25,6 +25,7 @@ from graphcell.codegen.llvm.polynomials import (
     polynomial,
     scaled_by_low_bits,
     split,
+    times_small,
     to_bits,
     widened,
     with_sign_of,
@@ -65,7 +66,7 @@ def exp(b: FunctionBuilder, x: Val) -> Val:
         return by_table.exp(b, x)
     low, high = _EXP_RANGE[format_of(x).kind]
     p, s = _exp_parts(b, at_least(b, at_most(b, x, high), low))
-    return b.mul(b.mul(p, s), s)
+    return times_small(b, b.mul(p, s), s)
 
 
 @widened
@@ -81,7 +82,7 @@ def exp2(b: FunctionBuilder, x: Val) -> Val:
     r = b.fma(b.sub(shifted, magic), b.const(-2.0, x), x)
     s = scaled_by_low_bits(b, shifted)
     p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *EXP2[form.kind]), plain=2)
-    return b.mul(b.mul(p, s), s)
+    return times_small(b, b.mul(p, s), s)
 
 
 def _expm1_bounded(b: FunctionBuilder, x: Val) -> Val:
@@ -180,9 +181,13 @@ def _log_terms(b: FunctionBuilder, x: Val, precision: str) -> tuple[Val, Val, Va
 
 def log1p_tail(b: FunctionBuilder, f: Val) -> Val:
     """log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)]."""
-    square = b.mul(f, f)
-    p = polynomial(b, f, LOG[format_of(f).kind], square)
-    return b.mul(square, b.fma(p, f, b.const(-0.5, f)))
+    return b.mul(*_log1p_tail_factors(b, f))
+
+
+def _log1p_tail_factors(b: FunctionBuilder, f: Val) -> tuple[Val, Val]:
+    """f**2 and what the tail is for each of it."""
+    square = times_small(b, f, f)
+    return square, b.fma(polynomial(b, f, LOG[format_of(f).kind], square), f, b.const(-0.5, f))
 
 
 def _log_specials(b: FunctionBuilder, x: Val, result: Val) -> Val:
@@ -302,7 +307,7 @@ def _new_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
     offset = (format_of(x).bias + 1) // 2
     r, t = _offset_power(b, at_least(b, b.neg(absolute(b, x)), _EXP_RANGE[x.type.kind][0]), offset)
     p = polynomial(b, r, (1.0, 1.0, *EXP_NARROW[x.type.kind]), plain=2)
-    return b.mul(b.mul(p, t), b.const(2.0**-offset, x))
+    return times_small(b, b.mul(p, t), b.const(2.0**-offset, x))
 
 
 @widened
@@ -317,7 +322,7 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     f = b.select(high, b.fma(x, half, b.neg(half)), x)
     ln2, low = split(LN2, x.type.kind, 2)
     zero = b.const(0.0, x)
-    tail = b.add(log1p_tail(b, f), b.select(high, b.const(low, x), zero))
+    tail = b.fma(*_log1p_tail_factors(b, f), b.select(high, b.const(low, x), zero))
     return b.add(b.select(high, b.const(ln2, x), zero), b.add(f, tail))
 
 
@@ -335,7 +340,8 @@ def expm1_parts(b: FunctionBuilder, x: Val, low: Val) -> tuple[Val, Val, Val]:
 def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """1 / (1 + e**-x), accurate in the lower tail too, where it is e**x down to denormals.
 
-    With e**-x = (1 + rest) * t / c it is c / (c + t + t * rest); the smaller two of the three terms are added first.
+    With e**-x = (1 + rest) * t / c it is c / (c + t + t * rest); the smaller two of the three terms are added first. Multiplied by c behind the
+    division, see `times_small`.
     """
     if uses_tables(b, x):
         return by_table.sigmoid(b, x)
@@ -344,7 +350,7 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     r, t = _offset_power(b, b.neg(at_least(b, at_most(b, x, high), low)), offset)
     square = b.mul(r, r)
     rest, c = b.fma(polynomial(b, r, EXP_NARROW[x.type.kind], square), square, r), 2.0**offset
-    return b.div(b.const(c, x), b.add(at_least(b, t, c), b.fma(t, rest, at_most(b, t, c))))
+    return times_small(b, b.div(b.const(1.0, x), b.add(at_least(b, t, c), b.fma(t, rest, at_most(b, t, c)))), b.const(c, x))
 
 
 @widened

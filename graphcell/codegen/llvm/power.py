@@ -25,6 +25,7 @@ from graphcell.codegen.llvm.polynomials import (
     polynomial,
     scaled_by_low_bits,
     split,
+    times_small,
     to_bits,
     widened,
     with_sign_of,
@@ -162,7 +163,7 @@ def _small_power(b: FunctionBuilder, x: Val, y: float) -> Val:
     half = b.fma(whole, b.const(0.5, x), biased)
     other = b.add(b.sub(biased, half), b.add(whole, biased))
     p = polynomial(b, r, (1.0, *split(LN2, "float", 1), *EXP2_NARROW["float"]), plain=2)
-    power = b.mul(b.mul(p, scaled_by_low_bits(b, half)), scaled_by_low_bits(b, other))
+    power = times_small(b, b.mul(p, scaled_by_low_bits(b, half)), scaled_by_low_bits(b, other))
     at_zero, at_infinity = (0.0, float("inf")) if y > 0 else (float("inf"), 0.0)
     beside = b.select(b.fcmp("oeq", x, b.const(0.0, x)), b.const(at_zero, x), nan(x))
     power = b.select(b.fcmp("ogt", x, b.const(0.0, x)), power, beside)
