@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
-from graphcell import ops
-from graphcell.errors import ArgumentValueError
-from graphcell.nn.checks import check_float
-from graphcell.nn.optim.checks import check_not_negative
+from graphcell.nn.optim.checks import check_not_negative, check_rho
 from graphcell.nn.optim.optimizer import Optimizer
+from graphcell.nn.optim.updates import adadelta
 
 
 class Adadelta(Optimizer):
@@ -27,18 +25,11 @@ class Adadelta(Optimizer):
         weight_decay: Any = 0.0,
     ):  # fmt: skip
         super().__init__(learning_rate, params, weight_decay, loss_scale)
-        check_float("Adadelta", "rho", rho)
-        if not 0.0 <= rho <= 1.0:
-            raise ArgumentValueError(f"For 'Adadelta', the 'rho' must be in range of [0.0, 1.0], but got {rho}.")
-        self.rho, self.epsilon = rho, check_not_negative("Adadelta", "epsilon", epsilon)
+        self.rho, self.epsilon = check_rho(rho), check_not_negative("Adadelta", "epsilon", epsilon)
         self.accum, self.accum_update = self.slots("accum"), self.slots("accum_update")
 
     def construct(self, gradients: Any) -> tuple[bool, ...]:
         grads = self.prepared(gradients)
         for p, a, d, g, rate in zip(self.parameters, self.accum, self.accum_update, grads, self.rates()):
-            square: Any = a * self.rho + g * g * (1.0 - self.rho)
-            ops.assign(a, square)
-            update: Any = ops.sqrt(d + self.epsilon) / ops.sqrt(square + self.epsilon) * g
-            ops.assign(d, d * self.rho + update * update * (1.0 - self.rho))
-            ops.assign(p, p - ops.cast(rate, p.dtype) * update)
+            adadelta(p, a, d, g, rate, self.rho, self.epsilon)
         return self._updated

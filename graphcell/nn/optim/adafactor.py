@@ -8,9 +8,9 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.nn.optim.adam_base import average
 from graphcell.nn.optim.checks import check_flag, check_fraction, check_not_negative, check_positive
 from graphcell.nn.optim.optimizer import Optimizer
+from graphcell.nn.optim.updates import average
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 

@@ -7,8 +7,9 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentValueError, MissingKeyError
-from graphcell.nn.optim.adam_base import AdamBase, average
+from graphcell.nn.optim.adam_base import AdamBase
 from graphcell.nn.optim.checks import check_flag
+from graphcell.nn.optim.updates import average, descend, moments
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -61,14 +62,9 @@ class Adam(AdamBase):
         correction = ops.sqrt(1.0 - power2) / (1.0 - power1)
         rates = self.rates()
         for k, (p, m, v, g) in enumerate(zip(self.parameters, self.moment1, self.moment2, grads)):
-            first = average(m, g, self.beta1)
-            second = average(v, g * g, self.beta2)
-            if self.vhat is not None:
-                second = ops.maximum(self.vhat[k], second)
-                ops.assign(self.vhat[k], second)
+            first, second = moments(m, v, None if self.vhat is None else self.vhat[k], g, self.beta1, self.beta2)
             along = first * self.beta1 + g * (1.0 - self.beta1) if self.use_nesterov else first
-            rate = ops.cast(rates[k] * correction, p.dtype)
-            ops.assign(p, p - rate * along / (ops.sqrt(second) + self.eps))
+            descend(p, rates[k] * correction, along / (ops.sqrt(second) + self.eps))
         return self._updated
 
 

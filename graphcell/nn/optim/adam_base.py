@@ -1,4 +1,4 @@
-"""What Adam and its variants have in common: averages that move."""
+"""What Adam and its variants have in common."""
 
 from __future__ import annotations
 
@@ -22,10 +22,3 @@ class AdamBase(Optimizer):
         raised = power * beta
         ops.assign(power, raised)
         return raised.reshape(())
-
-
-def average(slot: Any, value: Any, beta: Any) -> Any:
-    """Moves the average in the Parameter `slot` towards `value`; the new average."""
-    new = ops.cast(slot, value.dtype) * beta + value * (1.0 - beta)
-    ops.assign(slot, ops.cast(new, slot.dtype))
-    return new

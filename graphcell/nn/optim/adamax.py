@@ -6,7 +6,8 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.nn.optim.adam_base import AdamBase, average
+from graphcell.nn.optim.adam_base import AdamBase
+from graphcell.nn.optim.updates import average, descend
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -38,5 +39,5 @@ class AdaMax(AdamBase):
             first = average(m, g, self.beta1)
             second: Any = ops.maximum(v * self.beta2, ops.abs(g))
             ops.assign(v, second)
-            ops.assign(p, p - ops.cast(rate * correction, p.dtype) * first / (second + self.eps))
+            descend(p, rate * correction, first / (second + self.eps))
         return self._updated

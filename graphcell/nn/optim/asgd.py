@@ -8,6 +8,7 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.nn.checks import check_float
 from graphcell.nn.optim.optimizer import Optimizer
+from graphcell.nn.optim.updates import asgd
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.tensor import Tensor
 
@@ -46,11 +47,5 @@ class ASGD(Optimizer):
         rates = self.rates()
         step: Any = ops.cast(self.global_step, dt.float32).reshape(())
         for k, (p, g, ax) in enumerate(zip(self.parameters, grads, self.ax)):
-            mu: Any = self.mu[k]
-            eta: Any = ops.select(step == 1, rates[k], self.eta[k])
-            new: Any = p * (1.0 - self.lambd * eta) - g * eta
-            ops.assign(p, new)
-            ops.assign(ax, ops.select(mu == 1.0, new, ax + (new - ax) * mu))
-            ops.assign(self.eta[k], rates[k] / (1.0 + self.lambd * rates[k] * step) ** self.alpha)
-            ops.assign(mu, 1.0 / ops.maximum(step - self.t0, 1.0))
+            asgd(p, ax, self.eta[k], self.mu[k], g, rates[k], step, self.lambd, self.alpha, self.t0)
         return True

@@ -42,3 +42,19 @@ def check_fraction(owner: str, name: str, value: Any) -> float:
             f"For '{owner}', the '{name}' must be in range of (0.0, 1.0), but got {value} with type 'float'."
         )
     return float(value)
+
+
+def check_rho(value: Any) -> float:
+    """The factor of Adadelta's averages, a float from 0 to 1; raises TypeError or ValueError."""
+    if not 0.0 <= check_float("Adadelta", "rho", value) <= 1.0:
+        raise ArgumentValueError(f"For 'Adadelta', the 'rho' must be in range of [0.0, 1.0], but got {value}.")
+    return float(value)
+
+
+def check_momentum(owner: str, momentum: float, dampening: float, nesterov: bool) -> None:
+    """Raises ValueError unless `nesterov` has a momentum and no dampening."""
+    if nesterov and (momentum <= 0.0 or dampening != 0.0):
+        raise ArgumentValueError(
+            f"For '{owner}', if 'nesterov' is true, 'momentum' must be > 0.0 and 'dampening' must equal to 0.0, but got "
+            f"'momentum' {momentum}, 'dampening' {dampening}."
+        )

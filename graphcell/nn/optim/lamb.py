@@ -6,7 +6,8 @@ from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.nn.optim.adam_base import AdamBase, average
+from graphcell.nn.optim.adam_base import AdamBase
+from graphcell.nn.optim.updates import average, descend
 from graphcell.tensor import Tensor
 
 
@@ -46,5 +47,5 @@ class Lamb(AdamBase):
             own, new = ops.sqrt((p * p).sum()), ops.sqrt((update * update).sum())
             both = ops.logical_and(own > 0, new > 0)
             trust = ops.select(both, ops.minimum(own / ops.select(both, new, ops.ones_like(new)), 10.0), ops.ones_like(own))
-            ops.assign(p, p - ops.cast(rates[k] * trust, p.dtype) * update)
+            descend(p, rates[k] * trust, update)
         return self._updated

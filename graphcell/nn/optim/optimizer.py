@@ -19,17 +19,15 @@ from graphcell.errors import (
     ArgumentTypeError,
     ArgumentValueError,
     CheckpointMismatchError,
-    GradientCountError,
     MissingKeyError,
 )
-from graphcell.locks import Lock
 from graphcell.nn.cell import Cell
 from graphcell.nn.layer.container import CellList
+from graphcell.nn.optim.updater import Updater
 from graphcell.parameter import Parameter, ParameterTuple
 from graphcell.records import dataclass
-from graphcell.tensor import Tensor, state
+from graphcell.tensor import Tensor
 
-_updating = Lock()  # of all optimizers, for two may have the same Parameters
 _CHANNELS = 16
 GROUP_KEYS = ("params", "lr", "weight_decay", "order_params", "grad_centralization")
 
@@ -92,7 +90,7 @@ def opt_init_args_register(function: Callable[..., None]) -> Callable[..., None]
     return init
 
 
-class Optimizer(Cell):
+class Optimizer(Updater):
     """Base of optimizers. A subclass defines `construct(gradients)`.
 
     Args:
@@ -141,13 +139,6 @@ class Optimizer(Cell):
             raise ArgumentValueError(
                 f"For '{owner}', the 'loss_scale' must be float and must > 0, but got '{float(value)}' with type 'float'."
             )
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """As of any Cell, but outside of graphs one call at a time: threads that train the same Parameters lose no step."""
-        if state.trace is not None:
-            return super().__call__(*args, **kwargs)
-        with _updating:
-            return super().__call__(*args, **kwargs)
 
     # -- learning rates ----------------------------------------------------------------------------------------------
     def _make_rates(self, default: Any, groups: list[_Group], group_of: list[_Group]) -> None:
@@ -321,33 +312,6 @@ class Optimizer(Cell):
         """The gradients, checked, with weight decay, centralised, and without the loss scale."""
         grads = self.decay_weight(self.checked(gradients))
         return self.scale_grad(self.gradients_centralization(grads))
-
-    def checked(self, gradients: Any) -> tuple[Any, ...]:
-        """The gradients as a tuple that fits the Parameters.
-
-        Raises:
-            TypeError: no sequence of Tensors. ValueError: other shapes, or another number of them (which is a RuntimeError, too).
-        """
-        owner = f"For '{type(self).__name__}'"
-        if not isinstance(gradients, (tuple, list)):
-            raise ArgumentTypeError(f"{owner}, the gradients must be a tuple of Tensors, but are {type(gradients).__name__}.")
-        if len(gradients) != len(self.parameters):
-            raise GradientCountError(f"{owner}, there are {len(self.parameters)} Parameters but {len(gradients)} gradients.")
-        for g, p in zip(gradients, self.parameters):
-            if not isinstance(g, Tensor):
-                raise ArgumentTypeError(f"{owner}, the gradient of {p.name} must be a Tensor, but is {type(g).__name__}.")
-            if g.shape != p.shape:
-                raise ArgumentValueError(f"{owner}, the gradient of {p.name}, of shape {p.shape}, has shape {g.shape}.")
-        return tuple(gradients)
-
-    @property
-    def _updated(self) -> tuple[bool, ...]:
-        """What an optimizer returns: True for each Parameter."""
-        return (True,) * len(self.parameters)
-
-    def slots(self, prefix: str, init: Any = "zeros") -> ParameterTuple:
-        """One Parameter beside each of the optimizer's, named `prefix.name`."""
-        return self.parameters.clone(prefix=prefix, init=init)
 
     # -- settings ----------------------------------------------------------------------------------------------------
     @property

@@ -10,6 +10,7 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError
 from graphcell.nn.checks import check_float
 from graphcell.nn.optim.checks import check_fraction
 from graphcell.nn.optim.optimizer import Optimizer
+from graphcell.nn.optim.updates import rprop
 
 
 class Rprop(Optimizer):
@@ -53,12 +54,5 @@ class Rprop(Optimizer):
         rates = self.rates()
         start = ops.cast(self.global_step == 1, dt.float32).reshape(())
         for k, (p, before, size, g) in enumerate(zip(self.parameters, self.prev, self.step_size, grads)):
-            step: Any = size + rates[k] * start
-            same = g * before
-            factor = ops.select(same > 0, self.etas[1], ops.select(same < 0, self.etas[0], 1.0))
-            step = ops.clamp(step * factor, self.step_sizes[0], self.step_sizes[1])
-            used = ops.select(same < 0, ops.zeros_like(g), g)
-            ops.assign(size, step)
-            ops.assign(before, used)
-            ops.assign(p, p - ops.sign(used) * step)
+            rprop(p, before, size, g, rates[k], start, self.etas, self.step_sizes)
         return True

@@ -7,8 +7,9 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.nn.optim.checks import check_flag
+from graphcell.nn.optim.checks import check_flag, check_momentum
 from graphcell.nn.optim.optimizer import Optimizer
+from graphcell.nn.optim.updates import descend, sgd
 from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
@@ -35,11 +36,7 @@ class SGD(Optimizer):
             if value < 0.0:
                 raise ArgumentValueError(f"For 'SGD', the argument '{name}' must be at least 0.0, but got {value}.")
         check_flag("SGD", "nesterov", nesterov)
-        if nesterov and (momentum <= 0.0 or dampening != 0.0):
-            raise ArgumentValueError(
-                "For 'SGD', if 'nesterov' is true, 'momentum' must be > 0.0 and 'dampening' must equal to 0.0, but got "
-                f"'momentum' {momentum}, 'dampening' {dampening}."
-            )
+        check_momentum("SGD", momentum, dampening, nesterov)
         self.dampening, self.nesterov = float(dampening), nesterov
         self.has_momentum = momentum != 0.0
         self.momentum = Parameter(Tensor(float(momentum), dt.float32), name="momentum")
@@ -50,12 +47,9 @@ class SGD(Optimizer):
         grads = self.prepared(gradients)
         momentum: Any = self.momentum
         for p, v, first, g, rate in zip(self.parameters, self.accum, self.stat, grads, self.rates()):
-            step = g = ops.cast(g, p.dtype)
+            g = ops.cast(g, p.dtype)
             if self.has_momentum:
-                damped = ops.select(first > 0, g, g * (1.0 - self.dampening)) if self.dampening else g
-                moment = v * ops.cast(momentum, v.dtype) + damped
-                ops.assign(v, moment)
-                ops.assign(first, ops.zeros_like(first))
-                step = g + moment * ops.cast(momentum, v.dtype) if self.nesterov else moment
-            ops.assign(p, p - ops.cast(rate, p.dtype) * step)
+                sgd(p, v, first, g, rate, ops.cast(momentum, v.dtype), self.dampening, self.nesterov)
+            else:
+                descend(p, rate, g)
         return self._updated
