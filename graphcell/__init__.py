@@ -108,11 +108,12 @@ __all__ = [  # noqa: RUF022
     "value_and_grad", "vjp", "vmap",
 ]  # fmt: skip
 __all__ += ["ParallelMode", "communication", "get_auto_parallel_context", "reset_auto_parallel_context", "set_auto_parallel_context"]
-__all__ += ["amp", "dataset", "dtype", "mint", *train.__all__]  # noqa: F405  (these come by other ways than import)
+__all__ += ["amp", "dataset", "dtype", "experimental", "mint", *train.__all__]  # noqa: F405  (these come by other ways than import)
 
 if TYPE_CHECKING:
     from graphcell import amp as amp
+    from graphcell import experimental as experimental
     from graphcell.train import *  # noqa: F403
 else:
-    # MindSpore has all of `train` here too; `amp`, `dataset` and `mint` are modules, which many programs have no need of.
+    # MindSpore has all of `train` here too; `amp`, `dataset`, `experimental` and `mint` are modules, which many programs have no need of.
     __getattr__, __dir__ = _late(__name__, {"train": train.__all__})

@@ -19,8 +19,8 @@ from graphcell.late import import_all
 
 _NAME = "mindspore"
 _OURS = "graphcell"
-_PRINTED = ("nn", "train", "common", "amp", "dataset", "mint")  # whose classes programs print
-_LATE = (f"{_OURS}.dataset", f"{_OURS}.mint")  # which graphcell itself imports late
+_PRINTED = ("nn", "train", "common", "amp", "dataset", "experimental", "mint")  # whose classes programs print
+_LATE = tuple(f"{_OURS}.{room}" for room in ("dataset", "experimental.optim", "mint", "mint.optim"))  # which graphcell itself imports late
 
 
 class _Loader(importlib.abc.Loader):

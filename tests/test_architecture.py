@@ -23,6 +23,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("frontend",),
     ("jit", "dynamic", "dynamic_stages", "pullback", "bprop", "recompute", "jacobian", "vmap", "grad", "composite", "loops", "gradient_primitives"),
     ("nn",),
+    ("experimental",),
     ("mint",),
     ("dataset",),
     ("train", "amp"),

@@ -7,7 +7,7 @@ from graphcell.mint.functions import (
     add, all, allclose, amax, amin, any, bmm, cat, cdist, concat, empty, empty_like, floor_divide, full, gather, max, mean, meshgrid, min, ones, permute, prod,
     scatter, sqrt, sub, sum, zeros,
 )  # fmt: skip
-from graphcell.missing import getattr_of as _getattr_of
+from graphcell.late import late as _late
 from graphcell.ops import (
     abs, acos, acosh, arccos, arccosh, arcsin, arcsinh, arctan, arctanh, asin, asinh, atan, atanh, ceil, cos, cosh, cross, cumprod, divide, dstack,
     eq, erf, erfc, erfinv, exp, exp2, expm1, eye, flip, float_power, floor, gcd, ge, greater, greater_equal, gt, hstack, isclose, isfinite, isinf,
@@ -22,10 +22,12 @@ __all__ = [
     "eq", "erf", "erfc", "erfinv", "exp", "exp2", "expm1", "eye", "flip", "float_power", "floor", "floor_divide", "full", "gather", "gcd", "ge",
     "greater", "greater_equal", "gt", "hstack", "isclose", "isfinite", "isinf", "isneginf", "le", "lerp", "less", "less_equal", "log", "log1p",
     "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "masked_select", "matmul", "max", "maximum", "mean", "meshgrid", "min",
-    "minimum", "nan_to_num", "ne", "neg", "negative", "nn", "nonzero", "not_equal", "ones", "ones_like", "permute", "prod", "ravel", "reciprocal",
+    "minimum", "nan_to_num", "ne", "neg", "negative", "nn", "nonzero", "not_equal", "ones", "ones_like", "optim", "permute", "prod", "ravel", "reciprocal",
     "round", "rsqrt", "scatter", "searchsorted", "sigmoid", "sign", "sin", "sinc", "sinh", "special", "sqrt", "square", "sub", "sum", "tan", "tanh",
     "tile", "triu", "trunc", "unique_consecutive", "where", "xlogy", "zeros", "zeros_like",
 ]
 
-if not TYPE_CHECKING:  # type checkers know all names that there are
-    __getattr__ = _getattr_of(__name__)
+if TYPE_CHECKING:
+    from graphcell.mint import optim as optim
+else:
+    __getattr__, __dir__ = _late(__name__, {})  # `optim` comes when it is asked for

@@ -1,0 +1,48 @@
+"""Checks of optimizers' settings, with MindSpore's messages."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.nn.checks import check_number, is_number
+from graphcell.tensor import Tensor
+
+
+def above_zero(owner: str, **settings: Any) -> None:
+    """Raises TypeError for settings that are no numbers, ValueError for those that are not above 0."""
+    for name, value in settings.items():
+        if check_number(owner, name, value) <= 0.0:
+            raise ArgumentValueError(f"For {owner}, the {name} must be greater than 0.0, but got {value}.")
+
+
+def not_negative(owner: str, **settings: Any) -> None:
+    """Raises TypeError for settings that are no numbers, ValueError for those below 0."""
+    for name, value in settings.items():
+        if check_number(owner, name, value) < 0.0:
+            raise ArgumentValueError(f"For {owner}, the {name} must be greater than or equal to 0.0, but got {value}.")
+
+
+def check_rate(owner: str, lr: Any, least_is_allowed: bool = False) -> None:
+    """Raises TypeError for a learning rate that is no number and no Tensor, ValueError for one that is not above 0 (or below, if 0 is allowed)."""
+    if isinstance(lr, Tensor):
+        return
+    if not is_number(lr):
+        raise ArgumentTypeError(
+            f"For '{owner}', the type of 'lr' should be one of '['float', 'int', 'Tensor']', but got type '{type(lr).__name__}'."
+        )
+    if not least_is_allowed:
+        above_zero(owner, lr=lr)
+    elif lr < 0.0:
+        raise ArgumentValueError(f"Invalid learning rate: {lr}")
+
+
+def check_betas(owner: str, betas: Any) -> None:
+    """Raises TypeError unless there is a pair of numbers, ValueError unless both are at least 0 and below 1."""
+    if not isinstance(betas, (tuple, list)):
+        raise ArgumentTypeError(f"For '{owner}', the 'betas' must be a tuple of two floats, but got {type(betas)}.")
+    if len(betas) != 2:
+        raise ArgumentValueError(f"For '{owner}', the betas size should be in : [2], but got {len(betas)}.")
+    for k, beta in enumerate(betas):
+        if not 0.0 <= check_number(owner, f"betas[{k}]", beta) < 1.0:
+            raise ArgumentValueError(f"Invalid beta parameter at index {k}: {beta}. For '{owner}', it must be in range of [0.0, 1.0).")
