@@ -125,6 +125,14 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         " list, that one stays; MindSpore raises RuntimeError.",
     ),
     (
+        "`experimental.optim`",
+        "`Adam` heeds `amsgrad`, which MindSpore's CPU kernel leaves out. Whatever is assigned to a group's 'lr' is written into the Parameter that is there,"
+        " so that compiled steps see it and are not compiled anew; MindSpore puts it in the Parameter's place, and of Tensors takes no notice. A group"
+        " that `add_param_group` appends has its state, where MindSpore's next step fails, and all state is in `parameters_dict`. `SequentialLR` and"
+        " `CosineAnnealingWarmRestarts` work together, and `step(epoch)` serves every scheduler. `mint.optim` runs: its update kernels are missing on"
+        " MindSpore's CPU. `FusedAdamW` is AdamW.",
+    ),
+    (
         "Data pipelines",
         "shuffle in orders of their own: repeatable with a seed and the same for any number of threads, but not MindSpore's. Workers are threads, as many"
         " as are asked for; without a number, rows are made in one thread ahead of their use. Rows before a failing one come, and names of columns are"

@@ -105,6 +105,16 @@ def gradients(ms: Any, net: Any, inputs: list[Any]) -> dict[str, Any]:
     return {"outputs": outputs, "inputs": found}
 
 
+def after_steps(ms: Any, optimizer: Any, count: int, shown: tuple[int, ...]) -> list[list[Any]]:
+    """What `count` steps of an optimizer with given gradients make of its Parameters: their values after each step of `shown`."""
+    after = []
+    for k in range(count):
+        optimizer(tuple(ms.Tensor(ramp(p.shape, 3.0 + k)) for p in optimizer.parameters))
+        if k in shown:
+            after.append([p.value() for p in optimizer.parameters])
+    return after
+
+
 # -- results as JSON -------------------------------------------------------------------------------------------------------
 def encode(x: Any) -> Any:
     """A result as JSON values. Tensors become {"tensor": dtype, "shape": …, "values": …}, exceptions {"raises": …, "message": …}."""

@@ -78,13 +78,16 @@ def test_the_programs_for_graphcell(tmp_path: Path, update_golden: bool) -> None
 
 
 def test_the_two_sides_agree() -> None:
-    """The logits, losses and statistics; of the optimizers the first two."""
+    """The logits, losses and statistics; of the optimizers of `nn` the first two, of `experimental.optim` all."""
     theirs = [numbers(printed) for _, printed in blocks(of_torch=True)]
-    ours = [numbers(printed) for program, printed in blocks(of_torch=False) if "pytorch_state_dict(net).items()" not in program]
+    apart = ("pytorch_state_dict(net).items()", "import optim", "optim.lr_scheduler")
+    ours = [numbers(printed) for program, printed in blocks(of_torch=False) if not any(text in program for text in apart)]
     assert [len(values) for values in theirs] == [len(values) for values in ours] == [4, 13, 6, 15]
     for want, got in zip(theirs, ours):
         same = 6 if len(want) == 15 else len(want)
         np.testing.assert_allclose(got[:same], want[:same], atol=2e-5)
+    (same_names,) = (numbers(printed) for program, printed in blocks(of_torch=False) if "import optim" in program)
+    np.testing.assert_allclose(same_names, theirs[-1], atol=2e-5)
 
 
 IMAGE = np.zeros((1, 1, 8, 8), np.float32)

@@ -26,7 +26,7 @@ from graphcell.errors import ArgumentTypeError, ArgumentValueError, NotImplement
 from graphcell.frontend import call
 from graphcell.jit import JitFunction
 from graphcell.nn.cell import Cell, cast_floats
-from graphcell.nn.optim.optimizer import Optimizer
+from graphcell.nn.optim.updater import Updater
 from graphcell.ops.automatic import automatic
 from graphcell.ops.primitive import Primitive
 from graphcell.records import dataclass
@@ -295,7 +295,7 @@ def build_train_network(
     Raises:
         TypeError, ValueError: arguments that are of the wrong kind. NotImplementedError: a boost level.
     """
-    if not isinstance(optimizer, Optimizer):
+    if not isinstance(optimizer, Updater):
         raise ArgumentTypeError(f"The type of 'optimizer' should be 'Optimizer', but got type '{type(optimizer).__name__}'.")
     _check_levels(level, boost_level)
     _check_options(kwargs)

@@ -126,7 +126,7 @@ def nadam(p: Array, g: Array, t: int, o: dict[str, Any], s: State) -> Array:
 
 DECOUPLED = ("AdamW", "FusedAdamW")
 UPDATES: dict[str, Callable[..., Array]] = {
-    "SGD": sgd, "Adam": adam, "AdamW": adam, "FusedAdamW": adam, "Adadelta": adadelta, "Adagrad": adagrad, "ASGD": asgd, "Adamax": adamax,
+    "SGD": sgd, "adam_of_the_paper": adam_of_the_paper, "Adam": adam, "AdamW": adam, "FusedAdamW": adam, "Adadelta": adadelta, "Adagrad": adagrad, "ASGD": asgd, "Adamax": adamax,
     "RMSprop": rmsprop, "Rprop": rprop, "RAdam": radam, "NAdam": nadam,
 }  # fmt: skip
 

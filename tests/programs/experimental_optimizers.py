@@ -7,7 +7,7 @@ import importlib
 from functools import partial
 from typing import Any
 
-from tests.recording import caught, module_first, ramp
+from tests.recording import after_steps, caught, module_first, ramp
 
 STEPS = 10
 SHOWN = (0, 1, 3, 9)
@@ -331,11 +331,7 @@ def steps(ms: Any, expression: str) -> dict[str, Any]:
     optimizer = make(ms, expression)
     printed = repr(optimizer)
     trained = list(optimizer.parameters)
-    after = []
-    for k in range(STEPS):
-        optimizer(tuple(ms.Tensor(ramp(p.shape, 3.0 + k)) for p in trained))
-        if k in SHOWN:
-            after.append([p.value() for p in trained])
+    after = after_steps(ms, optimizer, STEPS, SHOWN)
     names = {p.name for p in trained}
     hidden = ("eta_", "mu_")  # which MindSpore's optimizers have, but do not tell
     state = {p.name: p.value() for p in optimizer.get_parameters() if p.name not in names and not p.name.startswith(hidden)}

@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
-from tests.recording import caught, module_first, ramp
+from tests.recording import after_steps, caught, module_first, ramp
 
 STEPS = 10
 SHOWN = (0, 3, 9)
@@ -280,11 +280,7 @@ def steps(ms: Any, expression: str) -> dict[str, Any]:
     if "LARS" in expression:
         optimizer = optimizer.opt
     trained = list(optimizer.parameters)
-    after = []
-    for k in range(STEPS):
-        optimizer(tuple(ms.Tensor(ramp(p.shape, 3.0 + k)) for p in trained))
-        if k in SHOWN:
-            after.append([p.value() for p in trained])
+    after = after_steps(ms, optimizer, STEPS, SHOWN)
     names = {p.name for p in trained}
     state = {p.name: p.value() for p in optimizer.get_parameters() if p.name not in names}
     return {"printed": repr(optimizer), "trained": [p.name for p in trained], "steps": after, "state": state, "parameters": [str(p) for p in optimizer.get_parameters()]}

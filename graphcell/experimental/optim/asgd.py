@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell import dtype as dt
+from graphcell import ops
 from graphcell.experimental.optim.checks import check_rate, not_negative
 from graphcell.experimental.optim.optimizer import Optimizer
 from graphcell.nn.checks import check_float, check_number
@@ -43,7 +44,7 @@ class ASGD(Optimizer):
             params, {"lr": lr, "lambd": lambd, "alpha": alpha, "t0": t0, "weight_decay": weight_decay, "maximize": maximize}
         )
         self.keep("ax")
-        self.keep("eta", 0.0)
+        self.keep("eta", -1.0)  # below 0 before the first step
         self.keep("mu", 1.0)
         self.step_t = Parameter(Tensor(0, dt.int32), name="step_t")
 
@@ -51,5 +52,7 @@ class ASGD(Optimizer):
         step = self.count(self.step_t)
         for group, members in self.decayed(gradients):
             for k, p, g in members:
-                asgd(p, self.ax[k], self.eta[k], self.mu[k], g, group["lr"], step, group["lambd"], group["alpha"], group["t0"])
+                eta = self.eta[k]
+                now = ops.select(eta < 0.0, group["lr"], eta)
+                asgd(p, self.ax[k], now, eta, self.mu[k], g, group["lr"], step, group["lambd"], group["alpha"], group["t0"])
         return True

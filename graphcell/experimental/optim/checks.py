@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
+from graphcell.experimental.optim.optimizer import rate_tensor
 from graphcell.nn.checks import check_number, is_number
 from graphcell.tensor import Tensor
 
@@ -24,9 +25,11 @@ def not_negative(owner: str, **settings: Any) -> None:
 
 
 def check_rate(owner: str, lr: Any, least_is_allowed: bool = False) -> None:
-    """Raises TypeError for a learning rate that is no number and no Tensor, ValueError for one that is not above 0 (or below, if 0 is allowed)."""
+    """Raises TypeError for a learning rate that is no number and no Tensor, ValueError for one that is not above 0 (or below, if 0 is allowed), or of several
+    elements.
+    """
     if isinstance(lr, Tensor):
-        return
+        lr = float(rate_tensor(lr))
     if not is_number(lr):
         raise ArgumentTypeError(
             f"For '{owner}', the type of 'lr' should be one of '['float', 'int', 'Tensor']', but got type '{type(lr).__name__}'."

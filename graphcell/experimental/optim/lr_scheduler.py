@@ -178,8 +178,7 @@ class LinearLR(LRScheduler):
         return self._scaled(_choose(epoch == 0, self.start_factor, _choose(inside, 1.0 + change / before, 1.0)))
 
     def _get_closed_form_lr(self) -> Rates:
-        done = ops.minimum(self.last_epoch, float(self.total_iters)) / float(self.total_iters)
-        return self._from_base(self.start_factor + (self.end_factor - self.start_factor) * done)
+        return self._from_base(self.start_factor + (self.end_factor - self.start_factor) * _part(self.last_epoch, self.total_iters))
 
 
 class ExponentialLR(LRScheduler):
@@ -229,11 +228,18 @@ class PolynomialLR(LRScheduler):
         return self._scaled(_choose(inside, left**self.power, 1.0))
 
     def _get_closed_form_lr(self) -> Rates:
-        total = float(self.total_iters)
-        return self._from_base((1.0 - ops.minimum(self.last_epoch, total) / total) ** self.power)
+        return self._from_base((1.0 - _part(self.last_epoch, self.total_iters)) ** self.power)
 
 
-class LambdaLR(LRScheduler):
+class _FunctionLR(LRScheduler):
+    """Asks functions for factors."""
+
+    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[Any], Any] | Sequence[Callable[[Any], Any]], last_epoch: int = -1):
+        self.lr_lambdas = _one_each(optimizer, lr_lambda, "lr_lambdas")
+        super().__init__(optimizer, last_epoch)
+
+
+class LambdaLR(_FunctionLR):
     """The rate is the base times what a function gives for the epoch.
 
     Args:
@@ -244,28 +250,15 @@ class LambdaLR(LRScheduler):
         ValueError: another number of functions; see `LRScheduler`.
     """
 
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[Any], Any] | Sequence[Callable[[Any], Any]], last_epoch: int = -1):
-        self.lr_lambdas = _one_each(optimizer, lr_lambda, "lr_lambdas")
-        super().__init__(optimizer, last_epoch)
-
     def get_lr(self) -> Rates:
         return [base * function(self.last_epoch) for base, function in zip(self.base_lrs, self.lr_lambdas)]
 
 
-class MultiplicativeLR(LRScheduler):
+class MultiplicativeLR(_FunctionLR):
     """From the second epoch on the rate is multiplied by what a function gives for the epoch.
 
-    Args:
-        optimizer, last_epoch: see `LRScheduler`.
-        lr_lambda: a function of the epoch, a float32 scalar, or a list with one for each group.
-
-    Raises:
-        ValueError: another number of functions; see `LRScheduler`.
+    Args and errors: as of `LambdaLR`.
     """
-
-    def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[Any], Any] | Sequence[Callable[[Any], Any]], last_epoch: int = -1):
-        self.lr_lambdas = _one_each(optimizer, lr_lambda, "lr_lambdas")
-        super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
         later = self.last_epoch > 0
@@ -641,6 +634,11 @@ def _copied(rate: Any) -> Tensor:
 def _choose(condition: Any, a: Any, b: Any) -> Any:
     """`a` where `condition` holds, else `b`: a float32 scalar."""
     return ops.select(condition, *(x if isinstance(x, Tensor) else Tensor(x, dt.float32) for x in (a, b)))
+
+
+def _part(epoch: Any, total: int) -> Any:
+    """How much of `total` epochs is done: from 0 to 1."""
+    return ops.minimum(epoch, float(total)) / float(total) if total else 1.0
 
 
 def _one_each(optimizer: Any, given: Any, what: str) -> list[Any]:

@@ -7,7 +7,7 @@ again. The other settings are constants of the graph: changed ones compile it an
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, Self
 
 from graphcell import dtype as dt
 from graphcell import ops
@@ -18,18 +18,58 @@ from graphcell.tensor import Tensor
 
 
 class ParamGroup(dict[str, Any]):
-    """The settings of a group, by name, and its Parameters under 'params'. What is assigned to 'lr' is written into the Parameter that is there."""
+    """The settings of a group, by name, and its Parameters under 'params'. What is assigned to 'lr' is written into the Parameter that is there;
+    any other change compiles the graphs anew that the settings are constants of.
+    """
+
+    owner: Optimizer | None = None
 
     def __setitem__(self, name: str, value: Any) -> None:
         if name == "lr" and isinstance(self.get("lr"), Parameter):
             ops.assign(self["lr"], rate_tensor(value))
-        else:
-            super().__setitem__(name, value)
+            return
+        super().__setitem__(name, value)
+        self._change()
+
+    def __delitem__(self, name: str) -> None:
+        super().__delitem__(name)
+        self._change()
 
     def update(self, *args: Any, **kwargs: Any) -> None:
         """As of any dict."""
         for name, value in dict(*args, **kwargs).items():
             self[name] = value
+
+    def __ior__(self, other: Any) -> Self:  # type: ignore[override, misc]
+        self.update(other)
+        return self
+
+    def setdefault(self, name: str, default: Any = None) -> Any:
+        """As of any dict."""
+        if name not in self:
+            self[name] = default
+        return self[name]
+
+    def pop(self, name: str, *default: Any) -> Any:
+        """As of any dict."""
+        found = super().pop(name, *default)
+        self._change()
+        return found
+
+    def popitem(self) -> tuple[str, Any]:
+        """As of any dict."""
+        found = super().popitem()
+        self._change()
+        return found
+
+    def clear(self) -> None:
+        """As of any dict."""
+        super().clear()
+        self._change()
+
+    def _change(self) -> None:
+        if self.owner is not None:
+            self.owner.settings_mark = object()
 
 
 class Optimizer(Updater):
@@ -40,8 +80,8 @@ class Optimizer(Updater):
         defaults: the settings of groups that have none of that name; 'lr' (a number or a scalar Tensor) must be there or in each group,
             'weight_decay' is 0 if it is not.
 
-    `param_groups` are these dicts, `parameters` all Parameters in that order, `lrs` the learning rates, one a group, and
-    `group_start_id` where the groups begin in `parameters`, and their end.
+    `param_groups` are these dicts, to which `add_param_group` alone appends, `parameters` all Parameters in that order, `lrs` the learning rates,
+    one a group, and `group_start_id` where the groups begin in `parameters`, and their end.
 
     Raises:
         TypeError, ValueError, KeyError: settings that do not fit; no Parameters; a Parameter in two groups; two of one name.
@@ -57,11 +97,13 @@ class Optimizer(Updater):
         self.group_start_id = [0]
         self.parameters = ParameterTuple(())
         self._kept: dict[str, Any] = {}
+        self.settings_mark = object()
+        """Another object after each change of a setting: compiled functions look at this alone."""
         for group in _groups(params):
             self.add_param_group(group)
 
     def add_param_group(self, param_group: dict[str, Any]) -> None:
-        """Appends a group of Parameters, with the settings that are given and the defaults for all others.
+        """Appends a group of Parameters, with the settings that are given and the defaults for all others. Steps are counted for all groups together.
 
         Raises:
             TypeError: no dict; 'params' are no Parameters, or in a set, which has no order. KeyError: no 'params'.
@@ -79,6 +121,7 @@ class Optimizer(Updater):
         group["weight_decay"] = _checked_decay(owner, group.get("weight_decay", 0.0))
         self.parameters = ParameterTuple([*self.parameters, *group["params"]])
         dict.__setitem__(group, "lr", Parameter(rate, name=f"learning_rate_group_{len(self.param_groups)}"))
+        group.owner, self.settings_mark = self, object()
         self.param_groups.append(group)
         self.lrs.append(group["lr"])
         self.group_start_id.append(len(self.parameters))
@@ -105,23 +148,11 @@ class Optimizer(Updater):
         Raises:
             TypeError: no sequence of Tensors. ValueError: other shapes, or another number of them (which is a RuntimeError, too).
         """
-        grads = self.checked(gradients)
-        found = []
-        for k, group in enumerate(self.param_groups):
-            members = []
-            for place in range(self.group_start_id[k], self.group_start_id[k + 1]):
-                p = self.parameters[place]
-                g = ops.cast(grads[place], p.dtype)
-                members.append((place, p, -g if group.get("maximize") else g))
-            found.append((group, members))
-        return found
+        return _members(self, self.checked(gradients), self.settings_mark)
 
     def decayed(self, gradients: Any) -> list[tuple[ParamGroup, list[tuple[int, Any, Any]]]]:
         """As `grouped`, with the group's weight decay times its Parameter added to each gradient."""
-        return [
-            (group, [(k, p, g + p * group["weight_decay"] if group["weight_decay"] else g) for k, p, g in members])
-            for group, members in self.grouped(gradients)
-        ]
+        return _members(self, self.checked(gradients), self.settings_mark, decays=True)
 
     def _decay_weight(self, weight_decay: float, params: Sequence[Any], gradients: Sequence[Any]) -> tuple[Any, ...]:
         """The gradients plus `weight_decay` times the Parameters: what optimizers that users wrote for MindSpore call."""
@@ -160,6 +191,24 @@ def rate_tensor(rate: Any) -> Tensor:
             f"For 'Optimizer', the argument 'learning_rate' must be int, float or Tensor, but got {type(rate)}."
         )
     return Tensor(float(rate), dt.float32)
+
+
+def _members(
+    optimizer: Optimizer, grads: Sequence[Any], mark: object, decays: bool = False
+) -> list[tuple[ParamGroup, list[tuple[int, Any, Any]]]]:  # fmt: skip
+    """What `Optimizer.grouped` and `decayed` give. A function, since the frontend would note what each container holds that a method reads, for
+    every call to compare; `mark`, which that method has read, says as much.
+    """
+    found = []
+    for group, start, end in zip(optimizer.param_groups, optimizer.group_start_id, optimizer.group_start_id[1:]):
+        members = []
+        for place in range(start, end):
+            p = optimizer.parameters[place]
+            g = ops.cast(grads[place], p.dtype)
+            g = -g if group.get("maximize") else g
+            members.append((place, p, g + p * group["weight_decay"] if decays and group["weight_decay"] else g))
+        found.append((group, members))
+    return found
 
 
 # -- groups --------------------------------------------------------------------------------------------------------------

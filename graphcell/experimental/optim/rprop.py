@@ -54,8 +54,10 @@ class Rprop(Optimizer):
         self.step_t = Parameter(Tensor(0, dt.int32), name="step_t")
 
     def construct(self, gradients: Any) -> bool:
-        first = ops.cast(self.count(self.step_t) == 1.0, dt.float32)
+        self.count(self.step_t)
         for group, members in self.grouped(gradients):
             for k, p, g in members:
-                rprop(p, self.prev[k], self.step_size[k], g, group["lr"], first, group["etas"], group["step_sizes"])
+                size = self.step_size[k]  # 0 before the first step
+                step = ops.select(size == 0.0, ops.cast(group["lr"], p.dtype), size)
+                rprop(p, self.prev[k], size, step, g, group["etas"], group["step_sizes"])
         return True

@@ -47,5 +47,6 @@ class ASGD(Optimizer):
         rates = self.rates()
         step: Any = ops.cast(self.global_step, dt.float32).reshape(())
         for k, (p, g, ax) in enumerate(zip(self.parameters, grads, self.ax)):
-            asgd(p, ax, self.eta[k], self.mu[k], g, rates[k], step, self.lambd, self.alpha, self.t0)
+            now: Any = ops.select(step == 1, rates[k], self.eta[k])
+            asgd(p, ax, now, self.eta[k], self.mu[k], g, rates[k], step, self.lambd, self.alpha, self.t0)
         return True

@@ -54,5 +54,6 @@ class Rprop(Optimizer):
         rates = self.rates()
         start = ops.cast(self.global_step == 1, dt.float32).reshape(())
         for k, (p, before, size, g) in enumerate(zip(self.parameters, self.prev, self.step_size, grads)):
-            rprop(p, before, size, g, rates[k], start, self.etas, self.step_sizes)
+            step: Any = size + rates[k] * start
+            rprop(p, before, size, ops.cast(step, p.dtype), g, self.etas, self.step_sizes)
         return True

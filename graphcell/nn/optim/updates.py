@@ -48,10 +48,11 @@ def adadelta(p: Any, a: Any, d: Any, g: Any, rate: Any, rho: float, eps: float) 
 
 
 def asgd(
-    p: Any, ax: Any, eta: Any, mu: Any, g: Any, rate: Any, step: Any, lambd: float, alpha: float, t0: float
+    p: Any, ax: Any, now: Any, eta: Any, mu: Any, g: Any, rate: Any, step: Any, lambd: float, alpha: float, t0: float
 ) -> None:  # fmt: skip
-    """p -= eta (g + lambd p); `ax` is the average of the p, into which each comes with weight `mu`. `step` counts from 1."""
-    now: Any = ops.select(step == 1, rate, eta)
+    """p -= now (g + lambd p); `eta` is what `now` is in the next step. `ax` is the average of the p, into which each comes with weight `mu`.
+    `step` counts from 1.
+    """
     new: Any = p * _as(p, 1.0 - lambd * now) - g * _as(p, now)
     ops.assign(p, new)
     ops.assign(ax, ops.select(mu == 1.0, new, ax + (new - ax) * _as(p, mu)))
@@ -60,10 +61,9 @@ def asgd(
 
 
 def rprop(
-    p: Any, before: Any, size: Any, g: Any, rate: Any, first: Any, etas: tuple[float, float], step_sizes: tuple[float, float]
+    p: Any, before: Any, size: Any, step: Any, g: Any, etas: tuple[float, float], step_sizes: tuple[float, float]
 ) -> None:  # fmt: skip
-    """Each element moves by its own step against the sign of its gradient. `first` is 1 in the first step, where steps are `rate`, else 0."""
-    step: Any = size + _as(p, rate * first)
+    """Each element moves by its own `step`, which is kept in the Parameter `size`, against the sign of its gradient."""
     same = g * before
     factor = ops.select(same > 0, etas[1], ops.select(same < 0, etas[0], 1.0))
     step = ops.clamp(step * ops.cast(factor, p.dtype), *step_sizes)
