@@ -192,3 +192,13 @@ def test_the_command_line_says_what_is_wrong(capsys: pytest.CaptureFixture[str])
     with pytest.raises(SystemExit) as caught:
         main(["--version"])
     assert caught.value.code == 0 and graphcell.__version__ in capsys.readouterr().out
+
+
+def test_optimizers_that_come_late_print_with_the_path_that_mindspore_has(installed: None) -> None:
+    from mindspore import mint
+    from mindspore.experimental import optim
+    from mindspore.experimental.optim.lr_scheduler import StepLR
+
+    assert optim is graphcell.experimental.optim and mint.optim is graphcell.mint.optim and StepLR is optim.lr_scheduler.StepLR
+    assert str(optim.Adam) == "<class 'mindspore.experimental.optim.adam.Adam'>" and str(mint.optim.SGD) == "<class 'mindspore.mint.optim.sgd.SGD'>"
+    assert str(StepLR) == "<class 'mindspore.experimental.optim.lr_scheduler.StepLR'>"
