@@ -29,7 +29,7 @@ def contract(kernel: LoopKernel) -> LoopKernel:
         if found is not None:
             product, body[n] = found
             dropped.add(product)
-    return _without(replace(kernel, body=tuple(body)), dropped) if dropped else kernel
+    return without(replace(kernel, body=tuple(body)), dropped) if dropped else kernel
 
 
 def _contracted(kernel: LoopKernel, s: Statement, uses: Counter[int]) -> tuple[int, Statement] | None:
@@ -56,7 +56,7 @@ def _contracted(kernel: LoopKernel, s: Statement, uses: Counter[int]) -> tuple[i
     return None
 
 
-def _without(kernel: LoopKernel, dropped: set[int]) -> LoopKernel:
+def without(kernel: LoopKernel, dropped: set[int]) -> LoopKernel:
     """The kernel without these locals."""
     number: dict[int, int] = {}
     body: list[Statement] = []

@@ -1,17 +1,23 @@
-"""What a kernel knows of its powers of e: a softplus and its slope begin with the same one; none is above 1 whose exponent is not above 0.
+"""What a kernel knows of its powers of e: functions of one value begin with the same power; none is above 1 whose exponent is not above 0.
 
-Enters: a kernel. Leaves: the same kernel, in which sigmoids that stand beside a softplus of their operand are computed from its e**-|x| (alone, a sigmoid has
-a form that takes fewer instructions), and logarithms of 1 + e**-|x|, written so by hand, without what larger numbers would need.
+Enters: a kernel. Leaves: the same kernel, in which a sigmoid that stands beside a softplus, or a tanh of one, of its operand is computed from the
+same power (alone, a sigmoid has a form that takes fewer instructions), tanh(softplus(x)), written so by hand, without its logarithm, and
+logarithms of 1 + e**-|x| without what larger numbers would need.
 """
 
 from __future__ import annotations
 
 from dataclasses import replace
 
-from graphcell.codegen.kernel import LoopKernel, Statement
+from graphcell.codegen.contract import without
+from graphcell.codegen.kernel import LoopKernel, Splat, Statement
 from graphcell.ir.op import Op, frozen
-from graphcell.ops.arithmetic import Abs, Neg
-from graphcell.ops.mathematics import Exp, Log1p, Sigmoid, Softplus
+from graphcell.ops.arithmetic import Abs, Neg, Select
+from graphcell.ops.comparison import Greater
+from graphcell.ops.mathematics import Exp, Log1p, Sigmoid, Softplus, Tanh, TanhSoftplus
+
+_ONE_FROM = 20.0
+"""Where tanh is 1 in every dtype."""
 
 
 @frozen
@@ -22,6 +28,13 @@ class SigmoidBesideSoftplus(Sigmoid):
 
 
 @frozen
+class SigmoidBesideTanhSoftplus(Sigmoid):
+    """A factor of the slope of a tanh(softplus(x)) in the same kernel."""
+
+    name = "sigmoid_beside_tanh_softplus"
+
+
+@frozen
 class Log1pOfFraction(Log1p):
     """log(1 + x) of 0 <= x <= 1."""
 
@@ -29,17 +42,51 @@ class Log1pOfFraction(Log1p):
 
 
 def share_powers(kernel: LoopKernel) -> LoopKernel:
-    """The kernel with such sigmoids and logarithms."""
+    """The kernel with such functions."""
+    body = tuple(_without_logarithm(kernel.body, s) for s in kernel.body)
+    if body != kernel.body:
+        kernel = _without_unused(replace(kernel, body=body))
     body = tuple(_with_what_is_known(kernel.body, s) for s in kernel.body)
     return replace(kernel, body=body) if body != kernel.body else kernel
 
 
+def _without_logarithm(body: tuple[Statement, ...], s: Statement) -> Statement:
+    """tanh(softplus(x)), or tanh(select(x > c, x, softplus(x))) where tanh(c) is 1, as one function."""
+    if not isinstance(s.what, Tanh) or s.dtype.bits < 32:
+        return s
+    inner = body[s.args[0]]
+    if isinstance(inner.what, Select):
+        condition, x, other = inner.args
+        above, inner = body[condition], body[other]
+        limit = body[above.args[1]].what if isinstance(above.what, Greater) else None
+        if not isinstance(limit, Splat) or limit.value < _ONE_FROM or above.args[0] != x or inner.args != (x,):
+            return s
+    return replace(s, what=TanhSoftplus(), args=inner.args) if isinstance(inner.what, Softplus) else s
+
+
+def _without_unused(kernel: LoopKernel) -> LoopKernel:
+    used = {s.local for s in kernel.stores}
+    for n in reversed(range(len(kernel.body))):
+        if n in used or kernel.body[n].is_reduction:
+            used.update(kernel.body[n].args)
+    return without(kernel, {n for n, s in enumerate(kernel.body) if n not in used and not s.is_reduction})
+
+
 def _with_what_is_known(body: tuple[Statement, ...], s: Statement) -> Statement:
-    if isinstance(s.what, Sigmoid) and any(isinstance(other.what, Softplus) and other.args == s.args for other in body):
-        return replace(s, what=SigmoidBesideSoftplus())
+    if isinstance(s.what, Sigmoid):
+        size = _but_for_sign(body, s.args[0])
+        if any(isinstance(other.what, Softplus) and _but_for_sign(body, other.args[0]) == size for other in body):
+            return replace(s, what=SigmoidBesideSoftplus())
+        if any(isinstance(other.what, TanhSoftplus) and other.args == s.args for other in body):
+            return replace(s, what=SigmoidBesideTanhSoftplus())
     if isinstance(s.what, Log1p) and _leads_to(body, s, (Exp, Neg, Abs)):
         return replace(s, what=Log1pOfFraction())
     return s
+
+
+def _but_for_sign(body: tuple[Statement, ...], local: int) -> int:
+    """The local, or what it is the negative of."""
+    return body[local].args[0] if isinstance(body[local].what, Neg) else local
 
 
 def _leads_to(body: tuple[Statement, ...], s: Statement, kinds: tuple[type[Op], ...]) -> bool:

@@ -42,6 +42,40 @@ def test_a_softplus_and_its_slope_share_their_power(dtype: type, order: tuple[in
         np.testing.assert_allclose(y, want[k], rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_sigmoid_beside_the_softplus_of_the_negative(dtype: type) -> None:
+    def f(x: Any) -> Any:
+        p, loss = ops.sigmoid(x), ops.logsigmoid(x)
+        return p, loss, p * loss
+
+    text, (p, loss, _) = kernels_of(f, X.astype(dtype))
+    assert "sigmoid_beside_softplus" in text
+    wide = X.astype(dtype).astype(np.float64)
+    with np.errstate(over="ignore"):
+        np.testing.assert_allclose(p, 1 / (1 + np.exp(-wide)), rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
+    np.testing.assert_allclose(loss, -softplus(-wide), rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
+
+
+@pytest.mark.parametrize("by_hand", [lambda x: ops.tanh(ops.softplus(x)), ops.mish])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_mish_written_by_hand_and_its_gradient(dtype: type, by_hand: Callable[..., Any]) -> None:
+    x = X[np.isfinite(X)].astype(dtype)
+    compiled = gc.jit(gc.value_and_grad(lambda x, w: (by_hand(x) * w).sum()))
+    w = np.random.default_rng(4).normal(size=x.shape).astype(dtype)
+    _, slope = compiled(Tensor(x), Tensor(w))
+    wide = x.astype(np.float64)
+    t, e = np.tanh(softplus(wide)), 1 / (1 + np.exp(-wide))
+    want = (1 - t * t) * e * w if by_hand is not ops.mish else (t + wide * (1 - t * t) * e) * w
+    np.testing.assert_allclose(slope.asnumpy(), want, rtol=1e-5, atol=4e-7 if dtype is np.float32 else 1e-12)
+
+
+def test_tanh_of_softplus_takes_one_power() -> None:
+    text, _ = kernels_of(lambda x: ops.tanh(ops.softplus(x)) * ops.sigmoid(x), X)
+    assert "tanh_softplus" in text and "sigmoid_beside_tanh_softplus" in text and " = softplus" not in text and "greater" not in text
+    text, _ = kernels_of(lambda x: ops.tanh(ops.select(x > 5, x, ops.logsigmoid(-x))), X)
+    assert "tanh_softplus" not in text  # tanh(5) is not 1
+
+
 def test_a_sigmoid_alone_keeps_its_form() -> None:
     text, _ = kernels_of(lambda x: ops.sigmoid(x) * ops.logsigmoid(x + 1.0), X)
     assert "sigmoid" in text and "beside" not in text

@@ -300,6 +300,7 @@ def _offset_power(b: FunctionBuilder, x: Val, offset: int) -> tuple[Val, Val]:
 
 
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    x = b.without_minus(x)
     return b.once((_exp_of_minus_absolute, x), lambda: (_new_exp_of_minus_absolute(b, x),))[0]
 
 
@@ -374,10 +375,25 @@ def softplus(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def tanh_softplus(b: FunctionBuilder, x: Val) -> Val:
     """tanh(log(1 + e**x)) = w / (w + 2) with w = e**x * (e**x + 2)."""
-    x = at_most(b, x, _TANH_SOFTPLUS_LIMIT[x.type.kind])
-    e = by_table.exp(b, x, close=True) if uses_tables(b, x) else exp(b, x)
+    e = _limited_exp(b, x)
     w = b.fma(e, e, b.add(e, e))
     return b.div(w, b.add(w, b.const(2.0, e)))
+
+
+@widened
+def sigmoid_beside_tanh_softplus(b: FunctionBuilder, x: Val) -> Val:
+    """A sigmoid where a tanh_softplus of x is computed, too, from its e**x."""
+    e = _limited_exp(b, x)
+    return b.div(e, b.add(e, b.const(1.0, e)))
+
+
+def _limited_exp(b: FunctionBuilder, x: Val) -> Val:
+    """e**x up to where tanh_softplus and sigmoid are 1."""
+    def make() -> tuple[Val]:
+        limited = at_most(b, x, _TANH_SOFTPLUS_LIMIT[x.type.kind])
+        return (by_table.exp(b, limited, close=True) if uses_tables(b, limited) else exp(b, limited),)
+
+    return b.once((_limited_exp, x), make)[0]
 
 
 @widened

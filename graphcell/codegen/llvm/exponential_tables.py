@@ -76,6 +76,7 @@ def exp2_of_sum(b: FunctionBuilder, x: Val, low: Val) -> Val:
 
 
 def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
+    x = b.without_minus(x)
     return b.once((_exp_of_minus_absolute, x), lambda: (_new_exp_of_minus_absolute(b, x),))[0]
 
 

@@ -29,6 +29,8 @@ class Instructions:
         self._count = 0
         self._digits: dict[str, str] = {}
         """Of floats (by name) that came of half precision, or were rounded to it: which kind, so that they are not rounded again."""
+        self._negated: dict[str, Val] = {}
+        """Floats by name that are the negative of another value."""
         self._block = "entry"
         self._made: list[dict[object, tuple[Val, ...]]] = [{}]
         """What `once` made, in each of the loops and branches that the current place is in."""
@@ -248,8 +250,14 @@ class Instructions:
             bits = self.bitcast(x, x.type.with_kind("i16"))
             return self.bitcast(self.xor(bits, const(0x8000, bits.type)), x.type)
         if x.type.is_float:
-            return self.raw(f"fneg {x}", x.type)
+            result = self.raw(f"fneg {x}", x.type)
+            self._negated[result.text] = x
+            return result
         return self.sub(const(0, x.type), x)
+
+    def without_minus(self, x: Val) -> Val:
+        """x, or what x is the negative of: where the sign does not matter."""
+        return self._negated.get(x.text, x)
 
     def fma(self, x: Val, y: Val, z: Val) -> Val:
         """x * y + z rounded once (bfloat: to float before)."""

@@ -60,6 +60,7 @@ from graphcell.codegen.llvm.exponential import (
     log_sigmoid,
     sigmoid,
     sigmoid_beside_softplus,
+    sigmoid_beside_tanh_softplus,
     softplus,
     tanh_softplus,
 )
@@ -125,6 +126,7 @@ __all__ = [
     "rsqrt",
     "sigmoid",
     "sigmoid_beside_softplus",
+    "sigmoid_beside_tanh_softplus",
     "sign",
     "sin",
     "sinh",
