@@ -1,19 +1,22 @@
 """Emits scans: element k along a dimension combines elements 0 to k.
 
 Enters: a `ScanKernel`. Leaves: `void f(ptr source, ptr target, i64 begin, i64 end)`. A scan runs one element after another, so that
-the bits are those of adding in order; independent scans lie in the lanes of vectors. Blocks are groups of independent scans.
+the bits are those of adding in order; independent scans lie in the lanes of vectors. Where each has its elements side by side, squares of several
+are transposed in registers. Blocks are groups of independent scans.
 """
 
 from __future__ import annotations
 
 import math
 
-from graphcell.codegen.llvm.body import BodyBuilder, storage_type
+from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
+from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, i64
+from graphcell.codegen.llvm.tiles import first_lanes, transpose_square
 from graphcell.dtype import DType
 from graphcell.ir.types import Shape
+from graphcell.ops.base import neutral
 from graphcell.records import dataclass
 
 _VECTORS = 4
@@ -37,9 +40,16 @@ class ScanKernel:
         order = " backwards" if self.reverse else ""
         return f"scan {self.kind} {self.dtype} ({self.rows} rows, {self.lanes} in lanes, {self.steps} steps{order})"
 
+    def _most(self, target: Target) -> int:
+        return target.lanes("double" if self.dtype.bits == 64 else "float")
+
     def width(self, target: Target) -> int:
         """Lanes of one vector; 0 for a single scan."""
-        return target.lanes("double" if self.dtype.bits == 64 else "float") if self.lanes > 1 else 0
+        return self._most(target) if self.lanes > 1 else 0
+
+    def rows_together(self, target: Target) -> int:
+        """Of scans with their elements side by side: how many lie in the lanes of vectors; the last few run alone."""
+        return self._most(target) if self.lanes == 1 and min(self.rows, self.steps) >= self._most(target) else 1
 
     def vectors(self, target: Target) -> int:
         """Vectors of a block."""
@@ -47,7 +57,8 @@ class ScanKernel:
 
     def blocks(self, target: Target) -> int:
         wide = max(1, self.width(target)) * self.vectors(target)
-        return self.rows * -(-self.lanes // wide) if self.points else 0
+        together = self.rows_together(target)
+        return (self.rows // together + (self.rows % together if together > 1 else 0)) * -(-self.lanes // wide) if self.points else 0
 
     @property
     def points(self) -> int:
@@ -63,11 +74,13 @@ class _ScanEmitter:
     def __init__(self, module: Module, name: str, kernel: ScanKernel, target: Target):
         self.kernel = kernel
         self.b = BodyBuilder(module, name, [("source", PTR), ("target", PTR), ("begin", I64), ("end", I64)])
-        self.width, self.vectors = kernel.width(target), kernel.vectors(target)
+        self.width, self.vectors, self.together = kernel.width(target), kernel.vectors(target), kernel.rows_together(target)
         self.element = storage_type(kernel.dtype)
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
+        if self.together > 1:
+            return self._emit_squares()
         wide = max(1, self.width) * self.vectors
         groups = -(-k.lanes // wide)
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
@@ -98,6 +111,49 @@ class _ScanEmitter:
             for v, value in enumerate(following):
                 self._store(value, place, v, masks[v])
             loop.carry(*following)
+
+    # -- several rows at once ----------------------------------------------------------------------------------------
+    def _emit_squares(self) -> str:
+        b, k, most = self.b, self.kernel, self.together
+        groups = k.rows // most
+        with b.loop(b.args["begin"], b.args["end"], name="block") as block:
+            first = b.mul(block.index, i64(most))
+            if k.rows % most == 0:
+                self._rows_in_lanes(first)
+            else:
+                alone = b.add(block.index, i64(groups * (most - 1)))
+                b.if_else(
+                    b.icmp("slt", block.index, i64(groups)),
+                    lambda: self._rows_in_lanes(first),
+                    lambda: self._scan(b.mul(alone, i64(k.steps)), [None]),
+                )
+        return b.finish()
+
+    def _rows_in_lanes(self, first: Val) -> None:
+        """The scans of as many rows as a vector has lanes, from row `first` on."""
+        b, k, most = self.b, self.kernel, self.together
+        starts = [b.mul(b.add(first, i64(r)), i64(k.steps)) for r in range(most)]
+        left = k.steps % most
+        acc = const(-0.0 if k.kind == "add" and k.dtype.is_float else neutral(k.kind, k.dtype), compute_type(k.dtype, most))
+        with b.loop(0, k.steps - left, most, carried=[acc], name="square", at_least_once=True) as loop:
+            at = b.sub(i64(k.steps - most), loop.index) if k.reverse else loop.index
+            loop.carry(self._square([b.add(start, at) for start in starts], most, loop.carried[0]))
+        if left:
+            at = i64(0 if k.reverse else k.steps - left)
+            self._square([b.add(start, at) for start in starts], left, loop.results[0])
+
+    def _square(self, places: list[Val], steps: int, acc: Val) -> Val:
+        """`steps` elements of each row, which begin at `places`; what the scans have come to."""
+        b, k = self.b, self.kernel
+        mask = first_lanes(steps, self.together)
+        source, target = ([b.gep(b.args[name], place, self.element) for place in places] for name in ("source", "target"))
+        columns = transpose_square(b, [b.load_value(at, k.dtype, self.together, mask) for at in source])
+        results = [acc] * self.together
+        for step in range(steps - 1, -1, -1) if k.reverse else range(steps):
+            acc = results[step] = combine(b, k.kind, acc, columns[step], k.dtype)
+        for value, at in zip(transpose_square(b, results), target, strict=True):
+            b.store_value(value, at, k.dtype, mask)
+        return acc
 
     def _place(self, buffer: str, at: Val, vector: int) -> Val:
         shift = vector * self.width
