@@ -15,6 +15,7 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
+from graphcell.codegen.kernel import SMALL_STRIDE
 from graphcell.codegen.layout import Layout, Padded, own_layout, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.dtype import float32, int32, int64
@@ -145,6 +146,9 @@ class _Legalizer:
                 layout = self.layout(self.table[v])
                 if layout is None or layout.guards or not _reads_views(node, v, layout):
                     self.table[v] = self.whole(self.table[v])
+        if isinstance(op, Concat) and _takes_turns(op, node):
+            self.table[node.results[0]] = self.joined_by_turns(node)
+            return
         self.append(copy_node(node, self.table, op))
 
     def fit_operands(self, node: Node) -> None:
@@ -223,6 +227,18 @@ class _Legalizer:
             return False
         makers = [self.made_by.get(self.root(self.table[v])) for v in node.operands]
         return not any(m is not None and isinstance(m.op, (MatMul, AttentionGrad)) for m in makers)  # these write to their part of the whole
+
+    def joined_by_turns(self, node: Node) -> Value:
+        """A concatenation whose parts take turns in memory. Copies of those that are no loop's result become one loop nest with the others, see fuse.py."""
+        parts = []
+        for v in node.operands:
+            x = self.table[v]
+            maker = self.made_by.get(self.root(x))
+            if maker is None or not is_loop_op(maker.op):
+                one = self.emit(Copy(), (self.view(Reshape(x.type.shape[:-1]), x, node),), node)  # as the others before they were stacked
+                x = self.view(Reshape(x.type.shape), one, node)
+            parts.append(x)
+        return self.emit(node.op, tuple(parts), node)
 
     def is_output(self, v: Value) -> bool:
         """True if v, or a view of it, is an output."""
@@ -373,6 +389,12 @@ def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:
 def legalize(graph: Graph, updates: Collection[int] = ()) -> Graph:
     """The graph in the form described at the top of this file; regions included. `updates`: outputs that are written over inputs."""
     return _Legalizer(graph).run(updates)
+
+
+def _takes_turns(op: Concat, node: Node) -> bool:
+    """Whether the parts are single elements, by turns, along the last dimension."""
+    result = node.results[0].type
+    return op.axis == result.rank - 1 and 1 < result.shape[-1] == len(node.operands) <= SMALL_STRIDE
 
 
 def _reads_views(node: Node, operand: Value, layout: Layout) -> bool:

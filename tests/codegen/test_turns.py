@@ -82,3 +82,20 @@ def test_other_loops_stay(fn: Callable[..., Any], arrays: list[Array]) -> None:
 def test_positions_of_the_short_loop_are_no_turns() -> None:
     x = normal(64, 3)
     check(lambda x: x.T * ops.arange(3, dtype=dt.float32).reshape(3, 1), [x], x.T * np.arange(3, dtype=np.float32)[:, None])
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32, np.bool_])
+@pytest.mark.parametrize("parts", [2, 3, 4])
+def test_stacked_inputs_are_put_together_in_one_loop(parts: int, dtype: Any) -> None:
+    arrays = [whole(dtype, 5, 37) for _ in range(parts)]
+    check(lambda *x: ops.stack(x, -1), arrays, np.stack(arrays, -1))
+    assert len(kernels(graph_of(lambda *x: ops.stack(x, -1), arrays))) == 1
+
+
+def test_stacked_inputs_beside_what_is_computed() -> None:
+    x, y = normal(6, 41), normal(6, 41)
+    check(lambda x, y: ops.stack((x * 2, y), -1), [x, y], np.stack((x * 2, y), -1))
+    check(lambda x, y: ops.stack((x, x, y), -1), [x, y], np.stack((x, x, y), -1))
+    check(lambda x, y: (ops.stack((y, x.exp()), -1), x.exp() + y), [x, y], [np.stack((y, np.exp(x)), -1), np.exp(x) + y], 1e-6)
+    check(lambda x, y: ops.stack((x.T, y.reshape(41, 6)), -1), [x, y], np.stack((x.T, y.reshape(41, 6)), -1))
+    assert len(kernels(graph_of(lambda x, y: ops.stack((x * 2, y), -1), [x, y]))) == 1
