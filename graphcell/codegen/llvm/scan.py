@@ -11,6 +11,7 @@ import math
 
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import combine
+from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, i64
 from graphcell.codegen.llvm.tiles import first_lanes, transpose_square
@@ -21,6 +22,8 @@ from graphcell.records import dataclass
 
 _VECTORS = 4
 """Vectors side by side, to hide the latency of combining."""
+_SQUARES = 2
+"""Squares of a row that are read at once, at most."""
 
 
 @dataclass(frozen=True)
@@ -133,27 +136,39 @@ class _ScanEmitter:
         """The scans of as many rows as a vector has lanes, from row `first` on."""
         b, k, most = self.b, self.kernel, self.together
         starts = [b.mul(b.add(first, i64(r)), i64(k.steps)) for r in range(most)]
-        left = k.steps % most
         acc = const(-0.0 if k.kind == "add" and k.dtype.is_float else neutral(k.kind, k.dtype), compute_type(k.dtype, most))
-        with b.loop(0, k.steps - left, most, carried=[acc], name="square", at_least_once=True) as loop:
-            at = b.sub(i64(k.steps - most), loop.index) if k.reverse else loop.index
-            loop.carry(self._square([b.add(start, at) for start in starts], most, loop.carried[0]))
-        if left:
-            at = i64(0 if k.reverse else k.steps - left)
-            self._square([b.add(start, at) for start in starts], left, loop.results[0])
+        done = 0
+        for wide in (most * min(_SQUARES, LINE_BYTES // (most * self.element.bytes) or 1), most):
+            whole = (k.steps - done) // wide * wide
+            if whole:
+                with b.loop(done, done + whole, wide, carried=[acc], name="square", at_least_once=True) as loop:
+                    loop.carry(self._squares(starts, loop.index, wide, loop.carried[0]))
+                acc, done = loop.results[0], done + whole
+        if done < k.steps:
+            self._squares(starts, i64(done), k.steps - done, acc)
 
-    def _square(self, places: list[Val], steps: int, acc: Val) -> Val:
-        """`steps` elements of each row, which begin at `places`; what the scans have come to."""
-        b, k = self.b, self.kernel
-        mask = first_lanes(steps, self.together)
-        source, target = ([b.gep(b.args[name], place, self.element) for place in places] for name in ("source", "target"))
-        columns = transpose_square(b, [b.load_value(at, k.dtype, self.together, mask) for at in source])
-        results = [acc] * self.together
+    def _squares(self, starts: list[Val], done: Val, steps: int, acc: Val) -> Val:
+        """`steps` elements of each row, whose scans have come to `acc` after as many as are `done`; what they come to. All is read before anything is
+        written: rows may lie so far apart that a cache line would be gone before its second half is asked for."""
+        b, k, most = self.b, self.kernel, self.together
+        at = b.sub(i64(k.steps - steps), done) if k.reverse else done
+        firsts = list(range(0, steps, most))
+        masks = [first_lanes(min(most, steps - first), most) for first in firsts]
+        rows = [[self._load_row(b.add(start, at), first, mask) for start in starts] for first, mask in zip(firsts, masks, strict=True)]
+        squares = [transpose_square(b, loaded) for loaded in rows]
+        results = [[acc] * most for _ in squares]
         for step in range(steps - 1, -1, -1) if k.reverse else range(steps):
-            acc = results[step] = combine(b, k.kind, acc, columns[step], k.dtype)
-        for value, at in zip(transpose_square(b, results), target, strict=True):
-            b.store_value(value, at, k.dtype, mask)
+            square, column = divmod(step, most)
+            acc = results[square][column] = combine(b, k.kind, acc, squares[square][column], k.dtype)
+        for first, mask, columns in zip(firsts, masks, results, strict=True):
+            for value, start in zip(transpose_square(b, columns), starts, strict=True):
+                target = b.gep(b.gep(b.args["target"], b.add(start, at), self.element), first, self.element)
+                b.store_value(value, target, k.dtype, mask)
         return acc
+
+    def _load_row(self, place: Val, first: int, mask: Val | None) -> Val:
+        source = self.b.gep(self.b.gep(self.b.args["source"], place, self.element), first, self.element)
+        return self.b.load_value(source, self.kernel.dtype, self.together, mask)
 
     def _place(self, buffer: str, at: Val, vector: int) -> Val:
         shift = vector * self.width
