@@ -20,7 +20,7 @@ from graphcell.late import import_all
 _NAME = "mindspore"
 _OURS = "graphcell"
 _PRINTED = ("nn", "train", "common", "amp", "dataset", "experimental", "mint")  # whose classes programs print
-_LATE = tuple(f"{_OURS}.{room}" for room in ("dataset", "experimental.optim", "mint", "mint.optim"))  # which graphcell itself imports late
+_LATE = tuple(f"{_OURS}.{room}" for room in ("dataset", "experimental.optim", "mint", "mint.optim"))  # which, and whose rooms, are imported late
 
 
 class _Loader(importlib.abc.Loader):
@@ -46,7 +46,7 @@ class _Loader(importlib.abc.Loader):
         """Nothing is left to run; the import system has put the alias's spec into the module, and this puts its own back."""
         module.__spec__ = self.spec
         module.__loader__ = None if self.spec is None else self.spec.loader
-        if module.__name__ in _LATE:
+        if module.__name__.startswith(_LATE):
             _rename_classes(_OURS, _NAME)
 
 

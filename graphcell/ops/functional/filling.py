@@ -29,7 +29,7 @@ def normal_(input: Any, mean: Any = 0, std: Any = 1, *, generator: _Source = Non
         TypeError: no Tensor of floats.
     """
     x = tensor_of_floats("normal_", input)
-    z: Any = random(RandomNormal(_wide(x)), x.shape, _drawn_from(generator))
+    z: Any = random(RandomNormal(_wide(x)), x.shape, drawn_from(generator))
     return _update(x, z * std + mean)
 
 
@@ -60,7 +60,7 @@ def random_(input: Any, from_: Any = 0, to: Any = None, *, generator: _Source = 
     low, high = (from_, to) if to is not None else (0, from_ or _end(input.dtype))
     if not low < high:
         raise ArgumentValueError(f"random_: from_ must be less than to, but got {low} and {high}")
-    u: Any = random(RandomUniform(dt.float64), input.shape, _drawn_from(generator))
+    u: Any = random(RandomUniform(dt.float64), input.shape, drawn_from(generator))
     return _update(input, (u * float(high - low)).floor() + float(low))
 
 
@@ -73,7 +73,7 @@ def exponential_(self: Tensor, lambd: Any = 1, *, generator: _Source = None) -> 
     x = tensor_of_floats("exponential_", self)
     if lambd <= 0:
         raise ArgumentValueError(f"exponential_: lambd must be positive, but is {lambd}")
-    u: Any = random(RandomUniform(_wide(x)), x.shape, _drawn_from(generator))
+    u: Any = random(RandomUniform(_wide(x)), x.shape, drawn_from(generator))
     return _update(x, -(-u).log1p() / lambd)
 
 
@@ -85,7 +85,7 @@ def bernoulli_(self: Tensor, p: Any = 0.5, *, generator: _Source = None) -> Tens
     """
     if not isinstance(p, Tensor) and not 0 <= p <= 1:
         raise ArgumentValueError(f"bernoulli_: p must be in [0, 1], but is {p}")
-    u: Any = random(RandomUniform(dt.float32), self.shape, _drawn_from(generator))
+    u: Any = random(RandomUniform(dt.float32), self.shape, drawn_from(generator))
     return _update(self, u < (cast(p, dt.float32) if isinstance(p, Tensor) else p))
 
 
@@ -96,7 +96,7 @@ def bernoulli(self: Tensor, *, generator: _Source = None) -> Tensor:
         TypeError: no Tensor of floats.
     """
     x = tensor_of_floats("bernoulli", self)
-    u: Any = random(RandomUniform(dt.float32), x.shape, _drawn_from(generator))
+    u: Any = random(RandomUniform(dt.float32), x.shape, drawn_from(generator))
     return cast(u < cast(x, dt.float32), x.dtype)
 
 
@@ -111,7 +111,7 @@ def uniform(self: Tensor, from_: Any = 0.0, to: Any = 1.0, *, generator: _Source
 
 
 def _uniform(x: Tensor, low: Any, high: Any, source: _Source) -> Any:
-    u: Any = random(RandomUniform(_wide(x)), x.shape, _drawn_from(source))
+    u: Any = random(RandomUniform(_wide(x)), x.shape, drawn_from(source))
     return u * (high - low) + low
 
 
@@ -132,7 +132,12 @@ def _wide(x: Tensor) -> dt.DType:
     return dt.float64 if x.dtype is dt.float64 else dt.float32
 
 
-def _drawn_from(given: _Source) -> Generator:
+def drawn_from(given: _Source) -> Generator:
+    """What a function given this `mindspore.Generator` (None: the process's) draws from.
+
+    Raises:
+        TypeError: it is none.
+    """
     source = generator if given is None else getattr(given, "_source", None)
     if not isinstance(source, Generator):
         raise ArgumentTypeError(f"generator must be a Generator, but is {type(given).__name__}")

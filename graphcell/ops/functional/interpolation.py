@@ -49,12 +49,22 @@ def interpolate(input: Any, size: Any = None, scale_factor: Any = None, mode: st
         TypeError: `input` is no Tensor of floats, or size or scale_factor no numbers. ValueError: an unknown mode, a mode that does not go
         with the rank or with align_corners, both or none of size and scale_factor, or extents that are not positive.
     """
+    return resize(input, size, scale_factor, mode, align_corners, recompute_scale_factor)
+
+
+def resize(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: bool | None, recompute_scale_factor: bool | None,
+           edges_repeat: bool = False) -> Tensor:
+    """`interpolate`.
+
+    Args:
+        edges_repeat: cubic convolution reads the edge where it would read beyond it, and has the parameter of `align_corners` in any case.
+    """
     x = _checked(input, mode, align_corners)
     extents, factors = _extents(x, size, scale_factor, bool(recompute_scale_factor))
     if mode == "area":
         return _AREA[x.ndim](x, extents if x.ndim > 3 else extents[0])
     for axis, (extent, factor) in enumerate(zip(extents, factors), start=2):
-        taps = _taps(mode, x.shape[axis], extent, factor, bool(align_corners))
+        taps = _taps(mode, x.shape[axis], extent, factor, bool(align_corners), edges_repeat)
         if taps is not None:
             x = resized(x, axis, taps)
     return x
@@ -106,7 +116,7 @@ def _per_axis(what: str, given: Any, kinds: tuple[type, ...], rank: int) -> tupl
     return values
 
 
-def _taps(mode: str, extent: int, out: int, factor: float | None, align_corners: bool) -> Taps | None:
+def _taps(mode: str, extent: int, out: int, factor: float | None, align_corners: bool, edges_repeat: bool) -> Taps | None:
     """For each output element along an axis: the places it is made of, and their weights; None where nothing changes.
 
     Coordinates are float32, as in MindSpore: they decide which of two neighbours is the nearest.
@@ -126,8 +136,8 @@ def _taps(mode: str, extent: int, out: int, factor: float | None, align_corners:
     t = (source - low).astype(np.float32)
     if mode != "bicubic":
         return [(inside(low, extent), 1 - t), (inside(low + 1, extent), t)]
-    weights = [_cubic(t - k, _CUBIC_ALIGNED if align_corners else _CUBIC) for k in (-1, 0, 1, 2)]
-    if not align_corners:  # what lies outside counts for nothing
+    weights = [_cubic(t - k, _CUBIC_ALIGNED if align_corners or edges_repeat else _CUBIC) for k in (-1, 0, 1, 2)]
+    if not align_corners and not edges_repeat:  # what lies outside counts for nothing
         weights = [np.where((low + k >= 0) & (low + k < extent), w, 0) for k, w in zip((-1, 0, 1, 2), weights)]
         weights = [w / sum(weights) for w in weights]
     return [(inside(low + k, extent), w.astype(np.float32)) for k, w in zip((-1, 0, 1, 2), weights)]

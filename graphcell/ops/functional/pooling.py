@@ -117,7 +117,7 @@ def _inverse_counts(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, counte
     return (1.0 / np.maximum(view.sum(tuple(range(rank, 2 * rank))), 1)).astype(x.dtype.np_type)
 
 
-def _operand(function: str, x: Any, rank: int) -> Tensor:
+def windowed_operand(function: str, x: Any, rank: int) -> Tensor:
     """The input: (N, C, …) or (C, …).
 
     Raises:
@@ -164,7 +164,7 @@ def _max_pool(
     function: str, rank: int, x: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, return_indices: bool,
     ceil_mode: bool,
 ) -> Any:  # fmt: skip
-    t = _operand(function, x, rank)
+    t = windowed_operand(function, x, rank)
     kernel = each_dimension(kernel_size, rank, function, "kernel_size")
     step = kernel if stride is None else each_dimension(stride, rank, function, "stride")
     apart = each_dimension(dilation, rank, function, "dilation")
@@ -226,7 +226,7 @@ def _avg_pool(
     function: str, rank: int, input_x: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool, include: bool,
     divisor: int,
 ) -> Tensor:  # fmt: skip
-    x = _operand(function, input_x, rank)
+    x = windowed_operand(function, input_x, rank)
     if not x.dtype.is_float:
         raise DTypeError(f"{function}: the input must be a Tensor of floats, but is {x.dtype}")
     kernel = each_dimension(kernel_size, rank, function, "kernel_size")
@@ -302,7 +302,7 @@ def _adaptive_places(function: str, x: Tensor, output_size: Any, rank: int, inde
 @composite
 def adaptive_avg_pool1d(input: Any, output_size: Any) -> Tensor:
     """Mean over windows chosen so that `output_size` of them cover the last dimension of (N, C, L) or (C, L)."""
-    return _adaptive("adaptive_avg_pool1d", _operand("adaptive_avg_pool1d", input, 1), output_size, 1, False)
+    return _adaptive("adaptive_avg_pool1d", windowed_operand("adaptive_avg_pool1d", input, 1), output_size, 1, False)
 
 
 @composite
@@ -315,18 +315,18 @@ def adaptive_avg_pool2d(input: Any, output_size: Any) -> Tensor:
     Raises:
         TypeError, ValueError: an output size or a shape that does not fit.
     """
-    return _adaptive("adaptive_avg_pool2d", _operand("adaptive_avg_pool2d", input, 2), output_size, 2, False)
+    return _adaptive("adaptive_avg_pool2d", windowed_operand("adaptive_avg_pool2d", input, 2), output_size, 2, False)
 
 
 @composite
 def adaptive_avg_pool3d(input: Any, output_size: Any) -> Tensor:
     """Mean over windows chosen so that `output_size` (an int, or three ints or None) of them cover the last three dimensions."""
-    return _adaptive("adaptive_avg_pool3d", _operand("adaptive_avg_pool3d", input, 3), output_size, 3, False)
+    return _adaptive("adaptive_avg_pool3d", windowed_operand("adaptive_avg_pool3d", input, 3), output_size, 3, False)
 
 
 def adaptive_max_pool1d(input: Any, output_size: Any) -> Tensor:
     """Maximum over windows chosen so that `output_size` of them cover the last dimension of (N, C, L) or (C, L)."""
-    return _adaptive("adaptive_max_pool1d", _operand("adaptive_max_pool1d", input, 1), output_size, 1, True)
+    return _adaptive("adaptive_max_pool1d", windowed_operand("adaptive_max_pool1d", input, 1), output_size, 1, True)
 
 
 def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = False) -> Any:
@@ -334,7 +334,7 @@ def adaptive_max_pool2d(input: Any, output_size: Any, return_indices: bool = Fal
 
     With `return_indices` also the place (row-major in H × W, int64) of each maximum.
     """
-    x = _operand("adaptive_max_pool2d", input, 2)
+    x = windowed_operand("adaptive_max_pool2d", input, 2)
     y = _adaptive("adaptive_max_pool2d", x, output_size, 2, True)
     return (y, _adaptive_places("adaptive_max_pool2d", x, output_size, 2, dt.int64)) if return_indices else y
 
@@ -344,7 +344,7 @@ def adaptive_max_pool3d(input: Any, output_size: Any, return_indices: bool = Fal
 
     With `return_indices` also the place (row-major in D × H × W, int32) of each maximum.
     """
-    x = _operand("adaptive_max_pool3d", input, 3)
+    x = windowed_operand("adaptive_max_pool3d", input, 3)
     y = _adaptive("adaptive_max_pool3d", x, output_size, 3, True)
     return (y, _adaptive_places("adaptive_max_pool3d", x, output_size, 3, dt.int32)) if return_indices else y
 
@@ -367,7 +367,7 @@ def lp_pool2d(x: Any, norm_type: Any, kernel_size: Any, stride: Any = None, ceil
 
 
 def _lp_pool(function: str, rank: int, x: Any, norm_type: Any, kernel_size: Any, stride: Any, ceil_mode: bool) -> Tensor:
-    t: Any = _operand(function, x, rank)
+    t: Any = windowed_operand(function, x, rank)
     if not isinstance(norm_type, (int, float)) or isinstance(norm_type, bool):
         raise ArgumentTypeError(f"{function}: norm_type must be a number, but is {type(norm_type).__name__}")
     if norm_type == 0:
@@ -471,7 +471,7 @@ def _max_unpool(
 ) -> Tensor:
     from graphcell.ops.functional.gathering import tensor_scatter_elements
 
-    t: Any = _operand(function, x, rank)
+    t: Any = windowed_operand(function, x, rank)
     places: Any = as_tensor(indices, "indices", function)
     if places.shape != t.shape:
         raise ShapeError(f"{function}: x has shape {t.shape}, but the indices have {places.shape}")
