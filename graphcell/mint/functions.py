@@ -241,7 +241,7 @@ def empty(*size: Any, dtype: Any = None, device: str | None = None, pin_memory: 
         ValueError: a device other than the CPU, and "meta" (see `Tensor`).
     """
     shape = tuple(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
-    if _is_meta("empty", device):
+    if is_meta("empty", device):
         return Tensor(shape=shape, dtype=dt.as_dtype(dt.float32 if dtype is None else dtype), device="meta")
     return ops.zeros(shape, dtype)
 
@@ -252,12 +252,12 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: str | None = None, p
     Raises:
         ValueError: a device other than the CPU, and "meta" (see `Tensor`).
     """
-    if _is_meta("empty_like", device):
+    if is_meta("empty_like", device):
         return Tensor(input, None if dtype is None else dt.as_dtype(dtype), device="meta")
     return ops.zeros_like(input, dtype=dtype)
 
 
-def _is_meta(function: str, device: str | None) -> bool:
+def is_meta(function: str, device: str | None) -> bool:
     """Whether a Tensor without values is asked for."""
     if device is not None and str(device).lower() not in ("cpu", "meta"):
         raise ArgumentValueError(f"{function}: device must be 'CPU' or 'meta', but is {device!r}")

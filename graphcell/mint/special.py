@@ -3,11 +3,12 @@
 from typing import TYPE_CHECKING, Any
 
 from graphcell import ops
+from graphcell.mint.nn.activations import log_softmax
 from graphcell.missing import getattr_of as _getattr_of
 from graphcell.ops import erfc, exp2, expm1, log1p, sinc
 from graphcell.tensor import Tensor
 
-__all__ = ["erfc", "exp2", "expm1", "log1p", "round", "sinc"]
+__all__ = ["erfc", "exp2", "expm1", "log1p", "log_softmax", "round", "sinc"]
 
 
 def round(input: Any) -> Tensor:

@@ -1,54 +1,38 @@
 """The functions of `mint.nn.functional`: those of `ops`, under PyTorch's names and with its defaults."""
 
-from __future__ import annotations
+from __future__ import annotations  # noqa: I001  (names in lines, not in columns)
 
 from typing import TYPE_CHECKING, Any
 
 from graphcell import ops
-from graphcell.errors import ArgumentValueError
+from graphcell.mint.nn.activations import (
+    elu, elu_, hardtanh, hardtanh_, leaky_relu, log_softmax, logsigmoid, mish, relu6, relu_, selu, silu, softmax, softplus, threshold, threshold_,
+)  # fmt: skip
+from graphcell.mint.nn.general import batch_norm, dropout, dropout2d, interpolate, normalize, pad, upsample
+from graphcell.mint.nn.losses import (
+    binary_cross_entropy, binary_cross_entropy_with_logits, cosine_embedding_loss, cross_entropy, kl_div, l1_loss, mse_loss, nll_loss,
+    smooth_l1_loss, soft_margin_loss,
+)  # fmt: skip
+from graphcell.mint.nn.sliding import (
+    adaptive_max_pool1d, avg_pool1d, avg_pool2d, avg_pool3d, conv1d, conv2d, conv3d, conv_transpose2d, max_pool2d,
+)  # fmt: skip
+from graphcell.mint.shapes import flatten
 from graphcell.missing import getattr_of as _getattr_of
 from graphcell.ops import (
-    adaptive_max_pool2d,
-    grid_sample,
-    group_norm,
-    hardshrink,
-    hardsigmoid,
-    hardswish,
-    prelu,
-    relu,
-    sigmoid,
-    softshrink,
-    tanh,
+    adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d, adaptive_max_pool2d, embedding, fold, gelu, grid_sample, group_norm,
+    hardshrink, hardsigmoid, hardswish, layer_norm, pixel_shuffle, prelu, relu, sigmoid, softshrink, tanh, unfold,
 )  # fmt: skip
 from graphcell.tensor import Tensor
 
 __all__ = [
-    "adaptive_max_pool2d", "avg_pool1d", "binary_cross_entropy", "flatten", "glu", "grid_sample", "group_norm", "hardshrink", "hardsigmoid", "hardswish",
-    "linear", "one_hot", "prelu", "relu", "sigmoid", "silu", "softmax", "softshrink", "tanh",
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d", "avg_pool1d", "avg_pool2d",
+    "avg_pool3d", "batch_norm", "binary_cross_entropy", "binary_cross_entropy_with_logits", "conv1d", "conv2d", "conv3d", "conv_transpose2d",
+    "cosine_embedding_loss", "cross_entropy", "dropout", "dropout2d", "elu", "elu_", "embedding", "flatten", "fold", "gelu", "glu", "grid_sample",
+    "group_norm", "hardshrink", "hardsigmoid", "hardswish", "hardtanh", "hardtanh_", "interpolate", "kl_div", "l1_loss", "layer_norm",
+    "leaky_relu", "linear", "log_softmax", "logsigmoid", "max_pool2d", "max_unpool2d", "mish", "mse_loss", "nll_loss", "normalize", "one_hot",
+    "pad", "pixel_shuffle", "prelu", "relu", "relu6", "relu_", "selu", "sigmoid", "silu", "smooth_l1_loss", "soft_margin_loss", "softmax",
+    "softplus", "softshrink", "tanh", "threshold", "threshold_", "unfold", "upsample",
 ]  # fmt: skip
-
-
-def avg_pool1d(input: Any, kernel_size: Any, stride: Any = None, padding: Any = 0, ceil_mode: bool = False, count_include_pad: bool = True) -> Tensor:
-    """Mean over windows of the last dimension of input (N, C, L) or (C, L).
-
-    Args:
-        stride: by default kernel_size.
-        padding: zeros on both sides, at most half of the kernel.
-        ceil_mode: a last, partial window counts.
-        count_include_pad: the zeros of `padding` count as elements.
-    """
-    length, step, edge = (x[0] if isinstance(x, (tuple, list)) and len(x) == 1 else x for x in (kernel_size, stride, padding))
-    return ops.avg_pool1d(input, length, length if step is None else step, edge, ceil_mode, count_include_pad)
-
-
-def binary_cross_entropy(input: Any, target: Any, weight: Any = None, reduction: str = "mean") -> Tensor:
-    """-(y log p + (1 - y) log(1 - p)) of probabilities `input` and `target`s of their shape; see `ops.binary_cross_entropy`."""
-    return ops.binary_cross_entropy(input, target, weight, reduction)
-
-
-def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions `start_dim` to `end_dim` as one."""
-    return ops.flatten(input, start_dim=start_dim, end_dim=end_dim)
 
 
 def glu(input: Any, dim: int = -1) -> Tensor:
@@ -59,6 +43,11 @@ def glu(input: Any, dim: int = -1) -> Tensor:
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias: (*, in), (out, in) and (out,) give (*, out)."""
     return ops.dense(input, weight, bias)
+
+
+def max_unpool2d(input: Tensor, indices: Tensor, kernel_size: Any, stride: Any = None, padding: Any = 0, output_size: Any = None) -> Tensor:
+    """Zeros with the elements of input at the places `indices`, as `max_pool2d` gives them: its inverse but for what it left out."""
+    return ops.max_unpool2d(input, indices, kernel_size, stride, padding, output_size)
 
 
 def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
@@ -74,24 +63,6 @@ def one_hot(tensor: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes == -1:
         num_classes = int(tensor.max()) + 1
     return ops.one_hot(tensor, num_classes, Tensor(1, tensor.dtype), Tensor(0, tensor.dtype))
-
-
-def silu(input: Any, inplace: bool = False) -> Tensor:
-    """input * sigmoid(input), also called swish.
-
-    Raises:
-        ValueError: inplace is set; results are new Tensors.
-    """
-    if inplace:
-        raise ArgumentValueError("silu: inplace is not supported")
-    return ops.silu(input)
-
-
-def softmax(input: Tensor, dim: int | None = None, dtype: Any = None) -> Tensor:
-    """exp(x) over its sum along `dim`; with `dtype` the input is converted first. Default of dim: 0 for ranks 0, 1 and 3, else 1."""
-    if dim is None:
-        dim = 0 if input.ndim in (0, 1, 3) else 1
-    return ops.softmax(input, dim, dtype=dtype)
 
 
 if not TYPE_CHECKING:  # type checkers know all names that there are
