@@ -2,16 +2,51 @@
 
 from typing import TYPE_CHECKING
 
-from graphcell.mint.nn import functional
-from graphcell.mint.nn.layer.activation import GLU, Sigmoid
-from graphcell.missing import getattr_of as _getattr_of
-from graphcell.nn import AdaptiveMaxPool2d, Identity, Linear, ReLU
-from graphcell.nn import HShrink as Hardshrink
-from graphcell.nn import HSigmoid as Hardsigmoid
-from graphcell.nn import HSwish as Hardswish
-from graphcell.nn import SoftShrink as Softshrink
+from graphcell.late import late as _late
 
-__all__ = ["GLU", "AdaptiveMaxPool2d", "Hardshrink", "Hardsigmoid", "Hardswish", "Identity", "Linear", "ReLU", "Sigmoid", "Softshrink", "functional"]
+_ROOMS = {
+    "layer.activation": (
+        "ELU", "GELU", "GLU", "SELU", "Hardtanh", "LogSigmoid", "LogSoftmax", "Mish", "PReLU", "ReLU6", "Sigmoid", "SiLU", "Softmax", "Tanh",
+        "Threshold",
+    ),
+    "layer.basic": (
+        "Dropout", "Dropout2d", "Embedding", "Fold", "Unfold", "Upsample", "UpsamplingBilinear2d", "UpsamplingNearest2d",
+    ),
+    "layer.conv": (
+        "Conv1d", "Conv2d", "Conv3d", "ConvTranspose2d",
+    ),
+    "layer.loss": (
+        "BCELoss", "BCEWithLogitsLoss", "CosineEmbeddingLoss", "CrossEntropyLoss", "KLDivLoss", "L1Loss", "MSELoss", "NLLLoss",
+        "SmoothL1Loss", "SoftMarginLoss",
+    ),
+    "layer.normalization": (
+        "BatchNorm1d", "BatchNorm2d", "BatchNorm3d", "GroupNorm", "LayerNorm", "SyncBatchNorm",
+    ),
+    "layer.padding": (
+        "ZeroPad1d", "ZeroPad3d",
+    ),
+    "layer.pooling": (
+        "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveMaxPool1d", "AvgPool1d", "AvgPool2d", "AvgPool3d",
+    ),
+    "layer.same": (
+        "AdaptiveAvgPool3d", "AdaptiveMaxPool2d", "ConstantPad1d", "ConstantPad2d", "ConstantPad3d", "Flatten", "Hardshrink", "Hardsigmoid",
+        "Hardswish", "Identity", "Linear", "MaxUnpool2d", "PixelShuffle", "ReLU", "ReflectionPad1d", "ReflectionPad2d", "ReflectionPad3d",
+        "ReplicationPad1d", "ReplicationPad2d", "ReplicationPad3d", "Softshrink", "ZeroPad2d",
+    ),
+}  # fmt: skip
 
-if not TYPE_CHECKING:  # type checkers know all names that there are
-    __getattr__ = _getattr_of(__name__)
+__all__ = sorted(["functional", *(name for room in _ROOMS.values() for name in room)])
+
+if TYPE_CHECKING:
+    from graphcell.mint.nn import functional as functional
+    from graphcell.mint.nn.layer.activation import *  # noqa: F403
+    from graphcell.mint.nn.layer.basic import *  # noqa: F403
+    from graphcell.mint.nn.layer.conv import *  # noqa: F403
+    from graphcell.mint.nn.layer.loss import *  # noqa: F403
+    from graphcell.mint.nn.layer.normalization import *  # noqa: F403
+    from graphcell.mint.nn.layer.padding import *  # noqa: F403
+    from graphcell.mint.nn.layer.pooling import *  # noqa: F403
+    from graphcell.mint.nn.layer.same import *  # noqa: F403
+
+else:
+    __getattr__, __dir__ = _late(__name__, _ROOMS)
