@@ -12,7 +12,7 @@ import pytest
 
 from graphcell import nn
 
-PACKAGES = ("graphcell", "graphcell.nn", "graphcell.nn.layer", "graphcell.nn.optim", "graphcell.train")
+PACKAGES = ("graphcell", "graphcell.nn", "graphcell.nn.layer", "graphcell.nn.optim", "graphcell.train", "graphcell.mint.nn")
 
 
 def _run(program: str) -> str:
@@ -27,7 +27,8 @@ def test_every_public_name_is_found_and_listed(package: str) -> None:
     assert set(names) <= set(dir(module))
     for name in names:
         found = getattr(module, name)
-        assert not inspect.ismodule(found) or name in ("amp", "common", "communication", "context", "dataset", "experimental", "mint", "nn", "ops", "train", "dtype")
+        rooms = ("amp", "common", "communication", "context", "dataset", "dtype", "experimental", "functional", "mint", "nn", "ops", "train")
+        assert not inspect.ismodule(found) or name in rooms
 
 
 @pytest.mark.parametrize("package", ("graphcell.nn.layer", "graphcell.nn.optim", "graphcell.nn.loss", "graphcell.nn.wrap"))

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import linecache
-from functools import partial
 from typing import Any
 
-import numpy as np
-
-from tests.recording import caught, gradients, ramp
+from tests.expressions import Calls, programs_of
+from tests.recording import gradients, ramp
 
 A, B, C = "T((2, 3))", "T((2, 3), 1.0)", "T((3,), 2.0)"
 CUBE = "T((2, 3, 4))"
@@ -31,7 +28,7 @@ FLOATS = ["ceil", "cos", "cosh", "erf", "erfc", "exp", "expm1", "floor", "sigmoi
 NUMBERS = ["abs", "neg", "negative", "round", "sign", "sinc", "square", "trunc", "special.round", "special.sinc"]
 COMPARISONS = ["eq", "ne", "gt", "ge", "lt", "le", "greater", "greater_equal", "less", "less_equal", "not_equal"]
 
-CALLS: list[tuple[str, list[str]]] = [
+CALLS: Calls = [
     *[(f"M.{n}(x)", [a]) for n in FLOATS for a in (A, H)],
     *[(f"M.{n}(x)", [a]) for n in NUMBERS for a in (A, I, H)],
     *[(f"M.{n}(x)", [POSITIVE]) for n in ("log", "log1p", "sqrt", "rsqrt", "reciprocal", "special.log1p")],
@@ -173,37 +170,6 @@ CALLS: list[tuple[str, list[str]]] = [
 ]
 
 
-def scope(ms: Any) -> dict[str, Any]:
-    mint = ms.mint
-    return {"ms": ms, "M": mint, "N": mint.nn, "F": mint.nn.functional, "Tensor": ms.Tensor, "np": np, "ramp": ramp, "T": lambda shape, start=0.0: ms.Tensor(ramp(shape, start))}  # fmt: skip
-
-
-def function(ms: Any, expression: str, count: int) -> Any:
-    """A function whose source is known, so that it can be compiled."""
-    source = f"def f({', '.join('xyz'[:count])}):\n    return {expression}\n"
-    name = f"<mint {expression}>"
-    linecache.cache[name] = (len(source), None, source.splitlines(keepends=True), name)
-    namespace = scope(ms)
-    exec(compile(source, name, "exec"), namespace)
-    return namespace["f"]
-
-
-def call(ms: Any, expression: str, inputs: list[str], compiled: bool = False) -> Any:
-    """The result, and the gradients of the inputs if both are floats."""
-    values = [eval(x, scope(ms)) for x in inputs]
-    target = function(ms, expression, len(inputs))
-    if compiled:
-        target = ms.jit(target)
-    result = target(*values)
-    outputs = result if isinstance(result, (list, tuple)) else [result]
-    tensors = [y for y in outputs if isinstance(y, ms.Tensor)]
-    if not tensors or "allclose" in expression:  # of which a graph makes a scalar Tensor
-        return {"result": str(result)}
-    if not any("Float" in str(y.dtype) for y in tensors) or not any(isinstance(x, ms.Tensor) and "Float" in str(x.dtype) for x in values):
-        return {"result": result}
-    return {"result": result, "gradients": caught(lambda: gradients(ms, target, values)["inputs"])}
-
-
 def linear_layer(ms: Any) -> Any:
     mint = ms.mint
     net = mint.nn.Linear(3, 4, weight_init="ones", bias_init="zeros")
@@ -218,9 +184,4 @@ def printed_layers(ms: Any) -> Any:
 
 
 def programs() -> dict[str, Any]:
-    found: dict[str, Any] = {f"{f} of {', '.join(x)}": partial(_call, f, x) for f, x in CALLS}
-    return found | {f.__name__: f for f in (linear_layer, printed_layers)}
-
-
-def _call(expression: str, inputs: list[str], ms: Any) -> Any:
-    return call(ms, expression, inputs)
+    return programs_of(CALLS) | {f.__name__: f for f in (linear_layer, printed_layers)}
