@@ -268,8 +268,10 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
     ("Singular matrices", "raise ValueError in `ops.inverse`; MindSpore gives zeros or infinities."),
     (
         "`mint`",
-        "also computes what MindSpore lists for the CPU without a kernel for it: `acos`, `exp2`, `zeros_like`, `full`, `nn.functional.one_hot`, `avg_pool1d`"
-        " and others. `mint.allclose` in a compiled function is a Bool scalar; `mint.empty` is filled with zeros.",
+        "also computes that for which MindSpore 2.10 has no kernel on the CPU, which is most of it (`acos`, `topk`, `einsum`, `nn.Conv2d`, `nn.LayerNorm`,"
+        " `nn.functional.cross_entropy`); results and gradients are PyTorch's there. `mint.index_add` leaves its input as it is, MindSpore's kernel adds to"
+        " it. `mint.nn.functional.nll_loss(reduction=\"none\")` is 0 where the class is ignored, and weights of losses have gradients. `mint.allclose` and"
+        " `mint.equal` in a compiled function are Bool scalars; `mint.empty` is filled with zeros. Layers check their arguments when they are made.",
     ),
     ("Only the CPU", "and no complex, sparse or quantised Tensors, no distributed training."),
 )
