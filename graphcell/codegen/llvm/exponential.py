@@ -181,13 +181,13 @@ def _log_terms(b: FunctionBuilder, x: Val, precision: str) -> tuple[Val, Val, Va
 
 def log1p_tail(b: FunctionBuilder, f: Val) -> Val:
     """log(1 + f) - f for 1 + f in [sqrt(1/2), sqrt(2)]."""
-    return b.mul(*_log1p_tail_factors(b, f))
+    square = b.mul(f, f)
+    return b.mul(square, _log1p_tail_of_square(b, f, square))
 
 
-def _log1p_tail_factors(b: FunctionBuilder, f: Val) -> tuple[Val, Val]:
-    """f**2 and what the tail is for each of it."""
-    square = times_small(b, f, f)
-    return square, b.fma(polynomial(b, f, LOG[format_of(f).kind], square), f, b.const(-0.5, f))
+def _log1p_tail_of_square(b: FunctionBuilder, f: Val, square: Val) -> Val:
+    """What the tail is for each f**2."""
+    return b.fma(polynomial(b, f, LOG[format_of(f).kind], square), f, b.const(-0.5, f))
 
 
 def _log_specials(b: FunctionBuilder, x: Val, result: Val) -> Val:
@@ -323,7 +323,8 @@ def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     f = b.select(high, b.fma(x, half, b.neg(half)), x)
     ln2, low = split(LN2, x.type.kind, 2)
     zero = b.const(0.0, x)
-    tail = b.fma(*_log1p_tail_factors(b, f), b.select(high, b.const(low, x), zero))
+    square = times_small(b, f, f)
+    tail = b.add(b.mul(square, _log1p_tail_of_square(b, f, square)), b.select(high, b.const(low, x), zero))
     return b.add(b.select(high, b.const(ln2, x), zero), b.add(f, tail))
 
 

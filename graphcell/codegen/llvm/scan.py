@@ -22,6 +22,8 @@ from graphcell.records import dataclass
 
 _VECTORS = 4
 """Vectors side by side, to hide the latency of combining."""
+_FEWEST_WIDE_STEPS = 256
+"""Of 64-bit elements, four of which a vector of AVX2 has: shorter scans overlap as they are."""
 _SQUARES = 2
 """Squares of a row that are read at once, at most."""
 
@@ -52,7 +54,9 @@ class ScanKernel:
 
     def rows_together(self, target: Target) -> int:
         """Of scans with their elements side by side: how many lie in the lanes of vectors; the last few run alone."""
-        return self._most(target) if self.lanes == 1 and min(self.rows, self.steps) >= self._most(target) else 1
+        most = self._most(target)
+        worth_it = self.rows >= most and self.steps >= (_FEWEST_WIDE_STEPS if self.dtype.bits == 64 else most)
+        return most if self.lanes == 1 and worth_it else 1
 
     def vectors(self, target: Target) -> int:
         """Vectors of a block."""
