@@ -35,10 +35,8 @@ BLOCK_POINTS = 1 << 10
 """Points that a block should have, so that it is worth finding its indices."""
 MIN_BLOCKS = 16
 """Blocks that must remain for the threads."""
-
-
-_IN_CACHES = 1 << 22
-"""Bytes of an array of which several tiles are done side by side, at most."""
+_TILED_BY_PAIRS = 1 << 22
+"""Bytes of an array of which two tiles are done side by side, at most."""
 
 
 def block_count(kernel: LoopKernel, target: Target) -> int:
@@ -79,7 +77,7 @@ def _in_line(kernel: LoopKernel, lanes: int, dtypes: list[DType]) -> int:
     tiles of shorter elements, or two of 64 bits, take longer where rows lie a power of two apart, and so do two of arrays of 8 MB.
     """
     size = min((dtype.itemsize for dtype in dtypes), default=0)
-    return 2 if size == 4 and 2 * lanes * size == LINE_BYTES and kernel.points * size <= _IN_CACHES else 1
+    return 2 if size == 4 and 2 * lanes * size == LINE_BYTES and kernel.points * size <= _TILED_BY_PAIRS else 1
 
 
 def _accesses(kernel: LoopKernel) -> list[tuple[Access, DType]]:
