@@ -18,6 +18,7 @@ from graphcell.codegen.llvm.loops import emit_loops
 from graphcell.codegen.llvm.merge_functions import merge_functions
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
+from graphcell.codegen.llvm.underflow import Flushing
 from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
 from graphcell.ir.op import Array
 
@@ -141,9 +142,12 @@ class Calls:
         self.lowering, self.inputs = lowering, inputs
         self.context = Val("%context", PTR)
         self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
+        self._flushing = Flushing(b) if lowering.target.flushes else None
 
     def finish(self, b: FunctionBuilder) -> None:
         """Closes the entry function, which succeeded."""
+        if self._flushing is not None:
+            self._flushing.suspend(b)
         b.reserve(self.context, PTR, self.lowering.context_slots)
         if b.length >= _LONG_ENTRY:
             b.leave_as_it_is()
@@ -172,8 +176,12 @@ class Calls:
         self.lowering.host_calls.append(call)
         with self.lowering.step(b, f"call {call.op}", "host", 1):
             self._fill(b, buffers)
+            if self._flushing is not None:
+                self._flushing.suspend(b)
             failed = b.call_pointer(self.callback, I32, i64(number), self.context)
         b.return_if(b.icmp("ne", failed, const(0, I32)), const(1, I32))
+        if self._flushing is not None:
+            self._flushing.resume(b)
 
     def constant(self, b: FunctionBuilder, array: Array) -> Val:
         known = self.lowering.constants

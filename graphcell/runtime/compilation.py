@@ -8,7 +8,7 @@ again.
 from __future__ import annotations
 
 import time
-from dataclasses import field
+from dataclasses import field, replace
 from typing import TYPE_CHECKING
 
 from graphcell.codegen.llvm.processor import Target
@@ -79,13 +79,16 @@ class Compilation:
 
 
 @rarely_collected
-def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int, ...] = ()) -> tuple[Compilation, Library]:
+def compile_program(graph: Graph, updates: Updates, name: str, frozen: tuple[int, ...] = (), keeps_denormals: bool = False) -> tuple[Compilation, Library]:
     """Compiles `graph` for this machine, or loads what an earlier compilation kept.
 
     Args:
         frozen: positions of inputs that seldom change, see `lower`.
+        keeps_denormals: numbers too small for all their digits stay what they are.
     """
     target, cache, seconds = host(), open_cache(), dict[str, float]()
+    if keeps_denormals:
+        target = replace(target, flushes=False)
     start = time.perf_counter()
     key = program_key(graph, (updates, frozen), target) if cache.directory is not None else None
     found = _load(cache, key) if key is not None else None

@@ -38,7 +38,7 @@ class Kernel(NativelyCalled):
             from graphcell.runtime.binding import Binding
             from graphcell.runtime.executable import compile_graph
 
-        executable = compile_graph(graph)
+        executable = compile_graph(graph, keeps_denormals=True)  # as what numpy computes instead, and as MindSpore's eager mode
         self.calls_python = bool(executable.compilation.program.host_calls)
         self.binding = Binding(executable, len(graph.inputs), [])
         self._records: list[Any] = []

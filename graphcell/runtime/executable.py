@@ -118,14 +118,17 @@ def _branches(graph: Graph) -> bool:
     return any(isinstance(n.op, (If, While)) or any(map(_branches, n.op.regions)) for n in graph.nodes if n.op.regions)
 
 
-def compile_graph(graph: Graph, updates: tuple[tuple[int, int], ...] = (), name: str = "", frozen: Sequence[int] = ()) -> Executable:
+def compile_graph(
+    graph: Graph, updates: tuple[tuple[int, int], ...] = (), name: str = "", frozen: Sequence[int] = (), keeps_denormals: bool = False
+) -> Executable:
     """Compiles `graph` for this machine, or loads its code from the cache.
 
     Args:
         updates: (output position, input position) pairs: those outputs are written into the buffers of those inputs.
         frozen: positions of inputs that are the same Tensors at each call and seldom change: what depends on them alone is kept.
+        keeps_denormals: numbers too small for all their digits stay what they are, as in numpy; else x86 takes them for zero.
     """
-    compilation, library = compile_program(graph, updates, name or graph.name, tuple(frozen))
+    compilation, library = compile_program(graph, updates, name or graph.name, tuple(frozen), keeps_denormals)
     return Executable(compilation.name, compilation, updates, library)
 
 

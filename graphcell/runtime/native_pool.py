@@ -161,6 +161,7 @@ def _emit_worker(module: Module) -> None:
         with b.if_then(b.icmp("slt", index, count)):
             sequence = b.and_(b.load(last, I64), i64(~_COUNT))
             with b.if_then(b.icmp("ne", b.call("enter", I64, sequence), i64(0))):
+                b.take_modes()
                 b.call("take_part", VOID, index, count)
                 _leave(b)
 
@@ -272,6 +273,7 @@ def _run_region(b: PoolBuilder, participants: Val) -> None:
     emit_shares(b, participants, b.args["blocks"])
     b.store(b.args["kernel"], at("kernel"))
     b.store(b.args["context"], at("context"))
+    b.save_modes()
     sequence = _next_sequence(b)
     closed = b.or_(sequence, i64(CLOSED))
     b.set("entry", sequence)

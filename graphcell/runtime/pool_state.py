@@ -11,6 +11,7 @@ import os
 import platform
 
 from graphcell.codegen.llvm.text import I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
+from graphcell.codegen.llvm.underflow import save_modes, set_modes
 
 MAX_THREADS = 1024 if os.name == "posix" else 1
 SYSTEM_FUNCTIONS = {
@@ -24,6 +25,7 @@ SYSTEM_FUNCTIONS = {
     "yield_": "sched_yield",
 }
 """The process's own functions, by the fields that hold their addresses."""
+_X86 = ("x86_64", "amd64")
 FOREVER = i64(1 << 62)  # turns of a loop that ends by a return
 _SLOT_WORDS = 8  # from one slot to the next: a cache line
 _OPAQUE = ctypes.c_byte * 128  # room for any pthread object or signal set: at most 64 bytes on macOS, 128 on Linux
@@ -36,14 +38,15 @@ class PoolState(ctypes.Structure):
     _fields_ = [
         ("busy", ctypes.c_int64),  # 1 while somebody holds the pool
         ("_line0", ctypes.c_byte * 120),
-        # written by the holder, read by workers; it announces a region: the next five
+        # written by the holder, read by workers; it announces a region: the next seven
         ("word", ctypes.c_int64),
         ("kernel", ctypes.c_void_p),
         ("context", ctypes.c_void_p),
         ("blocks", ctypes.c_int64),
         ("grain", ctypes.c_int64),  # blocks of a unit
         ("units", ctypes.c_int64),  # the last one may have fewer blocks
-        ("_line1", ctypes.c_byte * 80),
+        ("modes", ctypes.c_int64),  # how the holder computes: rounding, denormal numbers
+        ("_line1", ctypes.c_byte * 72),
         ("entry", ctypes.c_int64),  # the sequence number of the region, the workers inside, CLOSED
         ("_line2", ctypes.c_byte * 120),
         ("sleepers", ctypes.c_int64),  # workers that sleep or are about to
@@ -104,7 +107,17 @@ class PoolBuilder(FunctionBuilder):
     def pause(self) -> None:
         """Tells the processor that this is a spin loop."""
         machine = platform.machine().lower()
-        if machine in ("x86_64", "amd64"):
+        if machine in _X86:
             self.intrinsic("x86.sse2.pause", VOID)
         elif machine in ("aarch64", "arm64"):
             self.intrinsic("aarch64.hint", VOID, const(1, I32))  # YIELD
+
+    def save_modes(self) -> None:
+        """Keeps how this thread computes for those that take part in its region."""
+        if platform.machine().lower() in _X86:
+            save_modes(self, at("modes"))
+
+    def take_modes(self) -> None:
+        """Has this thread compute as the holder does."""
+        if platform.machine().lower() in _X86:
+            set_modes(self, at("modes"))

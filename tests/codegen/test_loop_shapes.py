@@ -5,6 +5,7 @@ memory, against numpy.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -304,7 +305,7 @@ def test_half_precision_is_rounded_where_it_has_more_digits_and_only_there(dtype
         want = [z, product, kept + product, abs(wide) * 3, total - wide]
     check(fn, [x, y], want, 1e-2)
     for target in TARGETS.values():
-        got = run_guarded(graph_of(fn, [x, y]), [x, y], target, True)
+        got = run_guarded(graph_of(fn, [x, y]), [x, y], replace(target, flushes=False), True)
         for k in (0, 1, 3):
             assert np.array_equal(got[k].astype(np.float32), np.asarray(want[k]).astype(np.float32), equal_nan=True)
 

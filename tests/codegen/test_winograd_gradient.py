@@ -4,6 +4,7 @@ with guard pages, for any division of the blocks.
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -96,7 +97,8 @@ def test_several_parts_and_slabs(weights: str, shared: bool) -> None:
     check(spec, HOST, GRADIENT_F4, shared)
 
 
-def test_several_chunks_of_tiles() -> None:
+def test_several_chunks_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(TARGETS, HOST, replace(TARGETS[HOST], l2_bytes=512 << 10))
     spec = ConvSpec(3, 64, 72, 40, 90, 3, 3, padding=SAME)
     plan = schedule(spec, TARGETS[HOST], GRADIENT_F4, False)
     assert plan.chunk < plan.split_tiles

@@ -67,8 +67,9 @@ def test_roots_are_inverted(join: str) -> None:
         assert divide_once(graph) is graph
 
 
-def test_quotients_by_roots_at_their_ends() -> None:
+def test_quotients_by_roots_at_their_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     """0, infinities, NaN and denormals give what a division gives."""
+    monkeypatch.setenv("GRAPHCELL_DENORMALS", "1")
     d = np.array([0.0, -0.0, 1e-45, 1e-30, 1.0, 3e38, np.inf, np.nan, -1.0], np.float32)[:, None]
     x = np.array([0.0, -0.0, 1e-45, -1e-30, 1.0, 3e38, np.inf, -np.inf, np.nan], np.float32)[None] * np.ones((9, 1), np.float32)
     got = graphcell.jit(lambda x, d: x / ops.sqrt(d))(Tensor(x), Tensor(d)).asnumpy()
@@ -113,8 +114,10 @@ def test_softmax_and_its_gradient(dtype: type) -> None:
     np.testing.assert_allclose(dx.asnumpy(), slope.astype(np.float64), rtol=0, atol=precision)
 
 
-def test_a_maximum_of_other_rows_is_none_of_the_row() -> None:
-    """Whoever forgets to keep the dimension takes the largest of another row: 1 / sum could overflow."""
+def test_a_maximum_of_other_rows_is_none_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whoever forgets to keep the dimension takes the largest of another row: 1 / sum could overflow where the sum is denormal."""
+    monkeypatch.setenv("GRAPHCELL_DENORMALS", "1")
+
     def f(x: Tensor) -> Tensor:
         e = ops.exp(x - ops.amax(x, 1))
         return e / e.sum(axis=1, keepdims=True)

@@ -18,6 +18,7 @@ from graphcell.errors import ArgumentValueError
 from graphcell.records import dataclass
 
 VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
+DENORMALS_VARIABLE = "GRAPHCELL_DENORMALS"
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")
 """What runs before instruction selection. The emitted code is vectorised and nearly in SSA form already: on
 elementwise kernels, normalisations, matrix products and attention, with their gradients, these three gave
@@ -35,7 +36,7 @@ _CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 @dataclass(frozen=True, slots=True)
 class Target:
     """A processor to generate code for: LLVM's names for it, the bytes of a vector register, the data caches
-    in bytes.
+    in bytes, and whether programs take numbers too small for all their digits for zero (llvm/underflow.py).
     """
 
     triple: str
@@ -45,6 +46,7 @@ class Target:
     l1_bytes: int
     l2_bytes: int
     l3_bytes: int
+    flushes: bool = False
 
     def lanes(self, kind: str) -> int:
         """How many elements of `kind` (`float`, `i32`, …) fill one vector register."""
@@ -73,19 +75,22 @@ class Processor:
 def describe(processor: Processor, vector_bytes: str | None = None) -> Target:
     """The target for a processor. `vector_bytes` (16, 32 or 64) limits the vectors, so that the code of smaller processors can be tried here; by default
     it is what `GRAPHCELL_VECTOR_BYTES` in the environment says at each call, and with neither the vectors are as long as the processor has them.
+    `GRAPHCELL_DENORMALS=1` there keeps denormal numbers, which programs for x86 take for zero.
 
     Raises ArgumentValueError (a ValueError) for anything else.
     """
-    return _describe(processor, os.environ.get(VECTOR_BYTES_VARIABLE, "") if vector_bytes is None else vector_bytes)
+    keeps = os.environ.get(DENORMALS_VARIABLE, "0") not in ("", "0")
+    return _describe(processor, os.environ.get(VECTOR_BYTES_VARIABLE, "") if vector_bytes is None else vector_bytes, keeps)
 
 
 @functools.cache
-def _describe(processor: Processor, vector_bytes: str) -> Target:
+def _describe(processor: Processor, vector_bytes: str, keeps_denormals: bool) -> Target:
     features = dict(processor.features)
     native = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     width = _parse_width(vector_bytes) if vector_bytes else native
-    caches = [_cache_bytes(level) for level in (1, 2, 3)]
-    return Target(processor.triple, processor.cpu, _feature_string(features, width), width, *caches)
+    l1, l2, l3 = (_cache_bytes(level) for level in (1, 2, 3))
+    flushes = processor.triple.startswith("x86_64") and not keeps_denormals
+    return Target(processor.triple, processor.cpu, _feature_string(features, width), width, l1, l2, l3, flushes)
 
 
 def _parse_width(text: str) -> int:
