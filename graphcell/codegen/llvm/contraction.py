@@ -47,6 +47,9 @@ class ContractionTarget(Protocol):
     def triple(self) -> str: ...
 
     @property
+    def cpu(self) -> str: ...
+
+    @property
     def features(self) -> str: ...
 
     @property

@@ -34,6 +34,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.matmul_dot import DotMatmul, is_narrow, uses_dot
 from graphcell.codegen.llvm.matmul_schedule import (
     GROUPED_ROWS,
+    MOST_KEPT_BYTES,
     MatmulSpec,
     Operand,
     Schedule,
@@ -53,7 +54,6 @@ __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepare
 
 _ALIASING = 4096  # bytes: rows a multiple of this apart share a few lines of the L1 cache
 _FEW_COLUMN_TILES = 2  # of a block: so few panels of B leave the lines of A and of what is asked for where they are
-_MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
 _STEPS_AT_ONCE = 8  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels
@@ -150,7 +150,7 @@ class _BlockedMatmul:
     def _kept_passes(self, plan: Schedule) -> int:
         """For how many passes the scratch memory holds B's panels: for all, if the row blocks that follow use them again."""
         one = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size
-        return plan.passes if plan.grid[1] > 1 and one * plan.passes <= _MOST_KEPT_BYTES else 1
+        return plan.passes if plan.grid[1] > 1 and one * plan.passes <= MOST_KEPT_BYTES else 1
 
     def _ahead(self, plan: Schedule) -> int:
         """How many elements further A is asked for in each reduction step: the next cache line, or a later step."""

@@ -38,6 +38,10 @@ _LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cach
 _COLUMN_TILES_TO_COPY = 3
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
+_LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
+_PAGE = 4096
+MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
+_AMD = "znver"  # how LLVM's names of its processors begin
 _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
@@ -256,10 +260,12 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     streams = pack_b == "no" and _streams_b(spec, target)
     splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole, streams, target)
     narrow = spec.c.kind != kind and splits == 1
+    line_steps = _line_steps(spec, target)
+    short_passes = spec.reads_lines_in_parts(tile) and line_steps < _LINE_STEPS
     # A's tile stays in the L1 cache over a pass, at least 128 columns of B in half of the L2 cache.
     most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
     if spec.reads_lines_in_parts(tile):
-        most = min(most, _LINE_STEPS)
+        most = min(most, line_steps)
     elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
         most //= 2
     unit = _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes] if streams else whole
@@ -267,10 +273,12 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     passes = 1 if narrow else max(1, ceil_div(split_depth, most))
     depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), unit)
     in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * size * tile.columns))
+    if short_passes:
+        in_l2 = min(in_l2, max(1, MOST_KEPT_BYTES // (max(split_depth, 1) * size * tile.columns)))
     per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
     per_column = ceil_div(column_tiles, ceil_div(column_tiles, per_column))
     per_row = row_tiles
-    wanted = min(BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
+    wanted = min(BLOCKS_WANTED // 2 if short_passes else BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
     outer = math.prod(spec.batch) * splits
     least_rows = ceil_div(GROUPED_ROWS if _takes_part_of_lines(spec, tile) else _ROWS_PER_BLOCK, tile.rows) if pack_b == "block" else 1
     grid_columns = ceil_div(column_tiles, per_column)
@@ -281,6 +289,12 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
         per_column = max(1, min(per_column, column_tiles // missing))
     pack_a = _pack_a(spec, tile, per_column)
     return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
+
+
+def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
+    """Reduction steps in which a transposed A is read before the tiles that follow read the rest of its cache lines."""
+    on_a_page = max(1, _PAGE // max(1, spec.a.column * LType(spec.kind).bytes))
+    return _LINE_STEPS if target.cpu.startswith(_AMD) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
 
 
 def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool, target: ContractionTarget) -> tuple[int, int]:
