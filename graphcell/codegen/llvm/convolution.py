@@ -36,7 +36,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_loop,
     tile_start,
 )
-from graphcell.codegen.llvm.convolution_schedule import Edges, Schedule, schedule, taps_of
+from graphcell.codegen.llvm.convolution_schedule import Edges, Schedule, schedule, taps_of, weights_stream
 from graphcell.codegen.llvm.correlation import (
     ConvSpec,
     Correlation,
@@ -44,7 +44,7 @@ from graphcell.codegen.llvm.correlation import (
     gradient_correlations,
 )
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
-from graphcell.codegen.llvm.microkernel import Level, MicroKernel, Nest, Taps, call_micro, emit_micro
+from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, Nest, Taps, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.padding import PaddedCopy
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
@@ -232,6 +232,7 @@ class _Emitter:
         part, plan = self.part, self.plan
         source = part.kind if plan.copies else part.in_kind
         out_h, out_w, out_c = part.out_shape
+        streams = weights_stream(part, self.target) and plan.pixel_tiles <= MOST_STREAMED_TILES
         table = {}
         for i, images in enumerate(plan.image_segments):
             for r, rows in enumerate(plan.row_segments):
@@ -267,6 +268,7 @@ class _Emitter:
                             part.kind,
                             part.out_kind,
                             a_vector=part.depthwise,
+                            streams=streams,
                         )
                         name = emit_micro(
                             self.module, f"{self.name}.micro{i}{r}{p}{j}", kernel, self.epilogue, self.extra

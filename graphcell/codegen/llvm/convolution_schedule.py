@@ -39,6 +39,8 @@ from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000
+READ_BYTES = 5.5  # that memory gives in a cycle
+_READ_AGAIN, _READ_AGAIN_FROM_MEMORY = 0.28, 0.45  # part of the time of the first reading, measured where the tiles of 4x4 pixels read 5 and 9 MB
 _COPY_COST = 0.3  # of one input element, in units of tile_cost
 _MOST_TAP_ROWS = 512  # multiply-adds of an unrolled set of taps, which bounds the size of the code
 
@@ -79,6 +81,11 @@ class Schedule(RegisterTiles):
             sum(s.tiles for s in self.image_segments),
             ceil_div(self.row_tiles, self.rows_per_band),
         )
+
+    @property
+    def pixel_tiles(self) -> int:
+        """Register tiles that read the same weights."""
+        return math.prod(sum(s.tiles for s in segments) for segments in (self.image_segments, self.row_segments, self.pixel_segments))
 
     @property
     def exact(self) -> bool:
@@ -145,12 +152,33 @@ def estimated_time(part: Correlation, target: ContractionTarget) -> float:
     return min(time for time, *_ in _candidates(part, target)) * part.groups * max(part.reduced, 1)
 
 
+def weights_stream(part: Correlation, target: ContractionTarget) -> bool:
+    """Whether the weights come from memory, since the L2 cache would not hold them."""
+    return _bytes_of_weights(part) * part.reduced * part.groups > target.l2_bytes // 2
+
+
+def _bytes_of_weights(part: Correlation) -> int:
+    """Of one reduction channel."""
+    return part.taps * part.columns * LType(part.kind).bytes
+
+
+def _reading_time(part: Correlation, target: ContractionTarget, box: tuple[int, int, int], tile: TileShape) -> float:
+    """What it takes to read the weights of one reduction channel, once for each tile of pixels; 0 if they stay in the L2 cache."""
+    if not weights_stream(part, target):
+        return 0.0
+    tiles = math.prod(ceil_div(extent, most) for extent, most in zip(part.grid, box, strict=True))
+    panel = max(1, part.taps * part.reduced) * tile.columns * LType(part.kind).bytes
+    again = _READ_AGAIN if panel <= target.l2_bytes // 2 else _READ_AGAIN_FROM_MEMORY
+    return _bytes_of_weights(part) / READ_BYTES * (1 + again * (tiles - 1))
+
+
 def _choose_edges(
     part: Correlation, target: ContractionTarget, wanted: Edges | None
 ) -> tuple[Edges, tuple[int, int, int], TileShape]:
     """Compares the estimated times of the ways to treat the edges, each with its best tile."""
     best: tuple[float, Edges, tuple[int, int, int], TileShape] | None = None
     for time, edges, box, tile in _candidates(part, target):
+        time += _reading_time(part, target, box, tile)
         if wanted in (None, edges) and (best is None or time < 0.995 * best[0]):
             best = time, edges, box, tile
     if best is None:

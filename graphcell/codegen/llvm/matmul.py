@@ -44,7 +44,7 @@ from graphcell.codegen.llvm.matmul_schedule import (
     schedule,
     with_prepared_weights,
 )
-from graphcell.codegen.llvm.microkernel import Level, MicroKernel, batch_of, call_micro, emit_micro
+from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, batch_of, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
@@ -169,6 +169,12 @@ class _BlockedMatmul:
         crowded = a.row * self._size % _ALIASING == 0 and plan.columns_per_block > _FEW_COLUMN_TILES
         return rows * a.row if in_rows and not crowded else 0
 
+    def _streams(self, plan: Schedule) -> bool:
+        """Whether B's panels come from memory, few tiles read each of them, and there is work meanwhile: one row waits for memory in any case."""
+        packed = plan.padded_columns * self._panel_depth(plan) * self._size
+        few = self.spec.m > 1 and plan.row_tiles <= MOST_STREAMED_TILES
+        return plan.pack_b == "shared" and packed > self.target.l2_bytes // 2 and few
+
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
         whole = plan.depth % lanes == 0 and plan.split_depth % lanes == 0 and self.spec.k % lanes == 0
@@ -229,6 +235,7 @@ class _BlockedMatmul:
                     paired=spec.paired,
                     ahead=self._ahead(plan),
                     next_tile=self._next_tile(plan, rows.size),
+                    streams=self._streams(plan),
                 )
                 name = emit_micro(
                     self.module,

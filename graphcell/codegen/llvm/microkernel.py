@@ -20,6 +20,8 @@ from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch,
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
 
+STREAMED_BYTES = 4096  # by which a panel from memory is asked for ahead: the processor's own prefetching, some twenty lines, is too late there
+MOST_STREAMED_TILES = 8  # that read such a panel
 INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
 _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
@@ -68,7 +70,8 @@ class MicroKernel:
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
     `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is). `next_tile`: so many elements further
-    begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not).
+    begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not). `streams`: few tiles read a panel of B, which comes
+    from memory: it is asked for earlier than the processor does by itself.
     """
 
     kind: str
@@ -87,6 +90,7 @@ class MicroKernel:
     paired: bool = False
     ahead: int = 0
     next_tile: int = 0
+    streams: bool = False
 
     @property
     def rows(self) -> int:
@@ -361,6 +365,8 @@ def _step(
         prefetch(b, displaced(b, a, a_offset + kernel.ahead, LType(kernel.a_kind)), 2)
     vectors = []
     for v, width in enumerate(widths):
+        if kernel.streams:
+            prefetch(b, displaced(b, right, STREAMED_BYTES // LType(kernel.b_kind).bytes + v * lanes, LType(kernel.b_kind)), 2)
         mask = None if kernel.b_packed else kernel.mask(v)
         vectors.append(load_as(b, b.gep(right, v * lanes, LType(kernel.b_kind)), kernel.b_kind, b_kind, width, mask))
     for n, i in enumerate(rows):

@@ -33,7 +33,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_start,
 )
 from graphcell.codegen.llvm.correlation import Correlation
-from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
+from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.winograd_direct import DirectTile
 from graphcell.codegen.llvm.winograd_filters import FilterPanels
@@ -151,6 +151,8 @@ class _Emitter:
         part, plan = self.part, self.plan
         chunks = ceil_div(part.reduced, plan.chunk or part.reduced)
         multiple = math.gcd(part.reduced, plan.chunk)
+        bytes_ = self._panels.elements(plan.column_tiles) * self._size
+        streams = not plan.chunk and bytes_ > self.target.l2_bytes // 2 and plan.row_tiles <= MOST_STREAMED_TILES
         table = []
         for i, rows in enumerate(plan.row_segments):
             line = []
@@ -167,6 +169,7 @@ class _Emitter:
                     part.kind,
                     part.kind,
                     resumes=chunks > 1,
+                    streams=streams,
                 )
                 line.append((kernel, emit_micro(self.module, f"{self.name}.micro{i}{j}", kernel, None, ())))
             table.append(line)

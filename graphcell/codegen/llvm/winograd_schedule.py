@@ -23,7 +23,7 @@ from graphcell.codegen.llvm.contraction import (
     split_evenly,
     tile_cost,
 )
-from graphcell.codegen.llvm.convolution_schedule import estimated_time
+from graphcell.codegen.llvm.convolution_schedule import READ_BYTES, estimated_time
 from graphcell.codegen.llvm.correlation import Correlation
 from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.winograd_filters import STEP
@@ -46,8 +46,8 @@ _MARGIN, _MARGIN_OF_OTHERS, _MARGIN_OF_LINES = 0.95, 0.9, 0.86  # the less of it
 _TRANSFORMS = {F2: (55, 150, 45), F4: (190, 220, 120), F2_OF_5: (190, 400, 90)}
 """Cycles to transform one vector of the input, of the weights, and back, measured."""
 _PACK = 12  # cycles of a vector of a tap's weights before it is transformed
-_READ, _READ_AGAIN, _WRITE = 5.5, 10.0, 6.0
-"""Bytes of a cycle that memory gives, gives again soon, and takes."""
+_READ_AGAIN, _WRITE = 10.0, 6.0
+"""Bytes of a cycle that memory gives again soon, and takes."""
 
 
 def applies(part: Correlation) -> bool:
@@ -218,7 +218,7 @@ def winograd_time(part: Correlation, plan: Schedule, target: ContractionTarget, 
     bytes_ = plan.algorithm.products * part.reduced * vectors * lanes * size
     streams = bytes_ > target.l2_bytes // 2
     if streams:
-        products = max(products, bytes_ / _READ + (plan.groups - 1) * bytes_ / _READ_AGAIN)
+        products = max(products, bytes_ / READ_BYTES + (plan.groups - 1) * bytes_ / _READ_AGAIN)
     return products + tiles + (0 if prepared else weights + streams * bytes_ / _WRITE)
 
 
@@ -234,7 +234,7 @@ def direct_time(part: Correlation, target: ContractionTarget, prepared: bool) ->
     bytes_, time = vectors * lanes * size, estimated_time(part, target) * narrow(part.columns, part.kind, target)
     streams = bytes_ > target.l2_bytes // 2
     if streams:
-        time = max(time, bytes_ / _READ)
+        time = max(time, bytes_ / READ_BYTES)
     return time + (0 if prepared else 8 * vectors + streams * bytes_ / _WRITE)
 
 
