@@ -7,12 +7,14 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from graphcell import jit, ops
 from graphcell.codegen.llvm.convolution_schedule import Edges, schedule, weights_stream
 from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
 from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul, with_prepared_weights
 from graphcell.codegen.llvm.target import host
 from graphcell.codegen.llvm.text import Module
-from tests.codegen.plans import TARGETS, compile_plan
+from graphcell.tensor import Tensor
+from tests.codegen.plans import TARGETS, compile_plan, with_chunks
 
 WIDEST = TARGETS[max(TARGETS)]
 PREFETCH = "@llvm.prefetch"
@@ -49,3 +51,42 @@ def test_results_of_products_that_ask_for_weights() -> None:
     runner = compile_plan(lambda module, target: emit_matmul(module, "product", spec, target), target)
     got = runner({"a": a, "b": w}, "c", (m, n), np.dtype(np.float32))
     np.testing.assert_allclose(got, a.astype(np.float64) @ w.T, rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("m", [1, 7])
+def test_blocks_are_taken_forwards_and_backwards_in_turns(m: int) -> None:
+    """Where the L2 cache almost holds the panels: results are the same each time, with any cut of the blocks."""
+    n, k, l2 = 777, 520, 1 << 20
+    rng, target = np.random.default_rng(0), replace(WIDEST, l2_bytes=l2)
+    a, w = rng.standard_normal((m, k), np.float32), rng.standard_normal((n, k), np.float32)
+    spec = with_prepared_weights(dense_matmul(m, n, k, transpose_b=True))
+    runner = compile_plan(lambda module, target: emit_matmul(module, "product", spec, target), target)
+    ((name, size),) = runner.plan.shared
+    assert name == "packed" and l2 // 2 < size < 4 * l2
+    results = [run({"a": a, "b": w}, "c", (m, n), np.dtype(np.float32)) for run in (runner, runner, with_chunks(runner, 0.2, 0.7))]
+    np.testing.assert_allclose(results[0], a.astype(np.float64) @ w.T, rtol=0, atol=1e-3)
+    assert all(result.tobytes() == results[0].tobytes() for result in results)
+    module = Module()
+    emit_matmul(module, "product", spec, target)
+    assert "store atomic i64" in module.functions["product"]
+    emit_matmul(module, "small", with_prepared_weights(dense_matmul(m, 256, 128, transpose_b=True)), target)
+    assert "store atomic" not in module.functions["small"]
+
+
+def test_the_direction_changes_from_call_to_call() -> None:
+    """A loop multiplies by the same matrix again and again, on one thread and on several."""
+
+    def step(x: Tensor, w: Tensor) -> Tensor:
+        for _ in range(9):
+            x = ops.tanh(ops.matmul(x, w) * 0.02)
+        return x
+
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((1, 900), np.float32), rng.standard_normal((900, 900), np.float32)
+    f = jit(step)
+    first, second = f(Tensor(x), Tensor(w)).asnumpy(), f(Tensor(x), Tensor(w)).asnumpy()
+    want = x.astype(np.float64)
+    for _ in range(9):
+        want = np.tanh(want @ w * 0.02)
+    np.testing.assert_allclose(first, want, rtol=0, atol=1e-4)
+    assert first.tobytes() == second.tobytes()

@@ -47,13 +47,14 @@ from graphcell.codegen.llvm.matmul_schedule import (
 from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, batch_of, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
-from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
+from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, LType, Module, Val, i64
 from graphcell.records import dataclass
 
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
 _ALIASING = 4096  # bytes: rows a multiple of this apart share a few lines of the L1 cache
 _FEW_COLUMN_TILES = 2  # of a block: so few panels of B leave the lines of A and of what is asked for where they are
+_ALMOST = 4  # times the L2 cache
 _AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
 _STEPS_AT_ONCE = 8  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels
@@ -102,7 +103,7 @@ class _BlockedMatmul:
         shared: list[tuple[str, int]] = []
         batch = math.prod(spec.batch)
         if plan.pack_b == "shared":
-            shared.append(("packed", plan.padded_columns * self._panel_depth(plan) * self._size))
+            shared.append(("packed", self._packed_bytes(plan) + (LINE_BYTES if self._turns_back(plan) else 0)))
             stages.append(self._emit_shared_pack(plan))
         if plan.splits > 1:
             shared.append(("partial", plan.splits * batch * spec.m * spec.n * self._size))
@@ -171,9 +172,18 @@ class _BlockedMatmul:
 
     def _streams(self, plan: Schedule) -> bool:
         """Whether B's panels come from memory, few tiles read each of them, and there is work meanwhile: one row waits for memory in any case."""
-        packed = plan.padded_columns * self._panel_depth(plan) * self._size
         few = self.spec.m > 1 and plan.row_tiles <= MOST_STREAMED_TILES
-        return plan.pack_b == "shared" and packed > self.target.l2_bytes // 2 and few
+        return plan.pack_b == "shared" and self._packed_bytes(plan) > self.target.l2_bytes // 2 and few
+
+    def _packed_bytes(self, plan: Schedule) -> int:
+        return plan.padded_columns * self._panel_depth(plan) * self._size
+
+    def _turns_back(self, plan: Schedule) -> bool:
+        """Whether the blocks are taken forwards and backwards in turns: of panels that the L2 cache almost holds, those read last are still there when
+        the product is computed again, as in the steps of a recurrent layer. In one direction each would be gone just before it is needed.
+        """
+        almost = self.target.l2_bytes // 2 < self._packed_bytes(plan) <= _ALMOST * self.target.l2_bytes
+        return plan.pack_b == "shared" and almost and plan.row_tiles <= MOST_STREAMED_TILES and plan.grid[0] > 1
 
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
@@ -264,9 +274,21 @@ class _BlockedMatmul:
         b = FunctionBuilder(
             self.module, f"{self.name}.part" if partial else self.name, params.list, internal=False
         )
+        backwards = self._turn(b, plan) if self._turns_back(plan) else None
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
-            _Block(self, plan, b, loop.index, kernels, packers, extra).emit()
+            block = loop.index
+            if backwards is not None:
+                mirrored = b.sub(b.add(b.args["begin"], b.sub(b.args["end"], i64(1))), block)
+                block = b.select(backwards, mirrored, block)
+            _Block(self, plan, b, block, kernels, packers, extra).emit()
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
+
+    def _turn(self, b: FunctionBuilder, plan: Schedule) -> Val:
+        """An i1: whether this time is the other direction's. Kept behind the panels, in a word of which only that counts."""
+        place = b.gep(b.args["packed"], self._packed_bytes(plan), I8)
+        before = b.load_atomic(place, I64, "monotonic")
+        b.store_atomic(b.xor(before, i64(1)), place, "monotonic")
+        return b.icmp("ne", b.and_(before, i64(1)), i64(0))
 
     def _emit_sum(self, plan: Schedule) -> Stage:
         """Adds the partial products in order, a row of the output at a time."""
