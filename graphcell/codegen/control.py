@@ -80,6 +80,12 @@ class ControlFlow(LinearAlgebra):
 
         b.while_loop(condition, iterate)
 
+    def _row_of_view(self, b: FunctionBuilder, v: Value, at: Val) -> Val:
+        """Where row `at` of v lies, whose rows may be any distance apart."""
+        layout, size = self.info.layout(v), v.type.dtype.itemsize
+        start = b.gep(self.place[layout.root], layout.offset * size, I8)
+        return b.gep(start, b.mul(at, i64(layout.strides[0] * size)), I8)
+
     def emit_for(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
         assert isinstance(op, For)
@@ -95,7 +101,7 @@ class ControlFlow(LinearAlgebra):
             def row(place: Val, type: TensorType) -> Val:
                 return b.gep(place, b.mul(at, i64(type.nbytes // max(1, type.shape[0]))), I8)
 
-            rows = [row(self.place_of(v), v.type) for v in scanned]
+            rows = [self._row_of_view(b, v, at) for v in scanned]
             self._bind(body, [index, *state, *rows, *invariant])
             stacked = node.results[op.carried :]
             for v, result in zip(body.outputs[op.carried :], stacked, strict=True):

@@ -16,7 +16,7 @@ import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
 from graphcell.codegen.kernel import SMALL_STRIDE
-from graphcell.codegen.layout import Layout, Padded, own_layout, view_layout
+from graphcell.codegen.layout import Layout, Padded, is_contiguous, own_layout, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.dtype import float32, int32, int64
 from graphcell.ir.graph import Graph, Node, Value, copy_node
@@ -27,6 +27,7 @@ from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View, neutral
 from graphcell.ops.comparison import Less
 from graphcell.ops.contraction import MatMul
+from graphcell.ops.control import For
 from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.indexing import DynamicSlice, Gather, GatherElements
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
@@ -407,4 +408,8 @@ def _reads_views(node: Node, operand: Value, layout: Layout) -> bool:
             return not isinstance(op, DynamicSlice)
         side_by_side = not operand.type.rank or layout.strides[-1] == 1 or operand.type.shape[-1] == 1
         return side_by_side or node.results[0].type.size * _FEW_READ <= operand.type.size
+    if isinstance(op, For):  # what a loop is handed row by row
+        rows = node.operands[op.carried : op.carried + op.scanned]
+        alone = node.operands.count(operand) == rows.count(operand) > 0
+        return alone and is_contiguous(operand.type.shape[1:], layout.strides[1:])
     return isinstance(op, (Concat, Pad, UpdateSlice, Attention, AttentionGrad))
