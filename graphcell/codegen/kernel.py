@@ -202,6 +202,7 @@ class LoopKernel:
         stores: what is written.
         operands: dtype of each operand buffer.
         summed: the outer loops along which stores add (a bit mask): all their iterations belong to one block.
+        past: operands that are written past the caches, since nobody reads them soon.
     """
 
     extents: tuple[int, ...]
@@ -213,6 +214,7 @@ class LoopKernel:
     tile: int = -1
     group: int = -1
     summed: int = 0
+    past: frozenset[int] = frozenset()
 
     @property
     def inner_mask(self) -> int:
@@ -248,7 +250,9 @@ class LoopKernel:
         for k, s in enumerate(self.body):
             args = " ".join(f"t{a}" for a in s.args)
             lines.append(f"  t{k} = {s.what}{' ' + args if args else ''} : {s.dtype}" + (f"  stage {s.stage}" if s.stage else ""))
-        lines += [f"  {'add' if s.adds else 'store'} t{s.local} -> {s.access}" for s in self.stores]
+        for store in self.stores:
+            past = " past the caches" if store.access.operand in self.past else ""
+            lines.append(f"  {'add' if store.adds else 'store'} t{store.local} -> {store.access}{past}")
         return "\n".join([*lines, "}"])
 
 

@@ -11,6 +11,7 @@ import re
 from collections.abc import Mapping, Set
 
 from graphcell.codegen.llvm.text import Module
+from graphcell.codegen.llvm.values import metadata
 
 LEAST_LETTERS = 150_000
 """Text of a part that is worth a thread: LLVM takes a tenth of a second for it."""
@@ -50,7 +51,7 @@ def cut(module: Module, most: int, earlier: Mapping[str, str] | None = None, fol
         lines += [_declaration(head) for symbol, head in known.items() if symbol in mentioned[k] and home.get(symbol) != k and symbol not in symbols]
         functions = {name: module.functions[name] for name in part}
         lines += [text.replace("define internal ", "define ", 1) if f"@{name}" in visible else text for name, text in functions.items()]
-        texts.append("\n".join([*lines, ""]))
+        texts.append("\n".join([*lines, *metadata(functions.values()), ""]))
     return texts
 
 

@@ -96,6 +96,10 @@ class Scope:
         return None
 
 
+LEAST_PAST_BYTES = 32
+"""Of a vector that is written past the caches: shorter ones would fill lines of memory piece by piece."""
+
+
 class PointEmitter:
     """What loop nests (rows.py, loops.py) and epilogues share: the values of a kernel at the current indices, its loads, stores and row buffers.
 
@@ -391,10 +395,12 @@ class PointEmitter:
             return
         value = b.narrow(b.splat(value, self.lanes), dtype)
         if stride == 1:
-            if self.mask is None:
-                b.store(value, pointer)
-            else:
+            if self.mask is not None:
                 b.masked_store(value, pointer, self.mask)
+            elif access.operand in self.kernel.past and value.type.bytes * value.type.lanes >= LEAST_PAST_BYTES:
+                b.store_past_caches(value, pointer)
+            else:
+                b.store(value, pointer)
             return
         if b.module.avx512 and 1 < stride <= SMALL_STRIDE and masks_are_quick(dtype) and self._lanes_are_known():
             store_strided(b, pointer, stride, value, self.count)

@@ -57,6 +57,11 @@ class Target:
         """True if the processor has AVX-512 (with DQ, as all but the first have) and it is not switched off by narrower vectors."""
         return {"+avx512f", "+avx512dq"} <= set(self.features.split(","))
 
+    @property
+    def writes_past_caches(self) -> bool:
+        """True where vectors are long enough for it, and what follows is ordered after all stores by any locked instruction."""
+        return self.triple.startswith("x86_64") and self.vector_bytes >= 32
+
     def module(self) -> Module:
         """A new module for this processor."""
         avx2 = "+avx2" in self.features.split(",") and not self.avx512

@@ -11,7 +11,25 @@ import contextlib
 from collections.abc import Callable, Iterator, Sequence
 
 from graphcell.codegen.llvm.instructions import Instructions
-from graphcell.codegen.llvm.values import F32, F64, FLOAT_KINDS, I1, I8, I32, I64, PTR, VOID, LType, Module, Val, const, constant_mask, float_literal, i64
+from graphcell.codegen.llvm.values import (
+    F32,
+    F64,
+    FLOAT_KINDS,
+    I1,
+    I8,
+    I32,
+    I64,
+    NONTEMPORAL,
+    PTR,
+    VOID,
+    LType,
+    Module,
+    Val,
+    const,
+    constant_mask,
+    float_literal,
+    i64,
+)
 from graphcell.records import dataclass
 
 __all__ = [
@@ -178,6 +196,17 @@ class FunctionBuilder(Instructions):
                 emit()
             self.effect(f"br label %{end}")
         self._start_block(end)
+
+    def store_past_caches(self, value: Val, pointer: Val) -> None:
+        """Stores a vector whose cache line is not read first and does not stay; where it does not lie on a boundary of its length, as any other."""
+        size = value.type.bytes * value.type.lanes
+        address = self.raw(f"ptrtoint ptr {pointer.text} to i64", I64)
+        on_boundary = self.icmp("eq", self.and_(address, i64(size - 1)), i64(0))
+        self.if_else(
+            on_boundary,
+            lambda: self.effect(f"store {value}, ptr {pointer.text}, align {size}, {NONTEMPORAL}"),
+            lambda: self.store(value, pointer),
+        )
 
     def return_if(self, condition: Val, value: Val | None = None) -> None:
         """Returns from the function early."""

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import field
 
 import numpy as np
@@ -136,6 +136,15 @@ def constant_mask(count: int, lanes: int) -> Val:
     return Val(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(lanes))}>", LType("i1", lanes))
 
 
+NONTEMPORAL = "!nontemporal !0"
+"""Of stores past the caches; what it refers to is one of `metadata`."""
+
+
+def metadata(functions: Iterable[str]) -> list[str]:
+    """What these functions refer to by number."""
+    return ["!0 = !{i32 1}"] if any(NONTEMPORAL in text for text in functions) else []
+
+
 @dataclass
 class Module:
     """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
@@ -207,4 +216,4 @@ class Module:
         return self._text(self.functions)
 
     def _text(self, functions: dict[str, str]) -> str:
-        return "\n".join([*self.globals.values(), *self.declarations.values(), *functions.values(), ""])
+        return "\n".join([*self.globals.values(), *self.declarations.values(), *functions.values(), *metadata(functions.values()), ""])

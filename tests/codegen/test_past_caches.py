@@ -1,0 +1,103 @@
+"""Large results of a program are written past the caches, where nothing in the program reads them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+import pytest
+
+from graphcell import ops
+from graphcell.codegen import lower as lowering
+from graphcell.codegen.llvm.values import NONTEMPORAL
+from graphcell.codegen.lower import lower
+from graphcell.passes.pipeline import run_pipeline
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_guards import run_guarded
+from tests.codegen.test_loop_shapes import graph_of, normal
+
+WIDE = [target for width, target in TARGETS.items() if width >= 32 and target.writes_past_caches]
+pytestmark = pytest.mark.skipif(not WIDE, reason="vectors are short")
+
+
+@pytest.fixture(autouse=True)
+def _small_results_count(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lowering, "_PAST_CACHES_FROM", 1024)
+
+
+def stores(fn: Any, arrays: Any, updates: tuple[tuple[int, int], ...] = ()) -> int:
+    return lower(run_pipeline(graph_of(fn, arrays))[0], updates, WIDE[-1]).text.count(NONTEMPORAL)
+
+
+def softmax(x: Any) -> Any:
+    return ops.softmax(x, -1)
+
+
+CASES = [
+    (lambda x: x * 2 + 1, lambda x: x * 2 + 1),
+    (softmax, lambda x: np.exp(x - x.max(-1, keepdims=True)) / np.exp(x - x.max(-1, keepdims=True)).sum(-1, keepdims=True)),
+    (lambda x: (x + 1, ops.tanh(x)), lambda x: (x + 1, np.tanh(x))),
+    (lambda x: x.sum(0, keepdims=True) * x, lambda x: x.sum(0, keepdims=True) * x),
+]
+
+
+@pytest.mark.parametrize("shape", [(16, 64), (37, 48), (33, 77), (5, 1003), (64, 16), (700, 3)])
+@pytest.mark.parametrize(("fn", "reference"), CASES)
+def test_results_wherever_they_lie(fn: Any, reference: Any, shape: tuple[int, int]) -> None:
+    """On boundaries of lines and not, with rows that are whole lines and others."""
+    x = normal(*shape)
+    want = reference(x.astype(np.float64))
+    for target in TARGETS.values():
+        for at_end in (True, False):
+            got = run_guarded(graph_of(fn, [x]), [x], target, at_end)
+            for result, expected in zip(got, want if isinstance(want, tuple) else (want,), strict=True):
+                np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int8])
+def test_dtypes(dtype: Any) -> None:
+    x = (normal(16, 128) * 5).astype(dtype)
+    for target in TARGETS.values():
+        for at_end in (True, False):
+            (got,) = run_guarded(graph_of(lambda x: x + x, [x]), [x], target, at_end)
+            assert (got == x + x).all()
+
+
+def test_only_where_nobody_reads_them() -> None:
+    x = normal(16, 128)
+    assert stores(lambda x: x * 2 + 1, [x])
+    assert not stores(lambda x: (x * 2 + 1).sum(), [x]), "no large result"
+    assert not stores(lambda x: x[:4] * 2, [x[:, :16]]), "a small one"
+
+    def read_again(x: Any) -> Any:
+        y = ops.tanh(x)
+        return y, ops.matmul(y, y.T)
+
+    assert not stores(read_again, [x])
+
+
+def test_not_what_is_written_over_an_input() -> None:
+    x = normal(16, 128)
+    assert not stores(lambda x: x * 2 + 1, [x], ((0, 0),))
+
+
+def test_not_inside_a_loop() -> None:
+    from graphcell import dtype as ms
+    from graphcell.frontend.tracing import trace_function
+    from graphcell.tensor import Tensor
+
+    def f(x: Tensor) -> Tensor:
+        k = Tensor(0, ms.int32)
+        while k < 5:
+            x = ops.tanh(x)
+            k = k + 1
+        return x
+
+    graph = run_pipeline(trace_function(f, (Tensor(normal(16, 128)),), {}).graph, "f")[0]
+    assert NONTEMPORAL not in lower(graph, (), WIDE[-1]).text
+
+
+def test_the_listing_says_so() -> None:
+    program = lower(run_pipeline(graph_of(lambda x: x * 2 + 1, [normal(16, 128)]))[0], (), WIDE[-1])
+    assert "past the caches" in program.steps[0].kernel
