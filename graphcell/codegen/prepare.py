@@ -25,7 +25,8 @@ LETTERS = "abdefghijk"
 
 @dataclass(frozen=True)
 class Preparation:
-    """The stages of a plan that read operand `operand` alone and fill the shared `buffers`, which nothing else writes."""
+    """The stages of a plan that read operand `operand` alone and fill the shared `buffers`, which nothing else writes, but for the word behind packed
+    panels in which a product keeps its direction (llvm/matmul.py)."""
 
     operand: int
     stages: tuple[Stage, ...]
