@@ -162,7 +162,7 @@ def _emit_parts(
         if panels.depth:
             packs.append(panels.emit(module, own))
         works.append(emitter.emit_work())
-        notes.append(str(plan))
+        notes.append(f"{plan}{', weights asked for ahead' if emitter.streams else ''}")
         offset += panels.bytes
         scratch = max(scratch, emitter.scratch_bytes)
     shared = (("packed", offset),) if offset else ()
@@ -209,6 +209,11 @@ class _Emitter:
             return 0
         return round_up(self.plan.image_segments[0].size * self.plan.pitch[0] * self._size, 64)
 
+    @property
+    def streams(self) -> bool:
+        """Whether the weights come from memory and few tiles read each of them."""
+        return weights_stream(self.part, self.target) and self.plan.pixel_tiles <= MOST_STREAMED_TILES
+
     # -- the correlation -------------------------------------------------------------------------------------
     def emit_work(self) -> Stage:
         part, plan = self.part, self.plan
@@ -232,7 +237,6 @@ class _Emitter:
         part, plan = self.part, self.plan
         source = part.kind if plan.copies else part.in_kind
         out_h, out_w, out_c = part.out_shape
-        streams = weights_stream(part, self.target) and plan.pixel_tiles <= MOST_STREAMED_TILES
         table = {}
         for i, images in enumerate(plan.image_segments):
             for r, rows in enumerate(plan.row_segments):
@@ -268,7 +272,7 @@ class _Emitter:
                             part.kind,
                             part.out_kind,
                             a_vector=part.depthwise,
-                            streams=streams,
+                            streams=self.streams,
                         )
                         name = emit_micro(
                             self.module, f"{self.name}.micro{i}{r}{p}{j}", kernel, self.epilogue, self.extra

@@ -111,7 +111,8 @@ class _BlockedMatmul:
         stages.append(self._emit_main(plan, blocks))
         if plan.splits > 1:
             stages.append(self._emit_sum(plan))
-        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], str(plan), plan.passes > 1 and plan.splits == 1)
+        note = ", ".join([str(plan), *(["asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
+        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, plan.passes > 1 and plan.splits == 1)
 
     @property
     def _size(self) -> int:
