@@ -1,4 +1,4 @@
-"""The worker pool, for the tests of it."""
+"""The worker pool, for the tests of it, and an op that calls Python."""
 
 from __future__ import annotations
 
@@ -6,9 +6,11 @@ from collections.abc import Iterator
 
 import pytest
 
+from graphcell.ir.op import Op
 from graphcell.runtime import threads
 from graphcell.runtime.cache import DIRECTORY_VARIABLE
 from tests.runtime.pool_harness import Kernels
+from tests.runtime.support import CallsPython
 
 
 @pytest.fixture(scope="session")
@@ -31,3 +33,11 @@ def pool(own_cache: None) -> Iterator[threads.Pool]:
     before = found.threads
     yield found
     found.resize(before)
+
+
+@pytest.fixture(scope="module")
+def calls_python_is_known() -> Iterator[None]:
+    """In these tests alone."""
+    Op.table[CallsPython.name] = CallsPython
+    yield
+    Op.table.pop(CallsPython.name, None)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+import dataclasses
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,24 @@ import pytest
 
 from graphcell import Tensor
 from graphcell.codegen.llvm import target
+from graphcell.ir.op import Op
+from graphcell.ir.types import TensorType
 from graphcell.runtime.calling import native
 from graphcell.runtime.threads import pool
+
+
+@dataclasses.dataclass(frozen=True)
+class CallsPython(Op):
+    """Runs Python in the middle of a graph."""
+
+    function: Callable[[Any], Any]
+    name = "test_calls_python"
+
+    def infer(self, *operands: TensorType) -> TensorType:
+        return operands[0]
+
+    def eval(self, *arrays: Any) -> Any:
+        return self.function(arrays[0])
 
 
 def t(*values: float) -> Tensor:

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import dataclasses
 import os
 import threading
 import weakref
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
@@ -14,12 +12,12 @@ import pytest
 
 from graphcell import Parameter, Tensor, ops
 from graphcell.buffer import RetiredBuffers
-from graphcell.ir.op import Op
-from graphcell.ir.types import TensorType
 from graphcell.jit import jit
 from graphcell.ops.dispatch import apply1
 from graphcell.tensor import StorageEpoch
-from tests.runtime.support import served, t, warm
+from tests.runtime.support import CallsPython, served, t, warm
+
+pytestmark = pytest.mark.usefixtures("calls_python_is_known")
 
 
 # -- buffers ---------------------------------------------------------------------------------------------------------------
@@ -112,27 +110,6 @@ def test_exceptions_of_host_calls() -> None:
         assert f(x, index).asnumpy().tolist() == [2]
 
 
-@dataclasses.dataclass(frozen=True)
-class _Calls(Op):
-    """Runs Python in the middle of a graph."""
-
-    function: Callable[[Any], Any]
-    name = "test_calls_python"
-
-    def infer(self, *operands: TensorType) -> TensorType:
-        return operands[0]
-
-    def eval(self, *arrays: Any) -> Any:
-        return self.function(arrays[0])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _the_op_is_known_here_alone() -> Iterator[None]:
-    Op.table[_Calls.name] = _Calls
-    yield
-    Op.table.pop("test_calls_python", None)
-
-
 def test_host_calls_may_call_compiled_functions_and_the_same_again() -> None:
     inner = jit(lambda x: x * 2)
     warm(inner, t(1))
@@ -146,7 +123,7 @@ def test_host_calls_may_call_compiled_functions_and_the_same_again() -> None:
         return kept[0].asnumpy() + 100
 
     def around(x: Tensor) -> Tensor:
-        return apply1(_Calls(host), x + 0) + 1
+        return apply1(CallsPython(host), x + 0) + 1
 
     outer = jit(around)
 
@@ -165,7 +142,7 @@ def test_exceptions_of_host_calls_inside_of_each_other() -> None:
             raise _Wrong("zero")
         return outer(t(value - 1)).asnumpy() if value == 1 else x
 
-    outer = jit(lambda x: apply1(_Calls(host), x + 0) * 2)
+    outer = jit(lambda x: apply1(CallsPython(host), x + 0) * 2)
     warm(outer, t(7))
     for _ in range(3):
         with pytest.raises(_Wrong, match="zero"):
@@ -298,7 +275,7 @@ def test_fork_inside_a_host_call() -> None:
                 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
         return x + 1
 
-    f = jit(lambda x: apply1(_Calls(host), x * p) * 2)
+    f = jit(lambda x: apply1(CallsPython(host), x * p) * 2)
     warm(f, t(1, 1, 1))
     parent = os.getpid()
     try:

@@ -2,22 +2,22 @@
 
 from __future__ import annotations
 
-import dataclasses
-from collections.abc import Callable, Iterator
 from typing import Any
 
 import numpy as np
 import pytest
 
 from graphcell import jit, ops, value_and_grad
-from graphcell.ir.op import Op
-from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import apply1
 from graphcell.runtime.loader import host
 from graphcell.runtime.threads import Pool
 from graphcell.tensor import Tensor
+from tests.runtime.support import CallsPython
 
-pytestmark = pytest.mark.skipif(not host().triple.startswith("x86_64"), reason="other processors keep denormal numbers")
+pytestmark = [
+    pytest.mark.skipif(not host().triple.startswith("x86_64"), reason="other processors keep denormal numbers"),
+    pytest.mark.usefixtures("calls_python_is_known"),
+]
 SMALL, DENORMAL = np.float32(1e-30), np.float32(1e-40)
 
 
@@ -26,27 +26,6 @@ def product_in_numpy() -> Any:
 
 
 KEPT = product_in_numpy()
-
-
-@dataclasses.dataclass(frozen=True)
-class _Calls(Op):
-    """Runs Python in the middle of a graph."""
-
-    function: Callable[[Any], Any]
-    name = "test_underflow_calls_python"
-
-    def infer(self, *operands: TensorType) -> TensorType:
-        return operands[0]
-
-    def eval(self, *arrays: Any) -> Any:
-        return self.function(arrays[0])
-
-
-@pytest.fixture(scope="module", autouse=True)
-def _the_op_is_known_here_alone() -> Iterator[None]:
-    Op.table[_Calls.name] = _Calls
-    yield
-    Op.table.pop(_Calls.name, None)
 
 
 def of(*numbers: Any) -> Tensor:
@@ -106,7 +85,7 @@ def test_python_in_the_middle_of_a_program(raises: bool) -> None:
             raise ValueError("from the middle")
         return x
 
-    f = jit(lambda x: (apply1(_Calls(inside), x * 1e-10) + 1) * SMALL * 1e-10)
+    f = jit(lambda x: (apply1(CallsPython(inside), x * 1e-10) + 1) * SMALL * 1e-10)
     for _ in range(3):
         if raises:
             with pytest.raises(ValueError, match="from the middle"):
