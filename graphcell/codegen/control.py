@@ -98,13 +98,13 @@ class ControlFlow(LinearAlgebra):
             at = b.sub(i64(op.trip_count - 1), loop.index) if op.reverse else loop.index
             b.store(at, index)
 
-            def row(place: Val, type: TensorType) -> Val:
+            def row_of_result(place: Val, type: TensorType) -> Val:
                 return b.gep(place, b.mul(at, i64(type.nbytes // max(1, type.shape[0]))), I8)
 
             rows = [self._row_of_view(b, v, at) for v in scanned]
             self._bind(body, [index, *state, *rows, *invariant])
             stacked = node.results[op.carried :]
             for v, result in zip(body.outputs[op.carried :], stacked, strict=True):
-                body.place[v] = row(self.place[result], result.type)
+                body.place[v] = row_of_result(self.place[result], result.type)
             body.emit(b, own, call)
             self._finish_carried(b, body, state)

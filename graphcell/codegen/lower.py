@@ -296,9 +296,9 @@ class _Frame(ControlFlow):
         return self.info.layout(v).strides
 
     @functools.cached_property
-    def _last_results(self) -> set[Value]:
-        """Outputs with memory of their own that no step reads."""
-        return self._output_set - self._last_reads().keys() - self.in_place.keys() - self.storage.keys()
+    def _unread_outputs(self) -> set[Value]:
+        """Outputs in memory of the caller's that no step reads: none that takes over an input's, or is copied there at the end."""
+        return self._output_set - self._last_reads().keys() - self.in_place.keys() - self.storage.keys() - self.intervals.keys()
 
     # -- code --------------------------------------------------------------------------------------------------------
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
@@ -336,7 +336,7 @@ class _Frame(ControlFlow):
         if not (self.is_program and self.lowering.target.writes_past_caches):
             return scheduled.kernel
         buffers = enumerate(scheduled.buffers)
-        past = frozenset(k for k, v in buffers if v in self._last_results and v.type.nbytes >= _PAST_CACHES_FROM)
+        past = frozenset(k for k, v in buffers if v in self._unread_outputs and v.type.nbytes >= _PAST_CACHES_FROM)
         return replace(scheduled.kernel, past=past)
 
     def _emit_node(self, b: FunctionBuilder, node: Node, arena: Val, call: Calls) -> None:
@@ -507,8 +507,8 @@ def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Valu
     source, result = buffers.index(target), buffers.index(output)
     if any(isinstance(s.what, GatherLoad) and s.what.access.operand == source for s in kernel.body):
         return False
-    (store,) = [s for s in kernel.stores if s.access.operand == result]
-    if store.adds or any(n > 1 and not step for n, step in zip(kernel.extents, store.access.strides, strict=True)):
+    store, *others = [s for s in kernel.stores if s.access.operand == result]
+    if others or store.adds or any(n > 1 and not step for n, step in zip(kernel.extents, store.access.strides, strict=True)):
         return False  # written again and again
     loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == source]
     return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)

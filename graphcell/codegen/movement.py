@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.scan import emit_scan as emit_scan_kernel
 from graphcell.codegen.llvm.scan import scan_kernel
 from graphcell.codegen.llvm.scatter import emit_scatter as emit_scatter_kernel
 from graphcell.codegen.llvm.scatter_step import emit_link, emit_step
-from graphcell.codegen.llvm.text import I8, I64, VOID, FunctionBuilder, Val, i64
+from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.pieces import Piece
@@ -54,7 +54,7 @@ class Movement:
             with self.lowering.step(b, name, str(kernel), blocks):
                 call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
                 if kernel.past:  # other threads' stores are ordered by the locked instruction with which they leave the region
-                    b.intrinsic("x86.sse.sfence", VOID)
+                    b.order_stores()
 
     def copy_into(self, b: FunctionBuilder, v: Value, result: Val, strides: tuple[int, ...], offset: int, call: Calls) -> None:
         layout = self.info.layout(v)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import llvmlite
@@ -46,7 +47,7 @@ class Translation:
 
     def __enter__(self) -> Translation:
         """Begins with what the runtime needs itself, unless it is there."""
-        if self._target == host():
+        if replace(self._target, flushes=host().flushes) == host():  # eager kernels keep denormal numbers
             try:
                 self._support = support.missing()
                 for _, text in self._support:

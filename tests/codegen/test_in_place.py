@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from graphcell import Parameter, jit, ops
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
@@ -210,3 +211,18 @@ def test_a_loop_gives_what_it_carried_beside_what_it_carries_on() -> None:
       return %last, %all
     }""")
     check(graph, numbers(graph))
+
+
+@pytest.mark.parametrize("shape", [(64, 2), (20, 2), (64, 3), (64, 4)])
+def test_parameters_that_are_written_by_turns(shape: tuple[int, int]) -> None:
+    """The loop nest is unrolled, so it has several stores to the Parameter and to what is returned."""
+    p = Parameter(Tensor(np.arange(shape[0] * shape[1], dtype=np.float32).reshape(shape)))
+
+    @jit
+    def f() -> Tensor:
+        y = p + p
+        ops.assign(p, y + y)
+        return ops.relu(y.T)
+
+    before = p.asnumpy().copy()
+    assert (f().asnumpy() == 2 * before.T).all() and (p.asnumpy() == 4 * before).all()

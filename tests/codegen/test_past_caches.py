@@ -101,3 +101,7 @@ def test_not_inside_a_loop() -> None:
 def test_the_listing_says_so() -> None:
     program = lower(run_pipeline(graph_of(lambda x: x * 2 + 1, [normal(16, 128)]))[0], (), WIDE[-1])
     assert "past the caches" in program.steps[0].kernel
+
+
+def test_not_what_is_copied_over_an_input_at_the_end() -> None:
+    assert not stores(lambda x: ops.flip(x, (0,)) * 2, [normal(16, 128)], ((0, 0),))

@@ -120,3 +120,14 @@ def test_gradients_that_vanish() -> None:
     for _ in range(900):
         m = step(m)
     assert m.asnumpy().tolist() == [0]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_comparisons_agree_with_each_other(dtype: Any) -> None:
+    """LLVM knows it, too: it would fold what is asked together as if such numbers were none."""
+    y = Tensor(np.array([np.finfo(dtype).tiny / 4, 1, 0], dtype))
+    f = jit(lambda y: (y <= 0, (y <= 0) | ops.isinf(y), y > 0, (y > 0) & ops.isfinite(y), y == 0, (y == 0) | ops.isnan(y)))
+    results = [r.asnumpy().tolist() for r in f(y)]
+    assert results == [[True, False, True]] * 2 + [[False, True, False]] * 2 + [[True, False, True]] * 2
+    entropy = jit(lambda p, q: -ops.xlogy(p, q).sum())(Tensor(np.array([0, 1, 0], dtype)), y)
+    assert entropy.asnumpy() == 0

@@ -154,11 +154,10 @@ def estimated_time(part: Correlation, target: ContractionTarget) -> float:
 
 def weights_stream(part: Correlation, target: ContractionTarget) -> bool:
     """Whether the weights come from memory, since the L2 cache would not hold them."""
-    return _bytes_of_weights(part) * part.reduced * part.groups > target.l2_bytes // 2
+    return _weight_bytes_per_channel(part) * part.reduced * part.groups > target.l2_bytes // 2
 
 
-def _bytes_of_weights(part: Correlation) -> int:
-    """Of one reduction channel."""
+def _weight_bytes_per_channel(part: Correlation) -> int:
     return part.taps * part.columns * LType(part.kind).bytes
 
 
@@ -169,7 +168,7 @@ def _reading_time(part: Correlation, target: ContractionTarget, box: tuple[int, 
     tiles = math.prod(ceil_div(extent, most) for extent, most in zip(part.grid, box, strict=True))
     panel = max(1, part.taps * part.reduced) * tile.columns * LType(part.kind).bytes
     again = _READ_AGAIN if panel <= target.l2_bytes // 2 else _READ_AGAIN_FROM_MEMORY
-    return _bytes_of_weights(part) / READ_BYTES * (1 + again * (tiles - 1))
+    return _weight_bytes_per_channel(part) / READ_BYTES * (1 + again * (tiles - 1))
 
 
 def _choose_edges(

@@ -45,8 +45,7 @@ _AMD = "znver"  # how LLVM's names of its processors begin
 _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
-_STREAMED_FROM = 8  # times the L2 cache: from there on B comes from memory, more or less,
-_STREAMED_BYTES = 4 << 20  # and from there on in any case
+_STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
 _STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
 _STRIP_TIMES = 8  # its width that such an output is long, at least
 _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
@@ -329,7 +328,7 @@ def _streams_b(spec: MatmulSpec, target: ContractionTarget) -> bool:
     """Whether a B that few rows meet is large and lies row by row. It is read as it lies, a few whole rows at a time: column tiles would jump
     from page to page, which takes up to twice as long.
     """
-    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > min(_STREAMED_FROM * target.l2_bytes, _STREAMED_BYTES)
+    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > min(_STREAMED_FROM * target.l2_bytes, _STREAMED_FROM_BYTES)
 
 
 def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarget) -> str:

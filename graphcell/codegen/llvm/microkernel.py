@@ -20,7 +20,7 @@ from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch,
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
 
-STREAMED_BYTES = 4096  # by which a panel from memory is asked for ahead: the processor's own prefetching, some twenty lines, is too late there
+ASKED_AHEAD_BYTES = 4096  # by which a panel from memory is asked for ahead: the processor's own prefetching, some twenty lines, is too late there
 MOST_STREAMED_TILES = 8  # that read such a panel
 INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
@@ -366,7 +366,7 @@ def _step(
     vectors = []
     for v, width in enumerate(widths):
         if kernel.streams:
-            prefetch(b, displaced(b, right, STREAMED_BYTES // LType(kernel.b_kind).bytes + v * lanes, LType(kernel.b_kind)), 2)
+            prefetch(b, displaced(b, right, ASKED_AHEAD_BYTES // LType(kernel.b_kind).bytes + v * lanes, LType(kernel.b_kind)), 2)
         mask = None if kernel.b_packed else kernel.mask(v)
         vectors.append(load_as(b, b.gep(right, v * lanes, LType(kernel.b_kind)), kernel.b_kind, b_kind, width, mask))
     for n, i in enumerate(rows):

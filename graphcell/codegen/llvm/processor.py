@@ -65,7 +65,7 @@ class Target:
     def module(self) -> Module:
         """A new module for this processor."""
         avx2 = "+avx2" in self.features.split(",") and not self.avx512
-        return Module(avx512=self.avx512, avx2=avx2, number_bytes=self.vector_bytes if avx2 else 0)  # AVX2 has few registers
+        return Module(avx512=self.avx512, avx2=avx2, number_bytes=self.vector_bytes if avx2 else 0, flushes=self.flushes)  # AVX2 has few registers
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from graphcell.codegen.llvm.values import (
     F32,
     F64,
     FLOAT_KINDS,
+    FLUSHED_ATTRIBUTE,
     I1,
     I8,
     I32,
@@ -98,7 +99,8 @@ class FunctionBuilder(Instructions):
     def finish(self, value: Val | None = None) -> str:
         """Closes the function with a return, adds it to the module, returns its name."""
         self._lines.append(f"  ret {value}" if value is not None else "  ret void")
-        body = [f"{self._head} {self._attributes} {{", self._lines[0], *self._entry, *self._lines[1:], "}"]
+        attributes = f"{self._attributes} {FLUSHED_ATTRIBUTE}" if self.module.flushes else self._attributes
+        body = [f"{self._head} {attributes} {{", self._lines[0], *self._entry, *self._lines[1:], "}"]
         self.module.functions[self.name] = "\n".join(body)
         return self.name
 
@@ -207,6 +209,10 @@ class FunctionBuilder(Instructions):
             lambda: self.effect(f"store {value}, ptr {pointer.text}, align {size}, {NONTEMPORAL}"),
             lambda: self.store(value, pointer),
         )
+
+    def order_stores(self) -> None:
+        """What this thread stored past the caches is seen before all that it stores from here on. x86 only."""
+        self.intrinsic("x86.sse.sfence", VOID)
 
     def return_if(self, condition: Val, value: Val | None = None) -> None:
         """Returns from the function early."""

@@ -136,6 +136,8 @@ def constant_mask(count: int, lanes: int) -> Val:
     return Val(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(lanes))}>", LType("i1", lanes))
 
 
+FLUSHED_ATTRIBUTE = '"denormal-fp-math"="preserve-sign,preserve-sign"'
+"""Of functions of a module that `flushes`."""
 NONTEMPORAL = "!nontemporal !0"
 """Of stores past the caches; what it refers to is one of `metadata`."""
 
@@ -152,7 +154,8 @@ class Module:
     `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used; `avx2`, that it is for one
     with AVX2 instead. `exact` names functions
     whose numbers are to stay constants. `number_bytes` is how long the vectors are in which functions with many numbers read them from memory
-    (see `Instructions.numbers_in_memory`); 0: they do not.
+    (see `Instructions.numbers_in_memory`); 0: they do not. `flushes`: denormal numbers are zeros where its functions run (llvm/underflow.py), which
+    LLVM must know, or it would fold comparisons as if they were not.
     """
 
     functions: dict[str, str] = field(default_factory=dict)
@@ -165,6 +168,7 @@ class Module:
     avx512: bool = False
     avx2: bool = False
     number_bytes: int = 0
+    flushes: bool = False
     exact: set[str] = field(default_factory=set)
     _shared: dict[object, tuple[str, list[dict[str, int]]]] = field(default_factory=dict)
 
