@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import ctypes
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import ml_dtypes
@@ -51,7 +51,7 @@ def text_of(emit: Emit, inputs: Sequence[str], lanes: int, target: Target | None
     """The module that runs `emit` on `lanes` elements (0: scalars) of the kinds `inputs` at a time, and the
     kinds that come out.
     """
-    chosen = target or host()
+    chosen = replace(target or host(), flushes=False)  # the functions are called as they are, not by a program that flushes
     module = chosen.module()
     results: list[Val] = []
     # The result kinds are known after a first, thrown-away emission.
