@@ -1,11 +1,11 @@
-"""Checks of optimizers' settings, with MindSpore's messages."""
+"""Checks of optimizers' and schedulers' settings, with MindSpore's messages."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from graphcell.errors import ArgumentTypeError, ArgumentValueError
-from graphcell.experimental.optim.optimizer import rate_tensor
+from graphcell.experimental.optim.optimizer import Optimizer, rate_tensor
 from graphcell.nn.checks import check_number, is_number
 from graphcell.tensor import Tensor
 
@@ -49,3 +49,27 @@ def check_betas(owner: str, betas: Any) -> None:
     for k, beta in enumerate(betas):
         if not 0.0 <= check_number(owner, f"betas[{k}]", beta) < 1.0:
             raise ArgumentValueError(f"Invalid beta parameter at index {k}: {beta}. For '{owner}', it must be in range of [0.0, 1.0).")
+
+
+def check_optimizer(optimizer: Any) -> None:
+    """Raises TypeError for anything else."""
+    if not isinstance(optimizer, Optimizer):
+        raise ArgumentTypeError(f"{type(optimizer).__name__} is not an Optimizer")
+
+
+def check_float(owner: str, name: str, value: Any) -> float:
+    """`value` if it is a float, since schedulers take no int; raises TypeError."""
+    if not isinstance(value, float):
+        raise ArgumentTypeError(f"For '{owner}', the '{name}' must be float, but got {type(value)}.")
+    return value
+
+
+def one_each(optimizer: Any, given: Any, what: str) -> list[Any]:
+    """One for each group. Raises ValueError."""
+    check_optimizer(optimizer)
+    count = len(optimizer.param_groups)
+    if not isinstance(given, (list, tuple)):
+        return [given] * count
+    if len(given) != count:
+        raise ArgumentValueError(f"Expected {count} {what}, but got {len(given)}")
+    return list(given)

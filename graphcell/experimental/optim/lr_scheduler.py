@@ -10,16 +10,17 @@ from __future__ import annotations
 import math
 from bisect import bisect_right
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, MissingKeyError
+from graphcell.experimental.optim.checks import check_float, check_optimizer, one_each
 from graphcell.experimental.optim.optimizer import Optimizer
+from graphcell.experimental.optim.scheduling import Rates, Scheduler, choose, copied, done_of, scalar
 from graphcell.missing import getattr_of as _getattr_of
 from graphcell.nn.checks import check_int, check_number, is_int, is_number
-from graphcell.parameter import Parameter
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -39,32 +40,8 @@ __all__ = [
     "StepLR",
 ]  # fmt: skip
 
-Rates = list[Any]
 
-
-class _Scheduler:
-    """What all schedulers have: an optimizer, whose rates they write, and the number of the epoch."""
-
-    optimizer: Optimizer
-    last_epoch: Any
-
-    @property
-    def _last_lr(self) -> list[Parameter]:
-        return [group["lr"] for group in self.optimizer.param_groups]
-
-    def get_last_lr(self) -> list[Tensor]:
-        """The learning rates as they are, one a group, float32 scalars."""
-        return [rate.value() for rate in self._last_lr]
-
-    def _write(self, rates: Iterable[Any]) -> None:
-        for group, rate in zip(self.optimizer.param_groups, rates):
-            group["lr"] = rate
-
-    def _number(self, name: str, value: float = 0.0) -> Parameter:
-        return Parameter(Tensor(value, dt.float32), name=name, requires_grad=False)
-
-
-class LRScheduler(_Scheduler):
+class LRScheduler(Scheduler):
     """Base of schedulers. A subclass defines `get_lr()`, which gives the rates of all groups for `last_epoch`, and may define
     `_get_closed_form_lr()`, which gives them without regard to the rates that are there.
 
@@ -79,7 +56,7 @@ class LRScheduler(_Scheduler):
     """
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1):
-        _check_optimizer(optimizer)
+        check_optimizer(optimizer)
         if not is_int(last_epoch):
             raise ArgumentTypeError(f"The type of 'last_epoch' should be 'int', but got type '{type(last_epoch).__name__}'.")
         if last_epoch < -1:
@@ -87,7 +64,7 @@ class LRScheduler(_Scheduler):
         self.optimizer = optimizer
         for k, group in enumerate(optimizer.param_groups):
             if last_epoch == -1:
-                group.setdefault("initial_lr", _copied(group["lr"]))
+                group.setdefault("initial_lr", copied(group["lr"]))
             elif "initial_lr" not in group:
                 raise MissingKeyError(f"param 'initial_lr' is not specified in param_groups[{k}] when resuming an optimizer")
         self.base_lrs = self._bases([group["initial_lr"] for group in optimizer.param_groups])
@@ -109,7 +86,7 @@ class LRScheduler(_Scheduler):
             ops.assign(self.last_epoch, self.last_epoch + 1.0)
             self._write(self.get_lr())
         else:
-            ops.assign(self.last_epoch, _scalar("epoch", epoch))
+            ops.assign(self.last_epoch, scalar("epoch", epoch))
             self._write(self.get_lr() if closed is None else closed())
         return True
 
@@ -135,13 +112,13 @@ class StepLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, step_size: int, gamma: float = 0.1, last_epoch: int = -1):
-        self.step_size, self.gamma = _int("StepLR", "step_size", step_size), _float("StepLR", "gamma", gamma)
+        self.step_size, self.gamma = check_int("StepLR", "step_size", step_size), check_float("StepLR", "gamma", gamma)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
         epoch = self.last_epoch
         due = ops.logical_and(epoch > 0, epoch % float(self.step_size) == 0)
-        return self._scaled(_choose(due, self.gamma, 1.0))
+        return self._scaled(choose(due, self.gamma, 1.0))
 
     def _get_closed_form_lr(self) -> Rates:
         return self._from_base(self.gamma ** ops.floor(self.last_epoch / float(self.step_size)))
@@ -168,17 +145,17 @@ class LinearLR(LRScheduler):
         if check_number("LinearLR", "end_factor", end_factor) > 1.0 or end_factor < 0:
             raise ArgumentValueError("Ending multiplicative factor expected to be between 0 and 1.")
         self.start_factor, self.end_factor = float(start_factor), float(end_factor)
-        self.total_iters = _int("LinearLR", "total_iters", total_iters)
+        self.total_iters = check_int("LinearLR", "total_iters", total_iters)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
         epoch, change = self.last_epoch, self.end_factor - self.start_factor
         inside = ops.logical_and(epoch > 0, epoch <= float(self.total_iters))
-        before = _choose(inside, self.total_iters * self.start_factor + (epoch - 1.0) * change, 1.0)
-        return self._scaled(_choose(epoch == 0, self.start_factor, _choose(inside, 1.0 + change / before, 1.0)))
+        before = choose(inside, self.total_iters * self.start_factor + (epoch - 1.0) * change, 1.0)
+        return self._scaled(choose(epoch == 0, self.start_factor, choose(inside, 1.0 + change / before, 1.0)))
 
     def _get_closed_form_lr(self) -> Rates:
-        return self._from_base(self.start_factor + (self.end_factor - self.start_factor) * _part(self.last_epoch, self.total_iters))
+        return self._from_base(self.start_factor + (self.end_factor - self.start_factor) * done_of(self.last_epoch, self.total_iters))
 
 
 class ExponentialLR(LRScheduler):
@@ -193,11 +170,11 @@ class ExponentialLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, gamma: float, last_epoch: int = -1):
-        self.gamma = _float("ExponentialLR", "gamma", gamma)
+        self.gamma = check_float("ExponentialLR", "gamma", gamma)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
-        return self._scaled(_choose(self.last_epoch > 0, self.gamma, 1.0))
+        return self._scaled(choose(self.last_epoch > 0, self.gamma, 1.0))
 
     def _get_closed_form_lr(self) -> Rates:
         return self._from_base(self.gamma**self.last_epoch)
@@ -216,26 +193,26 @@ class PolynomialLR(LRScheduler):
     """
 
     def __init__(self, optimizer: Optimizer, total_iters: int = 5, power: float = 1.0, last_epoch: int = -1):
-        if _float("PolynomialLR", "power", power) < 0:
+        if check_float("PolynomialLR", "power", power) < 0:
             raise ArgumentValueError(f"For 'PolynomialLR', the 'power' must be >= 0, but got {power}.")
-        self.total_iters, self.power = _int("PolynomialLR", "total_iters", total_iters), power
+        self.total_iters, self.power = check_int("PolynomialLR", "total_iters", total_iters), power
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
         epoch, total = self.last_epoch, float(self.total_iters)
         inside = ops.logical_and(epoch > 0, epoch <= total)
-        left = ops.maximum(total - epoch, 0.0) / _choose(inside, total - epoch + 1.0, 1.0)
-        return self._scaled(_choose(inside, left**self.power, 1.0))
+        left = ops.maximum(total - epoch, 0.0) / choose(inside, total - epoch + 1.0, 1.0)
+        return self._scaled(choose(inside, left**self.power, 1.0))
 
     def _get_closed_form_lr(self) -> Rates:
-        return self._from_base((1.0 - _part(self.last_epoch, self.total_iters)) ** self.power)
+        return self._from_base((1.0 - done_of(self.last_epoch, self.total_iters)) ** self.power)
 
 
 class _FunctionLR(LRScheduler):
     """Asks functions for factors."""
 
     def __init__(self, optimizer: Optimizer, lr_lambda: Callable[[Any], Any] | Sequence[Callable[[Any], Any]], last_epoch: int = -1):
-        self.lr_lambdas = _one_each(optimizer, lr_lambda, "lr_lambdas")
+        self.lr_lambdas = one_each(optimizer, lr_lambda, "lr_lambdas")
         super().__init__(optimizer, last_epoch)
 
 
@@ -264,7 +241,7 @@ class MultiplicativeLR(_FunctionLR):
         later = self.last_epoch > 0
         if not later.is_symbolic and not bool(later):
             return self._scaled(1.0)  # functions are not asked for the epoch 0
-        return [rate * _choose(later, function(self.last_epoch), 1.0) for rate, function in zip(self._last_lr, self.lr_lambdas)]
+        return [rate * choose(later, function(self.last_epoch), 1.0) for rate, function in zip(self._last_lr, self.lr_lambdas)]
 
 
 class MultiStepLR(LRScheduler):
@@ -294,13 +271,13 @@ class MultiStepLR(LRScheduler):
     def get_lr(self) -> Rates:
         factor: Any = 1.0
         for epoch, times in self.milestones.items():
-            factor = factor * _choose(self.last_epoch == float(epoch), self.gamma**times, 1.0)
+            factor = factor * choose(self.last_epoch == float(epoch), self.gamma**times, 1.0)
         return self._scaled(factor)
 
     def _get_closed_form_lr(self) -> Rates:
         factor: Any = 1.0
         for epoch, times in self.milestones.items():
-            factor = factor * _choose(self.last_epoch >= float(epoch), self.gamma**times, 1.0)
+            factor = factor * choose(self.last_epoch >= float(epoch), self.gamma**times, 1.0)
         return self._from_base(factor)
 
 
@@ -319,19 +296,19 @@ class ConstantLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, factor: float = 1.0 / 3, total_iters: int = 5, last_epoch: int = -1):
         if check_number("ConstantLR", "factor", factor) > 1.0 or factor < 0:
             raise ArgumentValueError("Constant multiplicative factor expected to be between 0 and 1.")
-        self.factor, self.total_iters = float(factor), _int("ConstantLR", "total_iters", total_iters)
+        self.factor, self.total_iters = float(factor), check_int("ConstantLR", "total_iters", total_iters)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
         epoch = self.last_epoch
-        ends = _choose(epoch == float(self.total_iters), self.factor, 1.0)
-        return [rate * _choose(epoch == 0, self.factor, 1.0) / _choose(epoch == 0, 1.0, ends) for rate in self._last_lr]
+        ends = choose(epoch == float(self.total_iters), self.factor, 1.0)
+        return [rate * choose(epoch == 0, self.factor, 1.0) / choose(epoch == 0, 1.0, ends) for rate in self._last_lr]
 
     def _get_closed_form_lr(self) -> Rates:
-        return self._from_base(_choose(self.last_epoch >= float(self.total_iters), 1.0, self.factor))
+        return self._from_base(choose(self.last_epoch >= float(self.total_iters), 1.0, self.factor))
 
 
-class SequentialLR(_Scheduler):
+class SequentialLR(Scheduler):
     """Several schedulers, one after the other.
 
     Args:
@@ -378,7 +355,7 @@ class SequentialLR(_Scheduler):
         return True
 
 
-class ReduceLROnPlateau(_Scheduler):
+class ReduceLROnPlateau(Scheduler):
     """The rate is multiplied by `factor` when a metric has not become better for more than `patience` steps.
 
     Args:
@@ -412,7 +389,7 @@ class ReduceLROnPlateau(_Scheduler):
             check_number("ReduceLROnPlateau", name, value)
         self.optimizer, self.mode, self.factor, self.threshold_mode = optimizer, mode, factor, threshold_mode
         self.patience, self.threshold, self.cooldown, self.eps = patience, threshold, cooldown, eps
-        self.min_lrs = [_scalar("min_lr", value) for value in _one_each(optimizer, min_lr, "min_lrs")]
+        self.min_lrs = [scalar("min_lr", value) for value in one_each(optimizer, min_lr, "min_lrs")]
         self.mode_worse = math.inf if mode == "min" else -math.inf
         self.best, self.wait = self._number("best", self.mode_worse), self._number("wait")
         self.cooldown_counter = self._number("cooldown_counter")
@@ -428,17 +405,17 @@ class ReduceLROnPlateau(_Scheduler):
         Raises:
             TypeError: it is neither.
         """
-        current = _scalar("metrics", metrics)
+        current = scalar("metrics", metrics)
         better = self._is_improvement(current)
-        wait = _choose(better, 0.0, self.wait + 1.0)
+        wait = choose(better, 0.0, self.wait + 1.0)
         cooling = self.in_cooldown()
-        wait = _choose(cooling, 0.0, wait)
+        wait = choose(cooling, 0.0, wait)
         reduce = wait > float(self.patience)
-        left = _choose(cooling, self.cooldown_counter - 1.0, self.cooldown_counter)
+        left = choose(cooling, self.cooldown_counter - 1.0, self.cooldown_counter)
         ops.assign(self.last_epoch, self.last_epoch + 1.0)
-        ops.assign(self.best, _choose(better, current, self.best))
-        ops.assign(self.cooldown_counter, _choose(reduce, float(self.cooldown), left))
-        ops.assign(self.wait, _choose(reduce, 0.0, wait))
+        ops.assign(self.best, choose(better, current, self.best))
+        ops.assign(self.cooldown_counter, choose(reduce, float(self.cooldown), left))
+        ops.assign(self.wait, choose(reduce, 0.0, wait))
         self._write([self._reduced(rate, least, reduce) for rate, least in zip(self._last_lr, self.min_lrs)])
         return True
 
@@ -451,7 +428,7 @@ class ReduceLROnPlateau(_Scheduler):
 
     def _reduced(self, rate: Any, least: Any, reduce: Any) -> Any:
         new = ops.maximum(rate * self.factor, least)
-        return _choose(ops.logical_and(reduce, rate - new > self.eps), new, rate)
+        return choose(ops.logical_and(reduce, rate - new > self.eps), new, rate)
 
 
 class CyclicLR(LRScheduler):
@@ -476,13 +453,13 @@ class CyclicLR(LRScheduler):
         self, optimizer: Optimizer, base_lr: Any, max_lr: Any, step_size_up: float = 2000, step_size_down: float | None = None,
         mode: str = "triangular", gamma: float = 1.0, scale_fn: Callable[[Any], Any] | None = None, scale_mode: str = "cycle", last_epoch: int = -1,
     ):  # fmt: skip
-        _check_optimizer(optimizer)
+        check_optimizer(optimizer)
         if mode not in ("triangular", "triangular2", "exp_range") and scale_fn is None:
             raise ArgumentValueError("mode is invalid and scale_fn is None")
         if scale_fn is not None and not callable(scale_fn):
             raise ArgumentTypeError(f"For 'CyclicLR', the 'scale_fn' must be callable, but got {type(scale_fn)}.")
-        self._lows = [_scalar("base_lr", value) for value in _one_each(optimizer, base_lr, "values for base_lr")]
-        self.max_lrs = [_scalar("max_lr", value) for value in _one_each(optimizer, max_lr, "values for max_lr")]
+        self._lows = [scalar("base_lr", value) for value in one_each(optimizer, base_lr, "values for base_lr")]
+        self.max_lrs = [scalar("max_lr", value) for value in one_each(optimizer, max_lr, "values for max_lr")]
         up = float(step_size_up)
         self.total_step_size = up + (up if step_size_down is None else float(step_size_down))
         self.step_up_ratio = up / self.total_step_size
@@ -504,7 +481,7 @@ class CyclicLR(LRScheduler):
     def get_lr(self) -> Rates:
         cycle = ops.floor(1.0 + self.last_epoch / self.total_step_size)
         x = 1.0 + self.last_epoch / self.total_step_size - cycle
-        way = _choose(x <= self.step_up_ratio, x / self.step_up_ratio, (x - 1.0) / min(self.step_up_ratio - 1.0, -1e-30))
+        way = choose(x <= self.step_up_ratio, x / self.step_up_ratio, (x - 1.0) / min(self.step_up_ratio - 1.0, -1e-30))
         scale = self.scale_fn(cycle if self.scale_mode == "cycle" else self.last_epoch * 1.0)
         return [base + (most - base) * way * scale for base, most in zip(self.base_lrs, self.max_lrs)]
 
@@ -546,8 +523,8 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             counted = self.T_cur + 1.0
             over = counted >= self.T_i
             ops.assign(self.last_epoch, self.last_epoch + 1.0)
-            ops.assign(self.T_cur, _choose(over, counted - self.T_i, counted))
-            ops.assign(self.T_i, _choose(over, self.T_i * float(self.T_mult), self.T_i))
+            ops.assign(self.T_cur, choose(over, counted - self.T_i, counted))
+            ops.assign(self.T_i, choose(over, self.T_i * float(self.T_mult), self.T_i))
         else:
             self._go_to(float(check_number("CosineAnnealingWarmRestarts", "epoch", epoch)))
         self._write(self.get_lr())
@@ -581,75 +558,24 @@ class CosineAnnealingLR(LRScheduler):
     def __init__(self, optimizer: Optimizer, T_max: int, eta_min: float = 0.0, last_epoch: int = -1):
         if not is_number(eta_min):
             raise ArgumentTypeError(f"For 'CosineAnnealingLR', the 'eta_min' must be float or int, but got {type(eta_min)}.")
-        self.T_max, self.eta_min = _int("CosineAnnealingLR", "T_max", T_max), float(eta_min)
+        self.T_max, self.eta_min = check_int("CosineAnnealingLR", "T_max", T_max), float(eta_min)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> Rates:
         epoch, total = self.last_epoch, float(self.T_max)
         turns = (epoch - 1.0 - total) % (2.0 * total) == 0  # the rate was eta_min, and says nothing of the base
         now, before = 1.0 + ops.cos(math.pi * epoch / total), 1.0 + ops.cos(math.pi * (epoch - 1.0) / total)
-        ratio = now / _choose(turns, 1.0, before)
+        ratio = now / choose(turns, 1.0, before)
         rise = (1.0 - math.cos(math.pi / total)) / 2.0 if self.T_max else math.nan
         rates = []
         for rate, base in zip(self._last_lr, self.base_lrs):
-            next_rate = _choose(turns, rate + (base - self.eta_min) * rise, ratio * (rate - self.eta_min) + self.eta_min)
-            rates.append(_choose(epoch == 0, rate, next_rate))
+            next_rate = choose(turns, rate + (base - self.eta_min) * rise, ratio * (rate - self.eta_min) + self.eta_min)
+            rates.append(choose(epoch == 0, rate, next_rate))
         return rates
 
     def _get_closed_form_lr(self) -> Rates:
         factor = (1.0 + ops.cos(math.pi * self.last_epoch / float(self.T_max))) / 2.0
         return [self.eta_min + (base - self.eta_min) * factor for base in self.base_lrs]
-
-
-# -- what several use ----------------------------------------------------------------------------------------------------
-def _check_optimizer(optimizer: Any) -> None:
-    if not isinstance(optimizer, Optimizer):
-        raise ArgumentTypeError(f"{type(optimizer).__name__} is not an Optimizer")
-
-
-def _int(owner: str, name: str, value: Any) -> int:
-    return check_int(owner, name, value)
-
-
-def _float(owner: str, name: str, value: Any) -> float:
-    if not isinstance(value, float):
-        raise ArgumentTypeError(f"For '{owner}', the '{name}' must be float, but got {type(value)}.")
-    return value
-
-
-def _scalar(name: str, value: Any) -> Any:
-    """A number or a Tensor of one element as a float32 scalar. Raises TypeError."""
-    if isinstance(value, Tensor):
-        return ops.cast(value, dt.float32).reshape(())
-    if isinstance(value, (str, bytes)) or not hasattr(value, "__float__"):
-        raise ArgumentTypeError(f"The '{name}' must be a number or a Tensor, but got {type(value)}.")
-    return Tensor(float(value), dt.float32)
-
-
-def _copied(rate: Any) -> Tensor:
-    """A Tensor of its own, which stays when the rate is written."""
-    return Tensor(rate.asnumpy().copy(), dt.float32)
-
-
-def _choose(condition: Any, a: Any, b: Any) -> Any:
-    """`a` where `condition` holds, else `b`: a float32 scalar."""
-    return ops.select(condition, *(x if isinstance(x, Tensor) else Tensor(x, dt.float32) for x in (a, b)))
-
-
-def _part(epoch: Any, total: int) -> Any:
-    """How much of `total` epochs is done: from 0 to 1."""
-    return ops.minimum(epoch, float(total)) / float(total) if total else 1.0
-
-
-def _one_each(optimizer: Any, given: Any, what: str) -> list[Any]:
-    """One for each group. Raises ValueError."""
-    _check_optimizer(optimizer)
-    count = len(optimizer.param_groups)
-    if not isinstance(given, (list, tuple)):
-        return [given] * count
-    if len(given) != count:
-        raise ArgumentValueError(f"Expected {count} {what}, but got {len(given)}")
-    return list(given)
 
 
 __getattr__ = _getattr_of(__name__)
