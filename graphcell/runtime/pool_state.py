@@ -113,7 +113,7 @@ class PoolBuilder(FunctionBuilder):
             self.intrinsic("aarch64.hint", VOID, const(1, I32))  # YIELD
 
     def save_modes(self) -> None:
-        """Keeps how this thread computes for those that take part in its region."""
+        """Keeps how this thread computes for those that take part in its region. Other processors than x86 have the modes that they began with."""
         if platform.machine().lower() in _X86:
             save_modes(self, at("modes"))
 

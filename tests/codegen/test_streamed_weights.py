@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from graphcell import jit, ops
-from graphcell.codegen.llvm.convolution_schedule import Edges, schedule, weights_stream
+from graphcell.codegen.llvm.convolution_schedule import Edges, schedule, weight_bytes
 from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
 from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul, with_prepared_weights
 from graphcell.codegen.llvm.target import host
@@ -28,7 +28,7 @@ def small_image(channels: int, batch: int = 1) -> ConvSpec:
 def test_a_tile_takes_the_whole_image_where_weights_come_from_memory() -> None:
     target = replace(WIDEST, l2_bytes=1 << 20)
     many, few = (forward_correlation(small_image(channels)) for channels in (512, 64))
-    assert weights_stream(many, target) and not weights_stream(few, target)
+    assert weight_bytes(few) < target.l2_bytes // 2 < weight_bytes(many)
     assert schedule(many, target).edges is Edges.IMAGE
     assert schedule(few, target).pixel_tiles >= schedule(many, target).pixel_tiles == 1
 

@@ -36,7 +36,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_loop,
     tile_start,
 )
-from graphcell.codegen.llvm.convolution_schedule import Edges, Schedule, schedule, taps_of, weights_stream
+from graphcell.codegen.llvm.convolution_schedule import Edges, Schedule, schedule, taps_of, weight_bytes
 from graphcell.codegen.llvm.correlation import (
     ConvSpec,
     Correlation,
@@ -44,7 +44,7 @@ from graphcell.codegen.llvm.correlation import (
     gradient_correlations,
 )
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
-from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, Nest, Taps, call_micro, emit_micro
+from graphcell.codegen.llvm.microkernel import Level, MicroKernel, Nest, Taps, call_micro, come_from_memory, emit_micro
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.padding import PaddedCopy
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, i64
@@ -212,7 +212,7 @@ class _Emitter:
     @property
     def streams(self) -> bool:
         """Whether the weights come from memory and few tiles read each of them."""
-        return weights_stream(self.part, self.target) and self.plan.pixel_tiles <= MOST_STREAMED_TILES
+        return come_from_memory(weight_bytes(self.part), self.plan.pixel_tiles, self.target)
 
     # -- the correlation -------------------------------------------------------------------------------------
     def emit_work(self) -> Stage:

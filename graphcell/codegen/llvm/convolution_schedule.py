@@ -152,9 +152,9 @@ def estimated_time(part: Correlation, target: ContractionTarget) -> float:
     return min(time for time, *_ in _candidates(part, target)) * part.groups * max(part.reduced, 1)
 
 
-def weights_stream(part: Correlation, target: ContractionTarget) -> bool:
-    """Whether the weights come from memory, since the L2 cache would not hold them."""
-    return _weight_bytes_per_channel(part) * part.reduced * part.groups > target.l2_bytes // 2
+def weight_bytes(part: Correlation) -> int:
+    """Of all groups."""
+    return _weight_bytes_per_channel(part) * part.reduced * part.groups
 
 
 def _weight_bytes_per_channel(part: Correlation) -> int:
@@ -163,7 +163,7 @@ def _weight_bytes_per_channel(part: Correlation) -> int:
 
 def _reading_time(part: Correlation, target: ContractionTarget, box: tuple[int, int, int], tile: TileShape) -> float:
     """What it takes to read the weights of one reduction channel, once for each tile of pixels; 0 if they stay in the L2 cache."""
-    if not weights_stream(part, target):
+    if weight_bytes(part) <= target.l2_bytes // 2:
         return 0.0
     tiles = math.prod(ceil_div(extent, most) for extent, most in zip(part.grid, box, strict=True))
     panel = max(1, part.taps * part.reduced) * tile.columns * LType(part.kind).bytes

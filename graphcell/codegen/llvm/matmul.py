@@ -44,7 +44,7 @@ from graphcell.codegen.llvm.matmul_schedule import (
     schedule,
     with_prepared_weights,
 )
-from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, batch_of, call_micro, emit_micro
+from graphcell.codegen.llvm.microkernel import Level, MicroKernel, batch_of, call_micro, come_from_memory, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, LType, Module, Val, i64
@@ -111,7 +111,7 @@ class _BlockedMatmul:
         stages.append(self._emit_main(plan, blocks))
         if plan.splits > 1:
             stages.append(self._emit_sum(plan))
-        note = ", ".join([str(plan), *(["asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
+        note = ", ".join([str(plan), *(["weights asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
         return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, plan.passes > 1 and plan.splits == 1)
 
     @property
@@ -173,8 +173,7 @@ class _BlockedMatmul:
 
     def _streams(self, plan: Schedule) -> bool:
         """Whether B's panels come from memory, few tiles read each of them, and there is work meanwhile: one row waits for memory in any case."""
-        few = self.spec.m > 1 and plan.row_tiles <= MOST_STREAMED_TILES
-        return plan.pack_b == "shared" and self._packed_bytes(plan) > self.target.l2_bytes // 2 and few
+        return plan.pack_b == "shared" and self.spec.m > 1 and come_from_memory(self._packed_bytes(plan), plan.row_tiles, self.target)
 
     def _packed_bytes(self, plan: Schedule) -> int:
         return plan.padded_columns * self._panel_depth(plan) * self._size
@@ -183,8 +182,9 @@ class _BlockedMatmul:
         """Whether the blocks are taken forwards and backwards in turns: of panels that the L2 cache almost holds, those read last are still there when
         the product is computed again, as in the steps of a recurrent layer. In one direction each would be gone just before it is needed.
         """
-        almost = self.target.l2_bytes // 2 < self._packed_bytes(plan) <= _ALMOST * self.target.l2_bytes
-        return plan.pack_b == "shared" and almost and plan.row_tiles <= MOST_STREAMED_TILES and plan.grid[0] > 1
+        nbytes = self._packed_bytes(plan)
+        almost = come_from_memory(nbytes, plan.row_tiles, self.target) and nbytes <= _ALMOST * self.target.l2_bytes
+        return plan.pack_b == "shared" and almost and plan.grid[0] > 1
 
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)

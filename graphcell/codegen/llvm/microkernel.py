@@ -15,13 +15,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.llvm.contraction import Columns, Epilogue, Extra
+from graphcell.codegen.llvm.contraction import Columns, ContractionTarget, Epilogue, Extra
 from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch, store_as, store_finished, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
 
 ASKED_AHEAD_BYTES = 4096  # by which a panel from memory is asked for ahead: the processor's own prefetching, some twenty lines, is too late there
-MOST_STREAMED_TILES = 8  # that read such a panel
+_MOST_STREAMED_TILES = 8  # that read such a panel
 INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
 _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
@@ -125,6 +125,11 @@ class MicroKernel:
 
 
 Accumulators = list[Val]  # row by row
+
+
+def come_from_memory(nbytes: int, tiles: int, target: ContractionTarget) -> bool:
+    """Whether packed panels of so many bytes are more than the L2 cache holds, and few tiles read each of them (see `MicroKernel.streams`)."""
+    return nbytes > target.l2_bytes // 2 and tiles <= _MOST_STREAMED_TILES
 
 
 def emit_micro(

@@ -33,7 +33,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_start,
 )
 from graphcell.codegen.llvm.correlation import Correlation
-from graphcell.codegen.llvm.microkernel import MOST_STREAMED_TILES, Level, MicroKernel, call_micro, emit_micro
+from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, come_from_memory, emit_micro
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.codegen.llvm.winograd_direct import DirectTile
 from graphcell.codegen.llvm.winograd_filters import FilterPanels
@@ -119,18 +119,29 @@ class _Emitter:
         weights = self._panels.elements(plan.columns_per_slab) if plan.chunk else 0
         return products, filters, filters + round_up(weights * self._size, 64)
 
+    @property
+    def _packed_bytes(self) -> int:
+        """Of the transformed weights, where a stage of its own makes them."""
+        return self._panels.elements(self.plan.column_tiles) * self._size
+
+    @property
+    def _streams(self) -> bool:
+        """Whether the transformed weights come from memory and few tiles read each of them."""
+        return not self.plan.chunk and come_from_memory(self._packed_bytes, self.plan.row_tiles, self.target)
+
     def emit(self) -> Plan:
         plan = self.plan
         functions = self._emit_functions()
         stages, shared = [], []
         if not plan.chunk:
             stages.append(self._panels.emit_stage(self.module, self.name))
-            shared.append(("packed", self._panels.elements(plan.column_tiles) * self._size))
+            shared.append(("packed", self._packed_bytes))
         if plan.shared_input:
             stages.append(self._emit_input(functions))
             shared.append(("transformed", plan.algorithm.products * plan.input.plane * self._size))
         stages.append(self._emit_work(functions))
-        return Plan(tuple(stages), tuple(shared), self._offsets[2], str(plan))
+        note = f"{plan}{', weights asked for ahead' if self._streams else ''}"
+        return Plan(tuple(stages), tuple(shared), self._offsets[2], note)
 
     def _emit_functions(self) -> _Functions:
         part, plan, lanes = self.part, self.plan, self.target.lanes(self.part.kind)
@@ -151,8 +162,6 @@ class _Emitter:
         part, plan = self.part, self.plan
         chunks = ceil_div(part.reduced, plan.chunk or part.reduced)
         multiple = math.gcd(part.reduced, plan.chunk)
-        bytes_ = self._panels.elements(plan.column_tiles) * self._size
-        streams = not plan.chunk and bytes_ > self.target.l2_bytes // 2 and plan.row_tiles <= MOST_STREAMED_TILES
         table = []
         for i, rows in enumerate(plan.row_segments):
             line = []
@@ -169,7 +178,7 @@ class _Emitter:
                     part.kind,
                     part.kind,
                     resumes=chunks > 1,
-                    streams=streams,
+                    streams=self._streams,
                 )
                 line.append((kernel, emit_micro(self.module, f"{self.name}.micro{i}{j}", kernel, None, ())))
             table.append(line)
