@@ -1,7 +1,7 @@
 """Attention forward: softmax(scale * q @ k^T, masked) @ v without the matrix of scores in memory.
 
 Enters: an `AttentionSpec`. Leaves: a function in the module and its `Plan`. A block is some rows of q of one batch entry. It goes over
-the keys in chunks: packs a chunk of k and v, computes the scores of its rows in scratch memory, turns them into exponentials and adds
+the keys in chunks: packs a chunk of k and v (few rows read them where they lie), computes the scores of its rows in scratch memory, turns them into exponentials and adds
 their product with v to the output so far, which is scaled down first where a larger score was found. The largest score and the sum of
 exponentials of each row are results, too. What a block does depends on the shapes only, so results are the same for any number of
 threads.
@@ -119,6 +119,11 @@ class _Forward:
         return round_up(self.chunks.size, self.lanes) + self.lanes
 
     @property
+    def scores(self) -> Operand:
+        """The scores in scratch memory."""
+        return Operand(self.spec.kind, self.pitch, 1)
+
+    @property
     def width(self) -> int:
         """Elements from row to row of the output in scratch memory."""
         return round_up(self.spec.e, self.lanes)
@@ -176,8 +181,9 @@ class _Forward:
 
     def _panels(self, keys: int) -> tuple[Panels, Panels]:
         """Of the keys, transposed, and of the values of a chunk."""
-        rows = self.chunks.rows
-        return self.parts.panels(self.spec.d, keys, rows), self.parts.panels(keys, self.spec.e, rows)
+        spec, rows = self.spec, self.chunks.rows
+        turned = Operand(spec.k.kind, spec.k.column, spec.k.row)
+        return self.parts.right(spec.d, keys, rows, spec.q, turned), self.parts.right(keys, spec.e, rows, self.scores, spec.v)
 
     def _block(self, b: FunctionBuilder, rows: int, batch: list[Val], row: Val, scratch: list[Val]) -> None:
         spec, chunks = self.spec, self.chunks
@@ -239,19 +245,26 @@ class _Forward:
             hidden = b.call(emit_hidden(parts, spec, rows, keys, (), factors), I64, *(b.args[n] for n in ("mask", "peak", *(x.name for x in factors))))
             b.return_if(b.icmp("ne", hidden, i64(0)))
         k_panels, v_panels = self._panels(keys)
-        scores, output = Operand(spec.kind, self.pitch, 1), Operand(spec.kind, self.width, 1)
+        output = Operand(spec.kind, self.width, 1)
         turned = Operand(spec.k.kind, spec.k.column, spec.k.row)
-        b.call(parts.pack(k_panels, turned), VOID, b.args["k"], b.args["kp"])
-        b.call(parts.pack(v_panels, spec.v), VOID, b.args["v"], b.args["vp"])
-        b.call(parts.product(rows, k_panels, spec.q, scores, False), VOID, b.args["q"], b.args["kp"], b.args["scores"])
+        right_k = self._packed(b, k_panels, turned, "k", "kp")
+        right_v = self._packed(b, v_panels, spec.v, "v", "vp")
+        b.call(parts.product(rows, k_panels, spec.q, self.scores, False), VOID, b.args["q"], right_k, b.args["scores"])
         with b.loop(0, rows, name="row", at_least_once=True) as loop:
             for letter, operand in self.streams.items() if self.single else []:
                 ask_for_row(b, b.args[f"next_{letter}"], loop.index, operand, spec.e if letter == "d" else spec.d)
             self._row(b, loop.index, Row(keys, self.lanes))
         resume = [i64(1)] if self.online else []
-        b.call(parts.product(rows, v_panels, scores, output, self.online), VOID, b.args["scores"], b.args["vp"], b.args["output"], *resume)
+        b.call(parts.product(rows, v_panels, self.scores, output, self.online), VOID, b.args["scores"], right_v, b.args["output"], *resume)
         b.finish()
         return name
+
+    def _packed(self, b: FunctionBuilder, panels: Panels, source: Operand, name: str, to: str) -> Val:
+        """The right operand of a product: what the argument `name` points to, packed if it is to be."""
+        if panels.lies is not None:
+            return b.args[name]
+        b.call(self.parts.pack(panels, source), VOID, b.args[name], b.args[to])
+        return b.args[to]
 
     def _row(self, b: FunctionBuilder, index: Val, row: Row) -> None:
         """Turns a row of products into exponentials, and keeps its largest score and their sum."""

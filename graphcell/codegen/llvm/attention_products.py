@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from dataclasses import field
+from dataclasses import field, replace
 
 from graphcell.codegen.llvm.contraction import (
     LINE_BYTES,
@@ -24,12 +24,14 @@ from graphcell.codegen.llvm.contraction import (
     split_index,
     tile_loop,
 )
+from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 from graphcell.records import dataclass
 
+_FEW_TILES = 5  # of rows, up to which it is quicker to read a right operand in each of them where it lies than to pack it first
 UNROLLED_VECTORS = 16  # of a row of scores, up to which the loop over it is unrolled
 INFINITY = math.inf
 @dataclass(frozen=True, slots=True)
@@ -84,11 +86,12 @@ class AttentionSpec:
 
 @dataclass(frozen=True, slots=True)
 class Panels:
-    """How a [depth, columns] matrix is packed: a panel for each column tile."""
+    """How a [depth, columns] matrix is packed: a panel for each column tile. With `lies` it is not packed: products read that where it lies."""
 
     depth: int
     columns: int
     tile: TileShape
+    lies: Operand | None = None
 
     @property
     def segments(self) -> tuple[tuple[Segment, Columns], ...]:
@@ -101,7 +104,7 @@ class Panels:
 
     @property
     def elements(self) -> int:
-        return sum(s.tiles * c.padded for s, c in self.segments) * self.room
+        return 0 if self.lies is not None else sum(s.tiles * c.padded for s, c in self.segments) * self.room
 
 
 @dataclass
@@ -125,6 +128,17 @@ class Parts:
         if (rows, columns) not in self.tiles:
             self.tiles[rows, columns] = choose_tile(rows, columns, self.kind, self.target)
         return Panels(depth, columns, self.tiles[rows, columns])
+
+    def right(self, depth: int, columns: int, rows: int, left: Operand, source: Operand) -> Panels:
+        """The panels of the right operand `source` of the left one `left`; few rows read it where it lies, if its steps allow that."""
+        panels = self.panels(depth, columns, rows)
+        if source.column == 1:
+            tiles = split_evenly(rows, panels.tile.rows)
+        elif source.row == 1 and left.column == 1:
+            tiles, _ = dot_tiles(rows, columns, self.kind, self.target)
+        else:
+            return panels
+        return replace(panels, lies=source) if sum(t.tiles for t in tiles) <= _FEW_TILES else panels
 
     def pack(self, panels: Panels, source: Operand) -> str:
         """`void f(ptr source, ptr panels)` for a matrix with steps `source.row` along depth and `source.column` along columns."""
@@ -152,11 +166,16 @@ class Parts:
         name, new = self.fresh((m, panels, a.kind, a.row, a.column, c.kind, c.row, resumes), "product")
         if not new:
             return name
+        if panels.lies is not None and panels.lies.column != 1:
+            assert not resumes
+            return self._dots(name, m, panels.depth, panels.columns, a, panels.lies, c)
+        step = 1 if panels.lies is not None else panels.room
+        right = LType(self.kind if panels.lies is None else panels.lies.kind)
         params = [("a", PTR), ("panels", PTR), ("c", PTR), *([("resume", I64)] if resumes else [])]
         b = FunctionBuilder(self.module, name, params, attributes="nounwind noinline")
         for segment, columns in panels.segments:
             with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "panel") as (_, column):
-                panel = b.gep(b.args["panels"], affine(b, [(column, panels.room)]), LType(self.kind))
+                panel = b.gep(b.args["panels"], affine(b, [(column, step)]), right)
                 to = b.gep(b.args["c"], column, LType(c.kind))
                 self._rows(b, m, panels, columns, a, c, resumes, panel, to)
         b.finish()
@@ -165,9 +184,11 @@ class Parts:
     def _rows(self, b: FunctionBuilder, m: int, panels: Panels, columns: Columns, a: Operand, c: Operand, resumes: bool, panel: Val, to: Val) -> None:
         for rows in split_evenly(m, panels.tile.rows):
             steps = range(rows.size)
-            level = Level(panels.depth, a.column, columns.padded)
+            lies = panels.lies
+            level = Level(panels.depth, a.column, columns.padded if lies is None else lies.row)
             offsets = tuple(a.row * s for s in steps), tuple(c.row * s for s in steps)
-            kernel = MicroKernel(self.kind, columns, *offsets, tuple(steps), (level,), a.kind, self.kind, c.kind, resumes=resumes)
+            b_kind = self.kind if lies is None else lies.kind
+            kernel = MicroKernel(self.kind, columns, *offsets, tuple(steps), (level,), a.kind, b_kind, c.kind, b_packed=lies is None, resumes=resumes)
             micro, new = self.fresh(kernel, "micro")
             if new:
                 emit_micro(self.module, micro, kernel, None, ())
@@ -176,6 +197,25 @@ class Parts:
                 target = b.gep(to, affine(b, [(row, c.row)]), LType(c.kind))
                 resume, last = (b.args["resume"], i64(1)) if resumes else (None, None)
                 call_micro(b, micro, kernel, left, panel, target, counts={}, resume=resume, last=last, row=i64(0), column=i64(0), extra=())
+
+    def _dots(self, name: str, m: int, k: int, n: int, a: Operand, right: Operand, c: Operand) -> str:
+        """A product whose operands are both contiguous along the reduction."""
+        b = FunctionBuilder(self.module, name, [("a", PTR), ("right", PTR), ("c", PTR)], attributes="nounwind noinline")
+        row_tiles, column_tiles = dot_tiles(m, n, self.kind, self.target)
+        for columns in column_tiles:
+            with tile_loop(b, columns, i64(0), i64(columns.first + columns.tiles), "columns") as (_, column):
+                for rows in row_tiles:
+                    lanes = self.target.lanes(self.kind)
+                    kernel = DotKernel(self.kind, lanes, rows.size, columns.size, k, a.row, right.column, c.row, a.kind, right.kind, c.kind)
+                    dot, new = self.fresh(kernel, "dot")
+                    if new:
+                        emit_dot(self.module, dot, kernel, None, ())
+                    with tile_loop(b, rows, i64(0), i64(rows.first + rows.tiles), "rows") as (_, row):
+                        left = b.gep(b.args["a"], affine(b, [(row, a.row)]), LType(a.kind))
+                        at = b.gep(b.args["right"], affine(b, [(column, right.column)]), LType(right.kind))
+                        to = b.gep(b.args["c"], affine(b, [(row, c.row), (column, 1)]), LType(c.kind))
+                        b.call(dot, VOID, left, at, to, i64(0), i64(0))
+        return b.finish()
 
 
 def batch_offset(b: FunctionBuilder, batch: list[Val], operand: Operand) -> Val:

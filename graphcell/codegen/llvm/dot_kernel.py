@@ -7,7 +7,7 @@ the description only.
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.contraction import Epilogue, Extra
+from graphcell.codegen.llvm.contraction import ContractionTarget, Epilogue, Extra, Segment, split_evenly, vector_registers
 from graphcell.codegen.llvm.microkernel import INLINE_BELOW, Accumulators, batch_of
 from graphcell.codegen.llvm.packing import load_as, store_finished, sum_columns, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
@@ -37,6 +37,18 @@ class DotKernel:
     @property
     def padded(self) -> int:
         return 1 << (self.columns - 1).bit_length()
+
+
+def dot_tiles(m: int, n: int, kind: str, target: ContractionTarget) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
+    """Tiles of `m` rows and `n` columns, so that accumulators and the rows' vectors stay in registers."""
+    registers = vector_registers(target)
+    wide = min(target.lanes(kind), 8 if registers >= 32 else 4, 1 << (n - 1).bit_length())
+    tall = max(1, min((registers - 2) // (wide + 1), 8))
+    full = n // wide
+    columns = [Segment(0, full, 0, wide)] if full else []
+    if n > full * wide:
+        columns.append(Segment(full, 1, full * wide, n - full * wide))
+    return split_evenly(m, tall), tuple(columns)
 
 
 def emit_dot(module: Module, name: str, kernel: DotKernel, epilogue: Epilogue | None, extra: Extra) -> str:

@@ -15,18 +15,15 @@ from graphcell.codegen.llvm.contraction import (
     Extra,
     KernelParams,
     Plan,
-    Segment,
     Stage,
     affine,
     block_range,
     ceil_div,
     round_up,
-    split_evenly,
     split_index,
     tile_loop,
-    vector_registers,
 )
-from graphcell.codegen.llvm.dot_kernel import DotKernel, emit_dot
+from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec
 from graphcell.codegen.llvm.packing import load_strided
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, constant_mask, i64
@@ -70,7 +67,7 @@ class DotMatmul:
 
     def emit(self) -> Plan:
         spec, extra = self.spec, tuple(self.extra)
-        rows, columns = self._segments()
+        rows, columns = dot_tiles(spec.m, spec.n, spec.kind, self.target)
         row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s in columns)
         batch = math.prod(spec.batch)
         wanted = min(BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
@@ -134,18 +131,6 @@ class DotMatmul:
             if full < spec.k:
                 piece(column.index, i64(full), constant_mask(spec.k - full, lanes))
         return Stage(b.finish(), params.buffers, (), spec.n, spec.k)
-
-    def _segments(self) -> tuple[tuple[Segment, ...], tuple[Segment, ...]]:
-        """Tiles of rows and columns, so that accumulators and the rows' vectors stay in registers."""
-        spec, registers = self.spec, vector_registers(self.target)
-        lanes = self.target.lanes(spec.kind)
-        wide = min(lanes, 8 if registers >= 32 else 4, 1 << (spec.n - 1).bit_length())
-        tall = max(1, min((registers - 2) // (wide + 1), 8))
-        full = spec.n // wide
-        columns = [Segment(0, full, 0, wide)] if full else []
-        if spec.n > full * wide:
-            columns.append(Segment(full, 1, full * wide, spec.n - full * wide))
-        return split_evenly(spec.m, tall), tuple(columns)
 
     def _kernel(self, i: int, rows: int, j: int, columns: int) -> str:
         spec = self.spec
