@@ -94,7 +94,7 @@ class _Frame(ControlFlow):
         self.storage: dict[Value, Value] = {}
         """Values that lie in the buffer of a later one, which takes it over."""
         self.in_place: dict[Value, Value] = {}
-        """Outputs that are written over an input of the graph: what a loop carries, or what is updated."""
+        """Outputs that are written over an input of the graph, and values that they take over: what a loop carries, or what is updated."""
         self.arena_bytes = 0
         self.steady: dict[Value, Steady] = {}
         """Values that do not change while the graph is run again and again."""
@@ -257,13 +257,17 @@ class _Frame(ControlFlow):
         self.units = order(steps, {*self.graph.inputs, *self.outputs}, [(self.outputs[k], target) for k, target in updates])
 
     def find_in_place(self, pairs: Iterable[tuple[int, Value]]) -> None:
-        """Of outputs (by position) that shall end up in the buffer of an input: those that may be written there at once."""
+        """Of outputs (by position) that shall end up in the buffer of an input: those that may be written there at once, and what they take over."""
         writers = {v: step for step, unit in enumerate(self.units) for v in unit.writes()}
-        last = self._last_reads()
+        last = self._last_reads() | dict.fromkeys(self.outputs, len(self.units))
         for k, target in pairs:
-            step = writers.get(self.outputs[k])
-            if step is not None and last.get(target, -1) <= step and _may_write_in_place(self.units[step], self.info, self.outputs[k], target):
-                self.in_place[self.outputs[k]] = target
+            v: Value | None = self.outputs[k]
+            while v is not None and v in writers:
+                step = writers[v]
+                if last.get(target, -1) > step or not _may_write_in_place(self.units[step], self.info, v, target):
+                    break
+                self.in_place[v] = target
+                v = next((x for x, y in _taken_over(self.units[step], self.info) if y is v and last.get(x) == step), None)
 
     def _bound_outputs(self, node: Node, frame: _Frame) -> set[Value]:
         """Outputs of a region that are written straight to where the op's results lie."""
@@ -472,9 +476,7 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
             frame.place[v] = b.load(b.gep(b.args["outputs"], position, PTR), PTR)
             position += 1
             given.add(v)
-        elif v in frame.in_place:
-            given.add(v)
-    frame.plan(given)
+    frame.plan(given | frame.in_place.keys())
     if 0 < spot.nbytes < LEAST_BYTES:
         return None
     lowering.hand_over()

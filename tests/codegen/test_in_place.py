@@ -133,6 +133,17 @@ def test_steps_on_a_table_touch_only_what_they_change() -> None:
     assert copies(executable) == 0
 
 
+def test_what_a_scatter_into_a_parameter_takes_over_is_written_there_at_once() -> None:
+    """A velocity that shrinks before gradients are added; where the old one is read again later, it is not."""
+    shrunk = "%f = full[value=0.5, shape=(100, 8), dtype=f32]\n%m = mul %v, %f"
+    scatters = "%r = scatter[axes=(0,), kind='add', unique=False] %m, %i, %g\n%s = scatter[axes=(0,), kind='max', unique=False] %r, %j, %g"
+    for later, steps in (("return %s", ["loops", "scatter", "scatter"]), ("%t = add %s, %v\nreturn %t", ["loops", "scatter", "scatter", "loops"])):
+        graph = parse(f"graph @f(%v: f32[100, 8], %i: i32[4], %j: i32[4], %g: f32[4, 8]) {{\n{shrunk}\n{scatters}\n{later}\n}}")
+        executable = check(graph, numbers(graph), ((0, 0),))
+        assert [s.title.rstrip("0123456789") for s in executable.compilation.program.steps] == steps
+        assert copies(executable) == 0
+
+
 def test_scatters_do_not_write_over_what_is_read_later_or_at_once() -> None:
     for body in (
         "%r = scatter[axes=(0,), kind='add', unique=False] %x, %i, %x\n%s = add %r, %x\nreturn %s",
