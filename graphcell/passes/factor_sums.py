@@ -1,9 +1,10 @@
-"""Factors that are the same all along a sum stand before it: sum(x * a) is a * sum(x). A B + A^T B is (A + A^T) B.
+"""Factors that are the same all along a sum stand before it: sum(x * a) is a * sum(x). A B + A C is A (B + C), A B + A^T B is (A + A^T) B.
 
 Enters: a differentiated Graph. Leaves: an equal Graph in which what does not vary along the dimensions of a sum is multiplied once, with
 the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one. The gradient of
-products of rows with each other, z z^T, is a sum of two products that differ in one transposition: they become one, too. (Elements above half of the largest
-number could overflow then; so could the products, but for zeros.)
+products of rows with each other, z z^T, is a sum of two products that differ in one transposition; what meets one matrix twice, in a value and in its own
+gradient, has a sum of two products with that: they become one, too. (Elements above half of the largest number could overflow then; so could the products,
+but for zeros.)
 
 Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers above 1; inverse square
 roots, by which normalisations divide what is no larger than the root of the largest number; and any other factor where the sum without
@@ -16,6 +17,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Add, Mul, Neg
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full
@@ -26,7 +28,9 @@ from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
 Result = Sequence[Value] | None
 _FEWEST = 8
-"""Rows and columns of a product from which it takes longer than to add a matrix and its transpose."""
+"""Rows and columns of a product from which it takes longer than to add two matrices."""
+_MOST_TERMS = 8
+"""Terms of a sum among which products with one matrix are looked for."""
 
 
 def safe_factor_before_sum(r: Rewriter, node: Node) -> Result:
@@ -123,6 +127,44 @@ def sum_of_mirrored_products(r: Rewriter, node: Node) -> Result:
     return r.emit(MatMul(*kept), *operands)
 
 
+def sum_of_products_with_one_matrix(r: Rewriter, node: Node) -> Result:
+    """A B + ... + A C is A (B + C) + ..., and B A + ... + C A is (B + C) A + ..., if nothing else needs the two products and the sums between."""
+    dtype = node.results[0].type.dtype
+    if not dtype.is_float or dtype.bits < 32 or min(node.results[0].type.shape[-2:], default=0) < _FEWEST or node.results[0].type.rank < 2:
+        return None
+    terms = _terms(r, node)
+    known: dict[tuple[int, Value, MatMul, TensorType], int] = {}
+    for at, term in enumerate(terms):
+        made = r.producers.get(term)
+        if made is None or not isinstance(made.op, MatMul) or not r.used_once(term):
+            continue
+        for place in (0, 1):
+            key = (place, made.operands[place], made.op, made.operands[1 - place].type)
+            if key in known:
+                other = r.producers[terms[known[key]]]
+                operands = list(made.operands)
+                (operands[1 - place],) = r.emit(Add(), other.operands[1 - place], made.operands[1 - place])
+                rest = [t for k, t in enumerate(terms) if k not in (known[key], at)]
+                total = r.emit(made.op, *operands)
+                for t in rest:
+                    total = r.emit(Add(), *total, t)
+                return total
+            known[key] = at
+    return None
+
+
+def _terms(r: Rewriter, node: Node) -> list[Value]:
+    """What a sum is the sum of: through sums that nothing else needs."""
+    terms, found = list(node.operands), 0
+    while found < len(terms) < _MOST_TERMS:
+        made = r.producers.get(terms[found])
+        if made is not None and isinstance(made.op, Add) and r.used_once(terms[found]) and made.results[0].type == node.results[0].type:
+            terms[found : found + 1] = made.operands
+        else:
+            found += 1
+    return terms
+
+
 def _both_orders(r: Rewriter, product: Value) -> Iterator[tuple[Value, Value]]:
     x, y = r.producers[product].operands
     yield x, y
@@ -152,5 +194,5 @@ def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | 
 
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
-    graph = rewrite(graph, Rules((ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum), (Add, sum_of_mirrored_products)))
+    graph = rewrite(graph, Rules((ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum), (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
     return rewrite(graph, Rules((ReduceSum, _SharedSums().rule)))

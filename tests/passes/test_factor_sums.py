@@ -121,7 +121,27 @@ def test_the_matrix_may_stand_on_the_right() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", [products(n=3), products(kind="f16"), products(one=False), products(more=", %x")], ids=["narrow", "half", "the same", "needed"]
+    "text", [products(n=3), products(kind="f16"), products(more=", %x")], ids=["narrow", "half", "needed"]
 )
 def test_other_sums_of_products_stay(text: str) -> None:
     assert names(done(text)).count("matmul") == 2
+
+
+SHARED = """graph @f(%a: f32[{batch}10, 9], %b: f32[{batch}9, 12], %c: f32[{batch}9, 12], %d: f32[{batch}10, 12], %e: f32[{batch}10, 9]) {{
+  %x = matmul[transpose_x=False, transpose_y=False] %a, %b
+  %s = {between} %x, %d
+  %y = matmul[transpose_x=False, transpose_y=False] {last}
+  %z = add %s, %y
+  return %z{more}
+}}"""
+
+
+@pytest.mark.parametrize("batch", ["", "3, "])
+@pytest.mark.parametrize("last", ["%a, %c", "%e, %b", "%a, %b"])
+def test_two_products_with_one_matrix_are_one(last: str, batch: str) -> None:
+    assert sorted(names(done(SHARED.format(between="add", last=last, batch=batch, more="")))) == ["add", "add", "matmul"]
+
+
+@pytest.mark.parametrize(("between", "last", "more"), [("mul", "%a, %c", ""), ("add", "%e, %c", ""), ("add", "%a, %c", ", %x"), ("add", "%a, %c", ", %s")])
+def test_products_of_other_matrices_or_needed_elsewhere_stay(between: str, last: str, more: str) -> None:
+    assert names(done(SHARED.format(between=between, last=last, batch="", more=more))).count("matmul") == 2
