@@ -27,7 +27,7 @@ from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
-from graphcell.codegen.native import Site, epilogue_columns, native_kernel
+from graphcell.codegen.native import Site, epilogue_columns, is_mirrored_product, native_kernel
 from graphcell.codegen.order import Step, order
 from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
@@ -284,10 +284,11 @@ class _Frame(ControlFlow):
         types, strides = tuple(v.type for v in node.operands), tuple(self._strided(v) for v in node.operands)
         fused, steady = self.epilogues.get(node), self._steady_operands(node)
         written = tuple(self.pieces[v].strides if v in self.pieces else None for v in node.results)
-        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady)
+        mirrored = is_mirrored_product(node)
+        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored)
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
-            site = Site(self.lowering.module, name, types, strides, self.lowering.target, steady=steady, written=written)
+            site = Site(self.lowering.module, name, types, strides, self.lowering.target, steady=steady, written=written, mirrored=mirrored)
             if fused is not None:
                 site = replace(site, epilogue=fused.emitter(), extra=fused.extra)
             plan = emit(node.op, site)

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import replace
 from importlib import import_module
 from typing import Any
 
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, Plan
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
+from graphcell.codegen.llvm.matmul_schedule import is_mirrored
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.ir.graph import Node
@@ -36,6 +38,7 @@ class Site:
         strides: of the operands, in elements.
         steady: operands that do not change from run to run, so that what is done to them alone costs nothing.
         written: strides of the results where they are not contiguous.
+        mirrored: whether half of a product is copied (see `is_mirrored_product`).
         epilogue: what becomes of each vector of the result (llvm/contraction.py), with the pointers `extra` that it needs.
     """
 
@@ -48,6 +51,7 @@ class Site:
     extra: Extra = ()
     steady: frozenset[int] = frozenset()
     written: tuple[tuple[int, ...] | None, ...] = ()
+    mirrored: bool = False
 
     def result_strides(self, number: int, type: TensorType) -> tuple[int, ...]:
         """How a result lies in memory; the last dimension is contiguous."""
@@ -72,7 +76,9 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     out = site.result_strides(0, result)
     left, right = Operand(kind, rows, inner, sx[:-2]), Operand(kind, down, across, sy[:-2])
     spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2])
-    if 1 in site.steady:
+    if site.mirrored:
+        spec = replace(spec, mirrored=True)
+    elif 1 in site.steady:
         spec = with_prepared_weights(spec)
     return emit_matmul(site.module, site.name, spec, site.target, site.epilogue, site.extra)
 
@@ -106,10 +112,20 @@ def has_kernel(op: Conv | ConvInputGrad | ConvWeightGrad) -> bool:
     return op.channels_last and op.rank == 2
 
 
+def is_mirrored_product(node: Node) -> bool:
+    """Whether a node multiplies matrices with themselves, transposed, so that half of the result is copied from the other half."""
+    op = node.op
+    if not isinstance(op, MatMul) or op.transpose_x == op.transpose_y or node.operands[0] is not node.operands[1]:
+        return False
+    type = node.operands[0].type
+    return is_mirrored(type.dtype.llvm, node.results[0].type.shape[-1], type.shape[-2 if op.transpose_x else -1])
+
+
 def epilogue_columns(node: Node) -> int:
     """Elements of a row of the node's result as the epilogue of its kernel counts them; 0 if it takes no epilogue."""
     op = node.op
     if isinstance(op, (Conv, ConvInputGrad, ConvWeightGrad)):
         shape = node.results[0].type.shape
         return (math.prod(shape[1:]) if isinstance(op, ConvWeightGrad) else shape[-1]) if has_kernel(op) else 0
-    return node.results[0].type.shape[-1] if isinstance(op, MatMul) and node.results[0].type.dtype.is_float else 0
+    takes_one = isinstance(op, MatMul) and node.results[0].type.dtype.is_float and not is_mirrored_product(node)
+    return node.results[0].type.shape[-1] if takes_one else 0

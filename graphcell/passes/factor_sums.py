@@ -194,5 +194,6 @@ def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | 
 
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
-    graph = rewrite(graph, Rules((ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum), (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
+    sums = (ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum)
+    graph = rewrite(graph, Rules(*sums, (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
     return rewrite(graph, Rules((ReduceSum, _SharedSums().rule)))

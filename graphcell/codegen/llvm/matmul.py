@@ -32,6 +32,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_loop,
 )
 from graphcell.codegen.llvm.matmul_dot import DotMatmul, is_narrow, uses_dot
+from graphcell.codegen.llvm.matmul_mirror import emit_mirror
 from graphcell.codegen.llvm.matmul_schedule import (
     GROUPED_ROWS,
     MOST_KEPT_BYTES,
@@ -111,6 +112,8 @@ class _BlockedMatmul:
         stages.append(self._emit_main(plan, blocks))
         if plan.splits > 1:
             stages.append(self._emit_sum(plan))
+        if plan.mirrored:
+            stages.append(emit_mirror(self.module, f"{self.name}.mirror", spec, self.target))
         note = ", ".join([str(plan), *(["weights asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
         return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, plan.passes > 1 and plan.splits == 1)
 
@@ -312,6 +315,14 @@ class _BlockedMatmul:
         return emit_row_sum(self.module, self.name, total, locate, self.epilogue, self.extra)
 
 
+def _balanced(b: FunctionBuilder, number: Val, count: int) -> Val:
+    """The first, the last, the second, the last but one ...: where work grows from block to block, the first half of them is half of it."""
+    if count < 3:
+        return number
+    half = b.div(number, i64(2), signed=False)
+    return b.select(b.icmp("eq", b.and_(number, i64(1)), i64(0)), half, b.sub(i64(count - 1), half))
+
+
 @dataclass(frozen=True)
 class _Block:
     """Emits the work of one block inside the block loop."""
@@ -327,6 +338,8 @@ class _Block:
     def emit(self) -> None:
         b, plan, spec = self.b, self.plan, self.owner.spec
         split, *batch, across, down = split_index(b, self.index, (plan.splits, *spec.batch, *plan.grid))
+        if plan.mirrored:
+            across, down = _balanced(b, across, plan.grid[0]), _balanced(b, down, plan.grid[1])
         columns = even_range(b, across, plan.columns_per_block, plan.column_tiles)
         rows = even_range(b, down, plan.rows_per_block, plan.row_tiles)
         a_at = affine(b, [*zip(batch, spec.a.batch, strict=True), (split, plan.split_depth * spec.a.column)])
@@ -428,8 +441,12 @@ class _Block:
                     LType(spec.kind if partial else spec.c.kind),
                 )
                 linear_row = row if base_row.text == "0" else b.add(base_row, row)
+                used = columns
+                if plan.mirrored:
+                    diagonal = b.div(b.add(row, i64(row_segment.size - 1)), i64(plan.tile.columns), signed=False)
+                    used = columns[0], b.binary("smin", columns[1], b.add(diagonal, i64(1)))
                 for j, (segment, shape) in enumerate(plan.column_segments):
-                    with tile_loop(b, segment, *columns, "columns") as (_, column):
+                    with tile_loop(b, segment, *used, "columns") as (_, column):
                         kernel, name = self.kernels[i][j]
                         call_micro(
                             b,

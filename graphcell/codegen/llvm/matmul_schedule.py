@@ -51,6 +51,7 @@ _STRIP_TIMES = 8  # its width that such an output is long, at least
 _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
 _STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
 _STRIP_FROM = 4  # times the L2 cache that the long operand takes
+_MIRRORED_ROWS, _MIRRORED_STEPS = 128, 48  # from which it is quicker to copy half of a symmetric product than to compute it
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
@@ -74,7 +75,7 @@ class MatmulSpec:
 
     `share_b` packs B once in a stage of its own into a buffer all threads read; that stage depends on `b`
     alone, so a caller with constant weights runs it once. It is refused (`ValueError`) when B varies over the
-    batch.
+    batch. `mirrored` says that B is A transposed, the same numbers in the same memory: half of C is computed, the rest is copied.
     """
 
     m: int
@@ -85,6 +86,7 @@ class MatmulSpec:
     c: Operand
     batch: tuple[int, ...] = ()
     share_b: bool = False
+    mirrored: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *self.batch, 0) < 0:
@@ -227,6 +229,7 @@ class Schedule(RegisterTiles):
     depth: int  # k of one pass over a block
     pack_a: str  # "no", "rows" or "columns"
     pack_b: str  # "no", "block" or "shared"
+    mirrored: bool = False  # only tiles that reach down to the diagonal are computed
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -243,7 +246,7 @@ class Schedule(RegisterTiles):
         return (
             f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
             f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, "
-            f"pack a: {self.pack_a}, b: {self.pack_b}"
+            f"pack a: {self.pack_a}, b: {self.pack_b}{', the upper half mirrored' if self.mirrored else ''}"
         )
 
 
@@ -288,7 +291,13 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
         per_column = max(1, min(per_column, column_tiles // missing))
     pack_a = _pack_a(spec, tile, per_column)
-    return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b)
+    mirrored = spec.mirrored and splits == 1
+    return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, mirrored)
+
+
+def is_mirrored(kind: str, m: int, k: int) -> bool:
+    """Whether of the product of an m x k matrix with itself, transposed, half is computed and the other half copied."""
+    return kind in ("float", "double") and m >= _MIRRORED_ROWS and k >= _MIRRORED_STEPS
 
 
 def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
