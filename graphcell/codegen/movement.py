@@ -21,6 +21,7 @@ from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.pieces import Piece
+from graphcell.codegen.quotients import invert_once_a_row
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import TensorType
@@ -48,7 +49,7 @@ class Movement:
     def run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
         blocks = block_count(kernel, self.lowering.target)
         if blocks:
-            kernel, bases = rebase(kernel)
+            kernel, bases = rebase(invert_once_a_row(kernel))
             buffers = [b.gep(p, base, storage_type(d)) for p, base, d in zip(buffers, bases, kernel.operands, strict=True)]
             name = self.lowering.loop_function(kernel)
             with self.lowering.step(b, name, str(kernel), blocks):

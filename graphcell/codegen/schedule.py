@@ -28,6 +28,7 @@ from graphcell.codegen.kernel import (
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.pick import pick
 from graphcell.codegen.pieces import Piece
+from graphcell.codegen.quotients import multiply_by_inverses
 from graphcell.codegen.share_powers import share_powers
 from graphcell.codegen.turns import unroll_turns
 from graphcell.codegen.vectorize import choose_vector
@@ -125,7 +126,8 @@ class _Scheduler:
         outer = sum(a not in self.reduced for a in self.loops)
         dtypes = tuple(v.type.dtype for v in self.buffers)
         summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
-        kernel = share_powers(contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed))))
+        kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed)))
+        kernel = multiply_by_inverses(share_powers(kernel))
         return ScheduledKernel(choose_vector(collapse(unroll_turns(collapse(kernel))), masks), tuple(self.buffers), tuple(self.stored))
 
     def _buffer(self, v: Value) -> int:
