@@ -103,6 +103,17 @@ class MulAdd:
 
 
 @dataclass(frozen=True, slots=True)
+class Inverse:
+    """What takes the place of a divisor (quotients.py): the `scale` that brings it near 1; with it there, the float `below` its inverse; what that lacks,
+    the `rest`, of the two."""
+
+    part: str
+
+    def __str__(self) -> str:
+        return f"inverse_{self.part}"
+
+
+@dataclass(frozen=True, slots=True)
 class Guard:
     """True where `0 <= offset + sum(strides[d] * index[d]) < extent`; strides one a loop (in layout.py: one a dimension)."""
 
@@ -128,7 +139,7 @@ class Load:
         return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards), *outside])
 
 
-Source = Load | GatherLoad | Splat | Index | MulAdd
+Source = Load | GatherLoad | Splat | Index | MulAdd | Inverse
 
 
 @dataclass(frozen=True, slots=True)

@@ -38,7 +38,8 @@ from graphcell.records import dataclass
 
 SPLIT_REDUCTION_FROM = 1 << 14
 """Elements of a full reduction from which it is done in two steps."""
-_ROW = 1 << 10
+_ROW, _LONGEST_ROW = 1 << 10, 1 << 14
+"""Elements of a row that a full reduction is cut in, at least, and up to which others are looked for."""
 _FEWEST_ROWS = 16
 """Rows that must be left when each is reduced."""
 _SHORTEST_ROW = 64
@@ -378,9 +379,16 @@ def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:
     rows = 1
     for k, d in enumerate(x.shape[:-1]):
         rows *= d
-        if rows >= 16 and x.size // rows >= 16:
+        if rows < _FEWEST_ROWS:
+            continue
+        after = x.size // rows
+        if after >= _FEWEST_ROWS:
             first = tuple(range(k + 1, x.rank))
             return RowBlocks(x.shape, first, tuple(range(k + 1)))
+        part = next((n for n in range(-(-_ROW // after), _LONGEST_ROW // after) if d % n == 0), None)
+        if part is not None:  # not across the dimensions, along which broadcasts may lie
+            shape = (*x.shape[:k], d // part, part, *x.shape[k + 1 :])
+            return RowBlocks(shape, tuple(range(k + 1, x.rank + 1)), tuple(range(k + 1)))
     row = next((r for r in range(_ROW, 4 * _ROW) if x.size % r == 0), None)
     if row is None:
         return None

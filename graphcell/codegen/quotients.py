@@ -21,11 +21,9 @@ from fractions import Fraction
 from functools import lru_cache
 
 from graphcell import dtype as dt
-from graphcell.codegen.kernel import LoopKernel, MulAdd, Splat, Statement
+from graphcell.codegen.kernel import Inverse, LoopKernel, MulAdd, Splat, Statement
 from graphcell.dtype import DType
-from graphcell.ir.op import frozen
 from graphcell.ops.arithmetic import Div, Mul
-from graphcell.ops.base import Elementwise, Emitter, Val
 
 _FEWEST_IN_ROW, _FEWEST_VECTORS_IN_ROW = 128, 16
 """Elements of a row, or vectors of as many rows as a vector has lanes, from which it is worth while to invert its divisor."""
@@ -35,44 +33,6 @@ _SMALLEST, _LARGEST = 1e-20, 1e20
 _NEAR = 8
 """Where X * 2^s, in units of the quotient's last place and half of it, is no more than this away from an odd number times the divisor's mantissa, the
 quotient is so near to the middle of two floats that the sum might fall on the other side: twice as far as the errors of l and of x * l together reach."""
-
-
-@frozen
-class QuotientScale(Elementwise):
-    """The power of two that brings a divisor, and what it divides, near 1."""
-
-    name = "quotient_scale"
-
-    def emit(self, b: Emitter, c: Val) -> Val:
-        far = 2.0 ** (64 if c.type.kind == "float" else 512)
-        size = b.unary("fabs", c)
-        small, large = b.fcmp("olt", size, b.const(1 / far, c)), b.fcmp("ogt", size, b.const(far, c))
-        return b.select(small, b.const(far, c), b.select(large, b.const(1 / far, c), b.const(1.0, c)))
-
-
-@frozen
-class InverseBelow(Elementwise):
-    """1 / c, rounded towards zero; the float before that if that is exact."""
-
-    name = "inverse_below"
-
-    def emit(self, b: Emitter, c: Val) -> Val:
-        one = b.const(1.0, c)
-        nearest = b.div(one, c)
-        bits = b.bitcast(nearest, nearest.type.with_kind("i32" if c.type.kind == "float" else "i64"))
-        before = b.bitcast(b.sub(bits, b.const(1, bits)), nearest.type)
-        return b.select(b.fcmp("ole", b.fma(b.neg(nearest), c, one), b.const(0.0, c)), before, nearest)
-
-
-@frozen
-class InverseRest(Elementwise):
-    """What h lacks of 1 / c; h itself where that is 0 or infinite."""
-
-    name = "inverse_rest"
-
-    def emit(self, b: Emitter, c: Val, high: Val) -> Val:
-        rest = b.fma(b.neg(high), c, b.const(1.0, c))
-        return b.select(b.fcmp("uno", rest, rest), high, b.mul(rest, high))
 
 
 def invert_once_a_row(kernel: LoopKernel) -> LoopKernel:
@@ -91,10 +51,10 @@ def invert_once_a_row(kernel: LoopKernel) -> LoopKernel:
             x, c = (body.number[a] for a in s.args)
             if c not in known:
                 divisor = body.statements[c]
-                scale = body.add(replace(divisor, what=QuotientScale(), args=(c,)))
+                scale = body.add(replace(divisor, what=Inverse("scale"), args=(c,)))
                 near = body.add(replace(divisor, what=Mul(), args=(c, scale)))
-                high = body.add(replace(divisor, what=InverseBelow(), args=(near,)))
-                known[c] = scale, high, body.add(replace(divisor, what=InverseRest(), args=(near, high)))
+                high = body.add(replace(divisor, what=Inverse("below"), args=(near,)))
+                known[c] = scale, high, body.add(replace(divisor, what=Inverse("rest"), args=(near, high)))
             scale, high, low = known[c]
             x = body.add(replace(s, what=Mul(), args=(x, scale)))
             body.number.append(_add_product(body, s, x, high, low))

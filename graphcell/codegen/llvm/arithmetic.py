@@ -202,6 +202,30 @@ def _fmod_by_call(b: FunctionBuilder, x: Val, y: Val) -> Val:
     return b.cast(b.load(slots[2], wide, 64), x.type)
 
 
+# -- inverses of divisors (codegen/quotients.py) -------------------------------------------------------------
+def inverse_scale(b: FunctionBuilder, c: Val) -> Val:
+    """The power of two that brings c near 1; 1 where it is not far."""
+    far = 2.0 ** (64 if c.type.kind == "float" else 512)
+    size = absolute(b, c)
+    small, large = b.fcmp("olt", size, b.const(1 / far, c)), b.fcmp("ogt", size, b.const(far, c))
+    return b.select(small, b.const(far, c), b.select(large, b.const(1 / far, c), b.const(1.0, c)))
+
+
+def inverse_below(b: FunctionBuilder, c: Val) -> Val:
+    """1 / c, rounded towards zero; the float before that if that is exact."""
+    one = b.const(1.0, c)
+    nearest = b.div(one, c)
+    bits = b.bitcast(nearest, nearest.type.with_kind("i32" if c.type.kind == "float" else "i64"))
+    before = b.bitcast(b.sub(bits, b.const(1, bits)), nearest.type)
+    return b.select(b.fcmp("ole", b.fma(b.neg(nearest), c, one), b.const(0.0, c)), before, nearest)
+
+
+def inverse_rest(b: FunctionBuilder, c: Val, below: Val) -> Val:
+    """What `below` lacks of 1 / c; that itself where it is 0 or infinite."""
+    rest = b.fma(b.neg(below), c, b.const(1.0, c))
+    return b.select(isnan(b, rest), below, b.mul(rest, below))
+
+
 # -- integer powers ------------------------------------------------------------------------------------------
 def integer_pow(b: FunctionBuilder, x: Val, exponent: Val) -> Val:
     """x**exponent of integers by squaring, modulo 2**bits. To a negative exponent it is 1 / x toward zero: 0

@@ -5,9 +5,10 @@ Enters: a kernel (codegen/kernel.py) and, from the loops around (loops.py), the 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
+from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
+from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
 from graphcell.codegen.llvm.packing import displaced
@@ -26,6 +27,7 @@ _REGISTERS = 4
 """Registers of a vector in kernels of long functions."""
 _MOST_WASTED = 1 / 16
 """Part of these registers that may lie beyond the end of a row."""
+_INVERSE: dict[str, Callable[..., Val]] = {"scale": inverse_scale, "below": inverse_below, "rest": inverse_rest}
 
 
 def lanes_of(kernel: LoopKernel, target: Target) -> int:
@@ -202,6 +204,8 @@ class PointEmitter:
         if isinstance(what, MulAdd):
             x, y, z = (self.b.splat(v, lanes) for v in args)
             return self.b.fma(self.b.neg(x) if what.negated else x, y, z)
+        if isinstance(what, Inverse):
+            return _INVERSE[what.part](self.b, *args)
         assert isinstance(what, Elementwise)
         self.b.dtypes = tuple(self.kernel.body[a].dtype for a in s.args)
         args = [self.b.splat(x, lanes) for x in args]
