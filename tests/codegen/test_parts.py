@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc as garbage
 import os
 import subprocess
 import sys
@@ -250,6 +251,20 @@ def test_parts_are_translated_where_llvmlite_s_lock_was_left_closed() -> None:
     """As an interruption may leave it, in the thread that was about to enter: that thread still can, others wait for ever."""
     texts = cut(chain(9), 3)
     expected = run(compile_objects(texts, host()), 3)
+    with target.llvm.ffi.lib._lock:
+        objects = compile_objects(texts, host())
+    assert run(objects, 3) == expected
+
+
+@pytest.mark.usefixtures("small_parts")
+def test_garbage_of_llvmlite_s_is_collected_in_a_thread_while_that_lock_is_closed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To free it takes the lock, which who waits for the thread opens meanwhile."""
+    texts, emit = cut(chain(9), 3), target._emit
+    expected = run(compile_objects(texts, host()), 3)
+    cycle: list[Any] = [target._new_machine(host())]
+    cycle.append(cycle)
+    del cycle
+    monkeypatch.setattr(target, "_emit", lambda *args: (garbage.collect(), emit(*args))[1])
     with target.llvm.ffi.lib._lock:
         objects = compile_objects(texts, host())
     assert run(objects, 3) == expected

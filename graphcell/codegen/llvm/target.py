@@ -191,11 +191,28 @@ class _Work:
         patience = time.monotonic() + _PATIENCE
         while self._process == os.getpid() and not self._has_ended and (self._has_begun or time.monotonic() < patience):
             try:
-                self._end.acquire(timeout=0.05)
+                with _llvmlite_open():
+                    self._end.acquire(timeout=0.05)
             except BaseException as error:
                 interruption = error
         if interruption is not None:
             raise interruption
+
+
+@contextlib.contextmanager
+def _llvmlite_open() -> Iterator[None]:
+    """With llvmlite's lock open, if it is this thread that holds it, as after an interruption amid its opening or closing: Python may collect garbage in the
+    thread that is waited for, and what frees something of LLVM's takes the lock.
+    """
+    lock: Any = getattr(getattr(llvm.ffi.lib, "_lock", None), "_lock", None)
+    if not getattr(lock, "_is_owned", bool)():
+        yield
+        return
+    held = lock._release_save()
+    try:
+        yield
+    finally:
+        lock._acquire_restore(held)
 
 
 def _emit(module: Any, machine: Any) -> bytes:
