@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from graphcell.codegen.gathers import gather_strides
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, Statement, Store
 from graphcell.codegen.layout import Layout, row_major
 from graphcell.codegen.llvm.scatter import ScatterKernel
@@ -21,18 +22,14 @@ def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], la
     rank, whole = result.rank, layouts[0]
     steps = whole.strides
     every = (1 << rank) - 1
-    axes: tuple[int, ...]
     if isinstance(op, Gather):
-        axes, first, inner = op.axes, op.axes[0], indices[0].rank
-        rest = [k for k in range(first, x.rank) if k not in axes]
-        x_strides = steps[:first] + (0,) * inner + tuple(steps[k] for k in rest)
-        around = (0,) * first, (0,) * (rank - first - inner)
+        axes = op.axes
+        x_strides, index_strides = gather_strides(op, layouts, rank)
     else:
-        axes, around = (op.axis,), ((), ())
-        x_strides = tuple(0 if k == op.axis else s for k, s in enumerate(steps))
+        axes = (op.axis,)
+        x_strides, index_strides = tuple(0 if k == op.axis else s for k, s in enumerate(steps)), [layouts[1].strides]
     body = []
-    for k, (t, layout) in enumerate(zip(indices, layouts[1:], strict=True)):
-        strides = around[0] + layout.strides + around[1]
+    for k, (t, layout, strides) in enumerate(zip(indices, layouts[1:], index_strides, strict=True)):
         varies = sum(1 << d for d, s in enumerate(strides) if s)
         body.append(Statement(Load(Access(k + 1, strides, layout.offset), t.dtype), (), t.dtype, varies, 0))
     what = GatherLoad(Access(0, x_strides, whole.offset), tuple(steps[a] for a in axes), tuple(x.shape[a] for a in axes), x.dtype)

@@ -17,6 +17,7 @@ from graphcell.codegen.control import ControlFlow
 from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
+from graphcell.codegen.gathers import find_gathers
 from graphcell.codegen.indexed import gather_kernel
 from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
@@ -81,7 +82,9 @@ class _Frame(ControlFlow):
         self._output_set = set(self.outputs)
         self.pieces: dict[Value, Piece] = {}
         """Values that lie in a part of the buffer of a later one."""
-        self.units = [self._unit(g) for g in groups]
+        self.gathers = find_gathers(groups, self.info, self._output_set)
+        """Values that are gathered where a loop nest reads them."""
+        self.units = [self._unit(g) for g in groups if g.nodes[0] not in self.gathers.values()]
         self.epilogues: dict[Node, FusedEpilogue] = {}
         self._fuse_epilogues()
         self.inner: dict[Node, tuple[_Frame, ...]] = {}
@@ -109,7 +112,7 @@ class _Frame(ControlFlow):
         return _Unit(group.nodes[0], None, group)
 
     def _schedule(self, group: Group) -> ScheduledKernel:
-        return schedule(group, self.info, self._output_set, self.lowering.target.avx512, self.pieces)
+        return schedule(group, self.info, self._output_set, self.lowering.target.avx512, self.pieces, self.gathers)
 
     def _fuse_epilogues(self) -> None:
         """Contractions whose results go into one kernel without reductions take it as their epilogue and run at its place."""

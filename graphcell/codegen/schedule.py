@@ -11,6 +11,7 @@ from types import MappingProxyType
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.contract import contract
 from graphcell.codegen.fuse import Analysis, Group
+from graphcell.codegen.gathers import gather_strides
 from graphcell.codegen.kernel import (
     Access,
     GatherLoad,
@@ -36,6 +37,7 @@ from graphcell.dtype import DType
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.base import Reduction
 from graphcell.ops.creation import Full, Iota
+from graphcell.ops.indexing import Gather
 from graphcell.records import dataclass
 
 
@@ -60,8 +62,8 @@ class _Raw:
 
 
 class _Scheduler:
-    def __init__(self, group: Group, info: Analysis, outputs: Set[Value], pieces: Mapping[Value, Piece]):
-        self.group, self.info, self.pieces = group, info, pieces
+    def __init__(self, group: Group, info: Analysis, outputs: Set[Value], pieces: Mapping[Value, Piece], gathers: Mapping[Value, Node]):
+        self.group, self.info, self.pieces, self.gathers = group, info, pieces, gathers
         self.reduced = set(leaf_set(group.reduced))
         self.summed = set(leaf_set(group.summed))
         self.buffers: dict[Value, int] = {}
@@ -160,12 +162,29 @@ class _Scheduler:
         if maker is not None and isinstance(maker.op, Iota):
             index = Index(self._vector_of(self._strides((operand.axes[maker.op.axis],), (1,))), dtype)
             return self._add(index, Statement(index, (), dtype, self._mask(list(operand.axes[maker.op.axis])), 0))
+        if root in self.gathers:
+            return self._gather(self.gathers[root], operand.axes)
         layout = self.info.layout(root)
         access = Access(self._buffer(layout.root), self._vector_of(self._strides(operand.axes, layout.strides)), layout.offset)
         guards = tuple(Guard(self._vector_of(self._strides(operand.axes, g.strides)), g.offset, g.extent) for g in layout.guards)
         load = Load(access, dtype, guards, layout.outside if guards else None)
         varies = sum(1 << d for d, s in enumerate(zip(access.strides, *(g.strides for g in guards), strict=True)) if any(s)) & mask
         return self._add(load, Statement(load, (), dtype, varies, 0))
+
+    def _gather(self, node: Node, axes: Dims) -> int:
+        """The local of an element that is gathered, by the axes of the gather's result."""
+        assert isinstance(node.op, Gather)
+        layouts = [self.info.layout(v) for v in node.operands]
+        of_x, of_indices = gather_strides(node.op, layouts, len(axes))
+        places = []
+        for v, layout, steps in zip(node.operands[1:], layouts[1:], of_indices, strict=True):
+            strides = self._vector_of(self._strides(axes, steps))
+            load = Load(Access(self._buffer(layout.root), strides, layout.offset), v.type.dtype)
+            places.append(self._add(load, Statement(load, (), v.type.dtype, sum(1 << d for d, s in enumerate(strides) if s), 0)))
+        table, whole = node.operands[0].type, layouts[0]
+        access = Access(self._buffer(whole.root), self._vector_of(self._strides(axes, of_x)), whole.offset)
+        gather = GatherLoad(access, tuple(whole.strides[a] for a in node.op.axes), tuple(table.shape[a] for a in node.op.axes), table.dtype)
+        return self._add((gather, *places), Statement(gather, tuple(places), table.dtype, self._mask(flatten(axes)), 0))
 
     def _compute(self, node: Node, args: tuple[int, ...]) -> None:
         v = node.results[0]
@@ -222,7 +241,12 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
 
 
 def schedule(
-    group: Group, info: Analysis, outputs: Set[Value], masks: bool = False, pieces: Mapping[Value, Piece] = MappingProxyType({})
+    group: Group,
+    info: Analysis,
+    outputs: Set[Value],
+    masks: bool = False,
+    pieces: Mapping[Value, Piece] = MappingProxyType({}),
+    gathers: Mapping[Value, Node] = MappingProxyType({}),
 ) -> ScheduledKernel:
     """The kernel of a group.
 
@@ -230,8 +254,9 @@ def schedule(
         outputs: the values that the graph returns.
         masks: whether the processor stores some lanes of a vector by one instruction.
         pieces: where values are written that lie in others.
+        gathers: values that are gathered where they are read (gathers.py).
     """
-    return _Scheduler(group, info, outputs, pieces).run(masks)
+    return _Scheduler(group, info, outputs, pieces, gathers).run(masks)
 
 
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:

@@ -176,7 +176,8 @@ class _Counter:
     def _statement(self, n: int, plan: _Plan) -> float:
         what = self.kernel.body[n].what
         if isinstance(what, GatherLoad):
-            return self._lanes(plan) * _GATHER_LANE
+            at_one_place = not any(self.kernel.body[a].loops >> plan.vector & 1 for a in self.kernel.body[n].args)
+            return 1.0 if at_one_place and what.access.strides[plan.vector] in (0, 1) else self._lanes(plan) * _GATHER_LANE
         if not isinstance(what, Load):
             return self.kernel.body[n].instructions * self._width(plan)
         one = self._access(what.access.strides, plan, _GATHER_LANE, tiled=not what.guards) + _GUARD * len(what.guards)
