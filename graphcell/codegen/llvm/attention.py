@@ -134,7 +134,7 @@ class _Forward:
         return not self.online and self.chunks.rows == self.spec.m
 
     @property
-    def streams(self) -> dict[str, Operand]:
+    def sources(self) -> dict[str, Operand]:
         """The operands by their buffers."""
         return {"a": self.spec.q, "b": self.spec.k, "d": self.spec.v}
 
@@ -169,7 +169,7 @@ class _Forward:
             scratch = [b.gep(b.args["scratch"], offset, LType("i8")) for offset in offsets[:4]]
             if self.single:
                 after, _ = split_batch(b, b.add(loop.index, i64(1)), spec, grid)
-                scratch += [displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for letter, x in self.streams.items()]
+                scratch += [displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for letter, x in self.sources.items()]
             for segment in segments:
                 with tile_loop(b, segment, within, b.add(within, i64(1)), "rows") as (_, row):
                     self._block(b, segment.size, batch, row, scratch)
@@ -236,7 +236,7 @@ class _Forward:
             return name
         spec, parts = self.spec, self.parts
         kept = () if spec.powers is None else ("powers",)
-        after = [f"next_{letter}" for letter in self.streams] if self.single else []
+        after = [f"next_{letter}" for letter in self.sources] if self.single else []
         names = ["q", "k", "v", *spec.masks, "peak", "total", *kept, "scores", "kp", "vp", "output", *after]
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
         if self.skips:
@@ -251,7 +251,7 @@ class _Forward:
         right_v = self._packed(b, v_panels, spec.v, "v", "vp")
         b.call(parts.product(rows, k_panels, spec.q, self.scores, False), VOID, b.args["q"], right_k, b.args["scores"])
         with b.loop(0, rows, name="row", at_least_once=True) as loop:
-            for letter, operand in self.streams.items() if self.single else []:
+            for letter, operand in self.sources.items() if self.single else []:
                 ask_for_row(b, b.args[f"next_{letter}"], loop.index, operand, spec.e if letter == "d" else spec.d)
             self._row(b, loop.index, Row(keys, self.lanes))
         resume = [i64(1)] if self.online else []

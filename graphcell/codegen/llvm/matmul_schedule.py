@@ -258,26 +258,45 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     tile = choose_tile(spec.m, spec.n, kind, target, 8 if aliases else 64)
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
-    whole = target.lanes(kind)
     pack_b = _pack_b(spec, row_tiles, size, target)
-    streams = pack_b == "no" and _streams_b(spec, target)
-    splits, split_depth = _split_k(spec, row_tiles * column_tiles, whole, streams, target)
+    in_rows = pack_b == "no" and _reads_b_by_rows(spec, target)
+    splits, split_depth = _split_k(spec, row_tiles * column_tiles, target.lanes(kind), in_rows, target)
     narrow = spec.c.kind != kind and splits == 1
-    line_steps = _line_steps(spec, target)
-    short_passes = spec.reads_lines_in_parts(tile) and line_steps < _LINE_STEPS
-    # A's tile stays in the L1 cache over a pass, at least 128 columns of B in half of the L2 cache.
-    most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
-    if spec.reads_lines_in_parts(tile):
-        most = min(most, line_steps)
-    elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
-        most //= 2
-    unit = _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes] if streams else whole
-    most = unit if streams else max(4 * whole, most // whole * whole)
-    passes = 1 if narrow else max(1, ceil_div(split_depth, most))
-    depth = split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), unit)
-    in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * size * tile.columns))
+    depth = split_depth if narrow else _depth_of_pass(spec, tile, split_depth, in_rows, target)
+    per_row, per_column = _tiles_of_block(spec, tile, (row_tiles, column_tiles), splits, (split_depth, depth), pack_b, target)
+    pack_a = _pack_a(spec, tile, per_column)
+    return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, spec.mirrored and splits == 1)
+
+
+def _depth_of_pass(spec: MatmulSpec, tile: TileShape, split_depth: int, in_rows: bool, target: ContractionTarget) -> int:
+    """Reduction steps of a pass over a block: A's tile stays in the L1 cache over it, at least 128 columns of B in half of the L2 cache."""
+    size, lanes = LType(spec.kind).bytes, target.lanes(spec.kind)
+    if in_rows:
+        unit = most = _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes]
+    else:
+        most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
+        if spec.reads_lines_in_parts(tile):
+            most = min(most, _line_steps(spec, target))
+        elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
+            most //= 2
+        unit, most = lanes, max(4 * lanes, most // lanes * lanes)
+    passes = max(1, ceil_div(split_depth, most))
+    return split_depth if passes == 1 else round_up(ceil_div(split_depth, passes), unit)
+
+
+def _tiles_of_block(
+    spec: MatmulSpec, tile: TileShape, tiles: tuple[int, int], splits: int, depths: tuple[int, int], pack_b: str, target: ContractionTarget
+) -> tuple[int, int]:
+    """Row tiles and column tiles of a block, of so many in all: as many columns as the L2 cache has room for, and enough blocks for all threads.
+
+    `depths` are those of a part of k and of a pass.
+    """
+    (row_tiles, column_tiles), (split_depth, depth) = tiles, depths
+    panel = LType(spec.kind).bytes * tile.columns
+    short_passes = spec.reads_lines_in_parts(tile) and _line_steps(spec, target) < _LINE_STEPS
+    in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * panel))
     if short_passes:
-        in_l2 = min(in_l2, max(1, MOST_KEPT_BYTES // (max(split_depth, 1) * size * tile.columns)))
+        in_l2 = min(in_l2, max(1, MOST_KEPT_BYTES // (max(split_depth, 1) * panel)))
     per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
     per_column = ceil_div(column_tiles, ceil_div(column_tiles, per_column))
     per_row = row_tiles
@@ -290,9 +309,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
         per_column = max(1, min(per_column, column_tiles // missing))
-    pack_a = _pack_a(spec, tile, per_column)
-    mirrored = spec.mirrored and splits == 1
-    return Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, mirrored)
+    return per_row, per_column
 
 
 def is_mirrored(kind: str, m: int, k: int) -> bool:
@@ -306,13 +323,13 @@ def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
     return _LINE_STEPS if target.cpu.startswith(_AMD) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
 
 
-def _split_k(spec: MatmulSpec, tiles: int, whole: int, streams: bool, target: ContractionTarget) -> tuple[int, int]:
+def _split_k(spec: MatmulSpec, tiles: int, whole: int, in_rows: bool, target: ContractionTarget) -> tuple[int, int]:
     """Parts of k and their length: more than one part only if the output has few tiles and k is long, if B is to be read row by row, or if each
     block of a long and narrow output would read the narrow operand from memory again.
     """
     outputs = math.prod(spec.batch) * tiles
     splits = min(BLOCKS_WANTED // max(outputs // 4, 1), spec.k // 1024)
-    if streams:
+    if in_rows:
         splits = min(BLOCKS_WANTED // math.prod(spec.batch), spec.k // _STREAMED_ROWS)
     elif _is_strip(spec, target):
         splits = max(splits, min(BLOCKS_WANTED // math.prod(spec.batch), spec.k // _STRIP_STEPS))
@@ -333,7 +350,7 @@ def _bytes_of_b(spec: MatmulSpec) -> int:
     return spec.k * spec.n * LType(spec.b.kind).bytes
 
 
-def _streams_b(spec: MatmulSpec, target: ContractionTarget) -> bool:
+def _reads_b_by_rows(spec: MatmulSpec, target: ContractionTarget) -> bool:
     """Whether a B that few rows meet is large and lies row by row. It is read as it lies, a few whole rows at a time: column tiles would jump
     from page to page, which takes up to twice as long.
     """
