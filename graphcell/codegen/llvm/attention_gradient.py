@@ -83,7 +83,7 @@ class _Backward:
         return not self.chunks.several and not self.several_rows
 
     @property
-    def streams(self) -> list[tuple[str, str, Operand]]:
+    def sources(self) -> list[tuple[str, str, Operand]]:
         """The operands that lie in memory as short rows, far apart, and their buffers."""
         spec = self.spec
         return [("q", "a", spec.q), ("k", "b", spec.k), ("v", "d", spec.v), ("out", "e", spec.out), ("g", "h", self.whole.g)]
@@ -113,7 +113,7 @@ class _Backward:
     @property
     def skips(self) -> bool:
         """Whether chunks are looked at beforehand, since a mask may hide them."""
-        return not self.single and may_hide_chunks(self.spec, *(x for _, _, x in self.streams))
+        return not self.single and may_hide_chunks(self.spec, *(x for _, _, x in self.sources))
 
     @property
     def ranges(self) -> int:
@@ -180,7 +180,7 @@ class _Backward:
             places = {n: b.gep(b.args["scratch"], at, LType("i8")) for n, at in offsets.items()}
             if self.single:
                 after, _ = split_batch(b, b.add(loop.index, i64(1)), spec, self.ranges)
-                places |= {f"next_{n}": displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for n, letter, x in self.streams}
+                places |= {f"next_{n}": displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for n, letter, x in self.sources}
             self._block(b, batch, within, places)
         b.finish()
         blocks = spec.blocks * self.ranges
@@ -237,7 +237,7 @@ class _Backward:
                 chunk(i64(chunks.whole * chunks.size), chunks.rest, b.cast(b.icmp("sgt", high, low), I64, signed=False))
 
     def _names(self) -> list[str]:
-        after = [f"next_{n}" for n, _, _ in self.streams] if self.single else []
+        after = [f"next_{n}" for n, _, _ in self.sources] if self.single else []
         return ["q", "k", "v", "out", "peak", "total", "g", *self.by_score, "dq", "dk", "dv", *(n for n, _ in self.sections()), *after]
 
     def _chunk(self, keys: int) -> str:
@@ -297,7 +297,7 @@ class _Backward:
             b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False), VOID, args["q"], args["ktp"], args["p"])
         b.call(parts.product(rows, self.score_panels(keys, spec.e), whole.g, self.scores, False), VOID, args["g"], args["vtp"], args["ds"])
         with b.loop(0, rows, name="row", at_least_once=True) as loop:
-            for n, _, operand in self.streams if self.single else []:
+            for n, _, operand in self.sources if self.single else []:
                 ask_for_row(b, args[f"next_{n}"], loop.index, operand, spec.d if n in "qk" else spec.e)
             self._row(b, loop.index, Row(keys, self.lanes))
         q_panels, g_panels = self.key_panels(rows, spec.d), self.key_panels(rows, spec.e)
