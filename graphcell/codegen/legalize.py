@@ -386,7 +386,7 @@ def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:
             first = tuple(range(k + 1, x.rank))
             return RowBlocks(x.shape, first, tuple(range(k + 1)))
         part = next((n for n in range(-(-_ROW // after), _LONGEST_ROW // after) if d % n == 0), None)
-        if part is not None:  # not across the dimensions, along which broadcasts may lie
+        if part is not None and rows // part >= _FEWEST_ROWS:  # not across the dimensions, along which broadcasts may lie
             shape = (*x.shape[:k], d // part, part, *x.shape[k + 1 :])
             return RowBlocks(shape, tuple(range(k + 1, x.rank + 1)), tuple(range(k + 1)))
     row = next((r for r in range(_ROW, 4 * _ROW) if x.size % r == 0), None)

@@ -35,6 +35,7 @@ from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparatio
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements, ScatterStep
@@ -271,6 +272,8 @@ class _Frame(ControlFlow):
                     break
                 self.in_place[v] = target
                 v = next((x for x, y in _taken_over(self.units[step], self.info) if y is v and last.get(x) == step), None)
+                if v in writers and not all(map(_always_ends, self.units[writers[v] + 1 : step + 1])):
+                    break  # who raises an error leaves the input as it was
 
     def _bound_outputs(self, node: Node, frame: _Frame) -> set[Value]:
         """Outputs of a region that are written straight to where the op's results lie."""
@@ -287,7 +290,7 @@ class _Frame(ControlFlow):
         types, strides = tuple(v.type for v in node.operands), tuple(self._strided(v) for v in node.operands)
         fused, steady = self.epilogues.get(node), self._steady_operands(node)
         written = tuple(self.pieces[v].strides if v in self.pieces else None for v in node.results)
-        mirrored = is_mirrored_product(node)
+        mirrored = fused is None and is_mirrored_product(node, has_epilogue=False)
         key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored)
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
@@ -498,6 +501,12 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
 
 def _has_effect(node: Node) -> bool:
     return node.op.has_effect or any(g.has_effect() for g in node.op.regions)
+
+
+def _always_ends(unit: _Unit) -> bool:
+    """False for a step that may raise an error, and for those that may run anything."""
+    op = unit.node and unit.node.op
+    return unit.kernel is not None or isinstance(op, (Concat, Gather, GatherElements, MatMul, Pad, Scatter, ScatterElements, UpdateSlice))
 
 
 def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Value) -> bool:

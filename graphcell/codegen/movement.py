@@ -47,9 +47,10 @@ class Movement:
             self.lowering.module.declarations.setdefault("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
 
     def run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
+        kernel = invert_once_a_row(kernel)
         blocks = block_count(kernel, self.lowering.target)
         if blocks:
-            kernel, bases = rebase(invert_once_a_row(kernel))
+            kernel, bases = rebase(kernel)
             buffers = [b.gep(p, base, storage_type(d)) for p, base, d in zip(buffers, bases, kernel.operands, strict=True)]
             name = self.lowering.loop_function(kernel)
             with self.lowering.step(b, name, str(kernel), blocks):

@@ -112,13 +112,15 @@ def has_kernel(op: Conv | ConvInputGrad | ConvWeightGrad) -> bool:
     return op.channels_last and op.rank == 2
 
 
-def is_mirrored_product(node: Node) -> bool:
-    """Whether a node multiplies matrices with themselves, transposed, so that half of the result is copied from the other half."""
+def is_mirrored_product(node: Node, has_epilogue: bool) -> bool:
+    """Whether a node multiplies matrices with themselves, transposed, so that half of the result is copied from the other half. An epilogue, which may
+    differ in the two, would have to be a loop nest of its own.
+    """
     op = node.op
     if not isinstance(op, MatMul) or op.transpose_x == op.transpose_y or node.operands[0] is not node.operands[1]:
         return False
     type = node.operands[0].type
-    return is_mirrored(type.dtype.llvm, node.results[0].type.shape[-1], type.shape[-2 if op.transpose_x else -1])
+    return is_mirrored(type.dtype.llvm, node.results[0].type.shape[-1], type.shape[-2 if op.transpose_x else -1], has_epilogue)
 
 
 def epilogue_columns(node: Node) -> int:
@@ -127,5 +129,5 @@ def epilogue_columns(node: Node) -> int:
     if isinstance(op, (Conv, ConvInputGrad, ConvWeightGrad)):
         shape = node.results[0].type.shape
         return (math.prod(shape[1:]) if isinstance(op, ConvWeightGrad) else shape[-1]) if has_kernel(op) else 0
-    takes_one = isinstance(op, MatMul) and node.results[0].type.dtype.is_float and not is_mirrored_product(node)
+    takes_one = isinstance(op, MatMul) and node.results[0].type.dtype.is_float and not is_mirrored_product(node, has_epilogue=True)
     return node.results[0].type.shape[-1] if takes_one else 0

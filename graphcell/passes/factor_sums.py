@@ -19,6 +19,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Add, Mul, Neg
+from graphcell.ops.base import Elementwise
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full
 from graphcell.ops.mathematics import Rsqrt
@@ -29,6 +30,8 @@ from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 Result = Sequence[Value] | None
 _FEWEST = 8
 """Rows and columns of a product from which it takes longer than to add two matrices."""
+_FEWEST_BESIDE_WEIGHTS = 128
+"""Rows that meet two matrices, or columns, from which it takes longer than to read these matrices and write their sum."""
 _MOST_TERMS = 8
 """Terms of a sum among which products with one matrix are looked for."""
 
@@ -141,9 +144,10 @@ def sum_of_products_with_one_matrix(r: Rewriter, node: Node) -> Result:
         for place in (0, 1):
             key = (place, made.operands[place], made.op, made.operands[1 - place].type)
             if key in known:
-                other = r.producers[terms[known[key]]]
-                operands = list(made.operands)
-                (operands[1 - place],) = r.emit(Add(), other.operands[1 - place], made.operands[1 - place])
+                operands, addends = list(made.operands), [n.operands[1 - place] for n in (r.producers[terms[known[key]]], made)]
+                if made.results[0].type.shape[-2 + place] < _FEWEST_BESIDE_WEIGHTS and not all(_is_computed_for_it(r, v) for v in addends):
+                    continue
+                (operands[1 - place],) = r.emit(Add(), *addends)
                 rest = [t for k, t in enumerate(terms) if k not in (known[key], at)]
                 total = r.emit(made.op, *operands)
                 for t in rest:
@@ -151,6 +155,12 @@ def sum_of_products_with_one_matrix(r: Rewriter, node: Node) -> Result:
                 return total
             known[key] = at
     return None
+
+
+def _is_computed_for_it(r: Rewriter, v: Value) -> bool:
+    """Whether a loop makes v for a product alone, so that it can make a sum instead."""
+    made = r.producers.get(v)
+    return made is not None and isinstance(made.op, Elementwise) and r.used_once(v)
 
 
 def _terms(r: Rewriter, node: Node) -> list[Value]:

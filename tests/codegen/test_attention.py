@@ -261,20 +261,22 @@ def test_strided_operands_are_read_where_they_lie() -> None:
     assert [step.title.split("[")[0] for step in program.steps] == ["attention", "attention_grad"]  # no copies
 
 
-@pytest.mark.parametrize("turned", [False, True])
+@pytest.mark.parametrize("turned", ["", "k", "v", "kv"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 3e-6), (np.float64, 1e-13), (np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2)])
 @pytest.mark.parametrize("width", list(TARGETS))
-def test_few_queries_read_keys_and_values_where_they_lie(width: int, dtype: Any, tolerance: float, turned: bool) -> None:
-    """Keys lie as they are or transposed; both are the ends of longer rows, beside memory that must not be read."""
-    for m, n, d, e in [(1, 9, 5, 3), (4, 530, 40, 33), (9, 67, 64, 64)]:
+def test_few_queries_read_keys_and_values_where_they_lie(width: int, dtype: Any, tolerance: float, turned: str) -> None:
+    """They lie as they are or transposed; both are the ends of longer rows, beside memory that must not be read."""
+    for m, n, d, e in [(1, 9, 5, 3), (4, 530, 40, 33), (9, 67, 64, 64), (9, 700, 16, 33)]:
         q, k, v, _ = operands((2,), m, n, d, e, dtype)
-        kept = k.swapaxes(-2, -1).copy() if turned else k
-        rows = [np.concatenate([np.full((*x.shape[:-1], 6), np.nan, x.dtype), x], -1) for x in (kept, v)]
+        kept = [x.swapaxes(-2, -1).copy() if name in turned else x for name, x in (("k", k), ("v", v))]
+        rows = [np.concatenate([np.full((*x.shape[:-1], 6), np.nan, x.dtype), x], -1) for x in kept]
         b = Builder("few")
         left, *long = (b.input(type_of(x)) for x in (q, *rows))
-        keys, values = (b.append(Slice((0, 0, 6), x.shape, (1, 1, 1)), [y])[0] for x, y in zip((kept, v), long, strict=True))
-        if turned:
+        keys, values = (b.append(Slice((0, 0, 6), x.shape, (1, 1, 1)), [y])[0] for x, y in zip(kept, long, strict=True))
+        if "k" in turned:
             (keys,) = b.append(Transpose((0, 2, 1)), [keys])
+        if "v" in turned:
+            (values,) = b.append(Transpose((0, 2, 1)), [values])
         graph = b.finish([b.append(Attention(0.2), [left, keys, values])[0]])
         want = reference(q, k, v, np.zeros((2, m, e)), None, 0.2, 0.0)[:1]
         for at_end in (True, False):

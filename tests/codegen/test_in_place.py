@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from graphcell import Parameter, jit, ops
+from graphcell.errors import GraphcellError
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
@@ -142,6 +143,28 @@ def test_what_a_scatter_into_a_parameter_takes_over_is_written_there_at_once() -
         executable = check(graph, numbers(graph), ((0, 0),))
         assert [s.title.rstrip("0123456789") for s in executable.compilation.program.steps] == steps
         assert copies(executable) == 0
+
+
+@pytest.mark.parametrize("raises", ["index", "matrix"])
+def test_a_call_that_raises_leaves_a_parameter_as_it_was(raises: str) -> None:
+    """Though what is scattered into it was shrunk before."""
+    p = Parameter(Tensor(np.ones((10, 4), np.float32)), name="p")
+
+    @jit
+    def f(i: Tensor, a: Tensor, g: Tensor) -> Tensor:
+        m = p * 0.5
+        c = ops.cholesky(a)
+        m[i] = g + c[0, 0]
+        ops.assign(p, m)
+        return c.sum()
+
+    good, bad = Tensor(np.eye(3, dtype=np.float32)), Tensor(-np.eye(3, dtype=np.float32))
+    g = Tensor(np.full((1, 4), 7, np.float32))
+    f(Tensor([1]), good, g)
+    before = p.asnumpy().copy()
+    with pytest.raises(GraphcellError):
+        f(Tensor([100 if raises == "index" else 1]), bad if raises == "matrix" else good, g)
+    np.testing.assert_array_equal(p.asnumpy(), before)
 
 
 def test_scatters_do_not_write_over_what_is_read_later_or_at_once() -> None:

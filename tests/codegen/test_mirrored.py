@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 
-from graphcell import Tensor, jit, ops
+from graphcell import Tensor, get_context, jit, ops, set_context
+from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul
 from graphcell.codegen.lower import lower
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
 from graphcell.ir.text import parse
 from graphcell.runtime.executable import compile_graph
-from tests.codegen.plans import TARGETS
+from tests.codegen.plans import TARGETS, compile_plan
 from tests.codegen.test_guards import run_guarded
 
 RNG = np.random.default_rng(5)
@@ -53,6 +55,51 @@ def test_both_halves_are_right(batch: tuple[int, ...], rows: int, steps: int, tr
         for at_end in (True, False):  # both ends of every buffer border on memory that may not be touched
             (got,) = run_guarded(graph, [x], TARGETS[width], at_end)
             assert np.abs(got - want).max() <= tolerance * np.abs(want).max()
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+def test_what_lies_above_the_diagonal_is_copied(width: int) -> None:
+    """Of a right operand that is another matrix, which breaks the promise, all but the squares on the diagonal is seen below it only."""
+    rows, steps = 150, 64
+    a, b = (RNG.standard_normal((rows, steps)).astype(np.float32) for _ in range(2))
+    spec = replace(dense_matmul(rows, rows, steps, transpose_b=True), mirrored=True)
+    runner = compile_plan(lambda module, target: emit_matmul(module, "product", spec, target), TARGETS[width])
+    got, product = runner({"a": a, "b": b}, "c", (rows, rows), np.dtype(np.float32)), a @ b.T
+    lanes = np.arange(rows) // (width // 4)
+    above = lanes[None, :] > lanes[:, None]
+    np.testing.assert_allclose(got[above], product.T[above], rtol=1e-4, atol=1e-4)
+    assert np.abs(got - product)[above].max() > 1
+
+
+def test_an_epilogue_is_worth_more_than_half_of_a_short_product() -> None:
+    for steps, mirrored in ((64, False), (128, True)):
+        graph = parse(f"""graph @f(%x: f32[200, {steps}]) {{
+          %c = matmul[transpose_x=False, transpose_y=True] %x, %x
+          %y = abs %c
+          return %y
+        }}""")
+        assert is_mirrored(graph, max(TARGETS)) == mirrored
+        x = input_of(graph, np.float32)
+        (got,) = (t.asnumpy() for t in compile_graph(graph, (), "gram")([Tensor(x)]))
+        np.testing.assert_allclose(got, np.abs(squared(x, False)), rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+def test_in_a_part_of_a_concatenation_and_on_several_threads(threads: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    x, y = (RNG.standard_normal((300, 200)).astype(np.float32) for _ in range(2))
+
+    @jit
+    def f(x: Tensor, y: Tensor) -> Tensor:
+        return ops.cat((ops.matmul(x, x.T), ops.matmul(y, y.T)), 1)
+
+    monkeypatch.delenv("GRAPHCELL_NUM_THREADS", raising=False)
+    before = get_context("runtime_num_threads")
+    try:
+        set_context(runtime_num_threads=threads)
+        got = f(Tensor(x), Tensor(y)).asnumpy()
+    finally:
+        set_context(runtime_num_threads=before)
+    np.testing.assert_allclose(got, np.concatenate([squared(x, False), squared(y, False)], 1), rtol=1e-4, atol=1e-4)
 
 
 @pytest.mark.slow

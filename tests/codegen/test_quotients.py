@@ -10,6 +10,7 @@ import pytest
 
 from graphcell import Tensor, jit
 from graphcell.codegen.quotients import inverse_of
+from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.op import Array
 from graphcell.ir.text import parse
 from graphcell.runtime.executable import compile_graph
@@ -134,6 +135,29 @@ def test_sums_of_rows_and_numbers_that_are_computed() -> None:
     found = shares(Tensor(x), Tensor(np.float32(0.7))).asnumpy()
     assert shares._last.executable.kernels().count("inverse_below") == 2
     np.testing.assert_allclose(found, x / x.sum(1, keepdims=True, dtype=np.float64) + x / 0.7, rtol=3e-7)
+
+
+@pytest.mark.parametrize("extra", range(0, 40, 3))
+@pytest.mark.parametrize(("rows", "columns"), [(20, 130), (40, 1000), (300, 200)])
+def test_columns_are_inverted_beside_work_of_any_weight(rows: int, columns: int, extra: int) -> None:
+    """Columns lie in the lanes of vectors, and how many vectors go side by side depends on the work."""
+    shape = f"({rows}, {columns})"
+    work = [f"%y{k + 1} = {'minimum' if k % 2 else 'sub'} %y{k}, {'%b' if k % 2 else '%a'}" for k in range(extra)]
+    graph = parse(f"""graph @f(%y0: f32[{rows}, {columns}], %a: f32[{rows}, {columns}], %b: f32[{rows}, {columns}]) {{
+      {chr(10).join(work)}
+      %s = reduce_sum[axis=(0,), keep_dims=True] %y{extra}
+      %c = broadcast_to[shape={shape}] %s
+      %z = div %y{extra}, %c
+      return %z
+    }}""")
+    x = np.random.default_rng(extra).uniform(0.5, 1, (rows, columns)).astype(np.float32)
+    inputs = [x, np.full_like(x, 2**-10), np.full_like(x, 0.9)]
+    executable = compile_graph(graph)
+    executable([Tensor(np.full_like(y, np.nan)) for y in inputs])  # what is not written stays NaN
+    (found,) = (t.asnumpy() for t in executable([Tensor(y) for y in inputs]))
+    (want,) = evaluate_graph(graph, inputs)
+    np.testing.assert_allclose(found, want, rtol=1e-5)
+    assert "vector, i1<" in executable.kernels() and "inverse_below" in executable.kernels()
 
 
 def test_columns_with_divisors_of_their_own_are_divided() -> None:

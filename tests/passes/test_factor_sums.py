@@ -127,7 +127,7 @@ def test_other_sums_of_products_stay(text: str) -> None:
     assert names(done(text)).count("matmul") == 2
 
 
-SHARED = """graph @f(%a: f32[{batch}10, 9], %b: f32[{batch}9, 12], %c: f32[{batch}9, 12], %d: f32[{batch}10, 12], %e: f32[{batch}10, 9]) {{
+SHARED = """graph @f(%a: f32[{batch}{m}, 9], %b: f32[{batch}9, {n}], %c: f32[{batch}9, {n}], %d: f32[{batch}{m}, {n}], %e: f32[{batch}{m}, 9]) {{
   %x = matmul[transpose_x=False, transpose_y=False] %a, %b
   %s = {between} %x, %d
   %y = matmul[transpose_x=False, transpose_y=False] {last}
@@ -139,9 +139,28 @@ SHARED = """graph @f(%a: f32[{batch}10, 9], %b: f32[{batch}9, 12], %c: f32[{batc
 @pytest.mark.parametrize("batch", ["", "3, "])
 @pytest.mark.parametrize("last", ["%a, %c", "%e, %b", "%a, %b"])
 def test_two_products_with_one_matrix_are_one(last: str, batch: str) -> None:
-    assert sorted(names(done(SHARED.format(between="add", last=last, batch=batch, more="")))) == ["add", "add", "matmul"]
+    assert sorted(names(done(SHARED.format(between="add", last=last, batch=batch, more="", m=130, n=128)))) == ["add", "add", "matmul"]
+
+
+@pytest.mark.parametrize(("last", "m", "n"), [("%a, %c", 20, 200), ("%e, %b", 200, 20)])
+def test_matrices_that_few_rows_or_columns_meet_are_not_added_up(last: str, m: int, n: int) -> None:
+    """To read them twice and write a third one would take longer."""
+    assert names(done(SHARED.format(between="add", last=last, batch="", more="", m=m, n=n))).count("matmul") == 2
+
+
+@pytest.mark.parametrize(("used", "products"), [("", 1), (", %u", 2)])
+def test_matrices_that_loops_make_for_the_products_alone_are(used: str, products: int) -> None:
+    after = done(f"""graph @f(%a: f32[10, 9], %b: f32[9, 12], %c: f32[9, 12]) {{
+  %t = neg %b
+  %u = mul %c, %c
+  %x = matmul[transpose_x=False, transpose_y=False] %a, %t
+  %y = matmul[transpose_x=False, transpose_y=False] %a, %u
+  %z = add %x, %y
+  return %z{used}
+}}""")
+    assert names(after).count("matmul") == products
 
 
 @pytest.mark.parametrize(("between", "last", "more"), [("mul", "%a, %c", ""), ("add", "%e, %c", ""), ("add", "%a, %c", ", %x"), ("add", "%a, %c", ", %s")])
 def test_products_of_other_matrices_or_needed_elsewhere_stay(between: str, last: str, more: str) -> None:
-    assert names(done(SHARED.format(between=between, last=last, batch="", more=more))).count("matmul") == 2
+    assert names(done(SHARED.format(between=between, last=last, batch="", more=more, m=130, n=128))).count("matmul") == 2

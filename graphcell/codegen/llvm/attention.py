@@ -183,7 +183,7 @@ class _Forward:
         """Of the keys, transposed, and of the values of a chunk."""
         spec, rows = self.spec, self.chunks.rows
         turned = Operand(spec.k.kind, spec.k.column, spec.k.row)
-        return self.parts.right(spec.d, keys, rows, spec.q, turned), self.parts.right(keys, spec.e, rows, self.scores, spec.v)
+        return self.parts.right(spec.d, keys, rows, spec.q, turned, False), self.parts.right(keys, spec.e, rows, self.scores, spec.v, self.online)
 
     def _block(self, b: FunctionBuilder, rows: int, batch: list[Val], row: Val, scratch: list[Val]) -> None:
         spec, chunks = self.spec, self.chunks

@@ -129,12 +129,13 @@ class Parts:
             self.tiles[rows, columns] = choose_tile(rows, columns, self.kind, self.target)
         return Panels(depth, columns, self.tiles[rows, columns])
 
-    def right(self, depth: int, columns: int, rows: int, left: Operand, source: Operand) -> Panels:
-        """The panels of the right operand `source` of the left one `left`; few rows read it where it lies, if its steps allow that."""
+    def right(self, depth: int, columns: int, rows: int, left: Operand, source: Operand, resumes: bool) -> Panels:
+        """The panels of the right operand `source` of the left one `left`; few rows read it where it lies, if its steps allow that: sums along it do not
+        resume."""
         panels = self.panels(depth, columns, rows)
         if source.column == 1:
             tiles = split_evenly(rows, panels.tile.rows)
-        elif source.row == 1 and left.column == 1:
+        elif source.row == 1 and left.column == 1 and not resumes:
             tiles, _ = dot_tiles(rows, columns, self.kind, self.target)
         else:
             return panels

@@ -51,7 +51,7 @@ _STRIP_TIMES = 8  # its width that such an output is long, at least
 _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
 _STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
 _STRIP_FROM = 4  # times the L2 cache that the long operand takes
-_MIRRORED_ROWS, _MIRRORED_STEPS = 128, 48  # from which it is quicker to copy half of a symmetric product than to compute it
+_MIRRORED_ROWS, _MIRRORED_STEPS = 128, (48, 128)  # from which it is quicker to copy half of a symmetric product, without and with an epilogue
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 
 
@@ -312,9 +312,9 @@ def _tiles_of_block(
     return per_row, per_column
 
 
-def is_mirrored(kind: str, m: int, k: int) -> bool:
-    """Whether of the product of an m x k matrix with itself, transposed, half is computed and the other half copied."""
-    return kind in ("float", "double") and m >= _MIRRORED_ROWS and k >= _MIRRORED_STEPS
+def is_mirrored(kind: str, m: int, k: int, has_epilogue: bool) -> bool:
+    """Whether of the product of an m x k matrix with itself, transposed, half is computed and the other half copied, even if that costs it its epilogue."""
+    return kind in ("float", "double") and m >= _MIRRORED_ROWS and k >= _MIRRORED_STEPS[has_epilogue]
 
 
 def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:

@@ -196,7 +196,10 @@ class _Work:
             except BaseException as error:
                 interruption = error
         if interruption is not None:
-            raise interruption
+            try:
+                raise interruption
+            finally:
+                del interruption  # whose traceback holds this frame
 
 
 @contextlib.contextmanager
@@ -217,7 +220,8 @@ def _llvmlite_open() -> Iterator[None]:
 
 def _emit(module: Any, machine: Any) -> bytes:
     """What `machine.emit_object(module)` gives, without llvmlite's lock: modules have contexts of their own, and to translate one is what takes
-    LLVM's time. A thread that never waits for the lock always ends, even if an interruption left it closed for ever in another one.
+    LLVM's time. A thread that does not wait for the lock always ends, even if an interruption left it closed for ever in another one. (For garbage that it
+    happens to collect, see `_llvmlite_open`.)
     """
     message = ctypes.c_char_p()
     buffer = _unlocked("LLVMPY_TargetMachineEmitToMemory")(machine, module, 1, ctypes.byref(message))
