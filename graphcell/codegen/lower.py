@@ -35,6 +35,7 @@ from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparatio
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops import linear_algebra
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
@@ -269,6 +270,8 @@ class _Frame(ControlFlow):
             while v is not None and v in writers:
                 step = writers[v]
                 if last.get(target, -1) > step or not _may_write_in_place(self.units[step], self.info, v, target):
+                    break
+                if self.is_program and _may_end_amid_turns(self.units[step]):
                     break
                 self.in_place[v] = target
                 v = next((x for x, y in _taken_over(self.units[step], self.info) if y is v and last.get(x) == step), None)
@@ -507,6 +510,17 @@ def _always_ends(unit: _Unit) -> bool:
     """False for a step that may raise an error, and for those that may run anything."""
     op = unit.node and unit.node.op
     return unit.kernel is not None or isinstance(op, (Concat, Gather, GatherElements, MatMul, Pad, Scatter, ScatterElements, UpdateSlice))
+
+
+def _may_end_amid_turns(unit: _Unit) -> bool:
+    """Whether a loop may raise an error when it has changed what it carries."""
+    node = unit.node
+    return node is not None and isinstance(node.op, (While, For)) and (_has_effect(node) or any(map(_asks_lapack, node.op.regions)))
+
+
+def _asks_lapack(graph: Graph) -> bool:
+    """Whether a graph has linear algebra, which raises an error where a matrix has no result."""
+    return any(type(n.op).__module__ == linear_algebra.__name__ or any(map(_asks_lapack, n.op.regions)) for n in graph.nodes)
 
 
 def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Value) -> bool:

@@ -167,6 +167,29 @@ def test_a_call_that_raises_leaves_a_parameter_as_it_was(raises: str) -> None:
     np.testing.assert_array_equal(p.asnumpy(), before)
 
 
+@pytest.mark.parametrize("raises", ["index", "matrix"])
+def test_a_loop_that_raises_in_a_later_turn_leaves_a_parameter_as_it_was(raises: str) -> None:
+    """Which is assigned after the loop."""
+    p = Parameter(Tensor(np.ones((10, 4), np.float32)), name="p")
+
+    @jit
+    def f(step: Tensor, a: Tensor, table: Tensor) -> Tensor:
+        v, k = p * 2, Tensor(0)
+        while k < 5:
+            v = v + ops.gather(table, step * k, 0) + ops.cholesky(a)[0, 0]
+            a = a - 0.3
+            k = k + 1
+        ops.assign(p, v)
+        return k
+
+    table = Tensor(np.ones((10, 4), np.float32))
+    f(Tensor([1]), Tensor([[4.0]]), table)
+    before = p.asnumpy().copy()
+    with pytest.raises(GraphcellError):
+        f(Tensor([4 if raises == "index" else 1]), Tensor([[1.0 if raises == "matrix" else 4.0]]), table)
+    np.testing.assert_array_equal(p.asnumpy(), before)
+
+
 def test_scatters_do_not_write_over_what_is_read_later_or_at_once() -> None:
     for body in (
         "%r = scatter[axes=(0,), kind='add', unique=False] %x, %i, %x\n%s = add %r, %x\nreturn %s",
