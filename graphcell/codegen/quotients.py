@@ -3,8 +3,8 @@ precision of a float.
 
 Enters: a kernel. Leaves: the same kernel with a multiplication and a fused multiply-add for such a division, which takes as long as ten of them.
 Quotients that are floats, as whole numbers and 1 are, come out exactly, and so do zeros' signs, infinities and NaN. Quotients by a number known
-while compiling are all those of a division: a number for which one would be rounded otherwise stays a divisor. Of quotients by other numbers, one in some
-millions is rounded to the other neighbour. Where a quotient is so small that x * l is a subnormal number (below 1e-30 for floats), its last bit may differ.
+while compiling are all those of a division: a number for which one would be rounded otherwise stays a divisor. Of quotients by other numbers, one in a hundred
+million is rounded to the other neighbour. Where a quotient is so small that x * l is a subnormal number (below 1e-30 for floats), its last bit may differ.
 
 h is 1 / c rounded towards zero, so that l has its sign and is not 0: x * h and x * l then agree in the sign of a zero or an infinity. Divisors that are
 computed are brought near 1 by a power of two, together with what they divide, so that no inverse overflows.
