@@ -193,6 +193,23 @@ def test_transposed_operands_of_which_tiles_take_parts_of_cache_lines(m: int, n:
     check(case, width)
 
 
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize(("cpu", "m", "n", "k", "copied"), [("sapphirerapids", 300, 700, 500, True), ("sapphirerapids", 1024, 96, 400, False), ("znver4", 700, 100, 1400, False)])
+def test_threads_carry_out_blocks_one_below_another_as_one(
+    cpu: str, m: int, n: int, k: int, copied: bool, kind: str, width: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a transposed A, which is copied if its elements meet many columns; the bits do not depend on which blocks fall to a thread."""
+    target = replace(TARGETS[width], cpu=cpu, l2_bytes=2 << 20)
+    monkeypatch.setitem(TARGETS, width, target)
+    case = Case(m, n, k, kind, transpose_a=True)
+    plan = schedule(case.spec, target)
+    if width == 64:
+        assert plan.pack_a == ("columns" if copied else "no") and plan.passes > 1
+        assert plan.together > 1 and (plan.together == plan.grid[1] or not copied)
+    check(case, width)
+
+
 @pytest.mark.parametrize(
     "case",
     [

@@ -394,20 +394,20 @@ def block_range(b: FunctionBuilder, block: Val, per_block: int, tiles: int) -> t
     return low, b.binary("smin", b.add(low, i64(per_block)), i64(tiles))
 
 
-def even_range(b: FunctionBuilder, block: Val, per_block: int, tiles: int) -> tuple[Val, Val]:
-    """The tiles [low, high) of a block: `tiles` dealt out evenly to as many blocks as `block_range` makes, so that equal numbers of
-    blocks are equal work.
+def even_range(b: FunctionBuilder, block: Val, per_block: int, tiles: int, past: Val | None = None) -> tuple[Val, Val]:
+    """The tiles [low, high) of a block, or of all blocks before `past`: `tiles` dealt out evenly to as many blocks as `block_range` makes, so
+    that equal numbers of blocks are equal work.
     """
     blocks = ceil_div(tiles, per_block)
     if blocks <= 1:
         return i64(0), i64(tiles)
-    if tiles % blocks == 0:
-        return block_range(b, block, tiles // blocks, tiles)
 
     def start(number: Val) -> Val:  # rounded to nearest: the first half of the blocks gets as much as the second
+        if tiles % blocks == 0:
+            return b.mul(number, i64(tiles // blocks))
         return b.div(b.add(b.mul(number, i64(tiles)), i64(blocks // 2)), i64(blocks), signed=False)
 
-    return start(block), start(b.add(block, i64(1)))
+    return start(block), start(b.add(block, i64(1)) if past is None else past)
 
 
 def tile_start(b: FunctionBuilder, segments: Sequence[Segment], tile: Val) -> Val:

@@ -279,12 +279,23 @@ class _BlockedMatmul:
             self.module, f"{self.name}.part" if partial else self.name, params.list, internal=False
         )
         backwards = self._turn(b, plan) if self._turns_back(plan) else None
-        with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
-            block = loop.index
+        high = plan.grid[1]
+        first = b.div(b.args["begin"], i64(high), signed=False)
+        past = b.div(b.add(b.args["end"], i64(high - 1)), i64(high), signed=False)
+        with b.loop(first, past, name="strip") as loop:
+            strip = loop.index
             if backwards is not None:
-                mirrored = b.sub(b.add(b.args["begin"], b.sub(b.args["end"], i64(1))), block)
-                block = b.select(backwards, mirrored, block)
-            _Block(self, plan, b, block, kernels, packers, extra).emit()
+                strip = b.select(backwards, b.sub(b.add(first, b.sub(past, i64(1))), strip), strip)
+            if high == 1:
+                _Block(self, plan, b, strip, (i64(0), i64(1)), None, kernels, packers, extra).emit()
+            else:
+                above = b.mul(strip, i64(high))
+                top = b.binary("smax", b.sub(b.args["begin"], above), i64(0))
+                bottom = b.binary("smin", b.sub(b.args["end"], above), i64(high))
+                with b.loop(top, bottom, plan.together, name="block") as down:
+                    low = b.binary("smin", b.add(down.index, i64(plan.together)), bottom)
+                    is_first = b.icmp("eq", down.index, top)
+                    _Block(self, plan, b, strip, (down.index, low), is_first, kernels, packers, extra).emit()
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
 
     def _turn(self, b: FunctionBuilder, plan: Schedule) -> Val:
@@ -325,23 +336,27 @@ def _balanced(b: FunctionBuilder, number: Val, count: int) -> Val:
 
 @dataclass(frozen=True)
 class _Block:
-    """Emits the work of one block inside the block loop."""
+    """Emits the work of blocks one below another, which a thread carries out as one."""
 
     owner: _BlockedMatmul
     plan: Schedule
     b: FunctionBuilder
-    index: Val
+    strip: Val  # counts the strips of blocks one below another
+    down: tuple[Val, Val]  # the blocks of the strip, the last one exclusive
+    is_first: Val | None  # an i1: whether the thread carries out no block of the strip before; None: always
     kernels: list[list[tuple[MicroKernel, str]]]
     packers: list[str]
     extra: Extra
 
     def emit(self) -> None:
         b, plan, spec = self.b, self.plan, self.owner.spec
-        split, *batch, across, down = split_index(b, self.index, (plan.splits, *spec.batch, *plan.grid))
+        split, *batch, across = split_index(b, self.strip, (plan.splits, *spec.batch, plan.grid[0]))
+        down, past = self.down
         if plan.mirrored:
             across, down = _balanced(b, across, plan.grid[0]), _balanced(b, down, plan.grid[1])
+            past = b.add(down, i64(1))
         columns = even_range(b, across, plan.columns_per_block, plan.column_tiles)
-        rows = even_range(b, down, plan.rows_per_block, plan.row_tiles)
+        rows = even_range(b, down, plan.rows_per_block, plan.row_tiles, past)
         a_at = affine(b, [*zip(batch, spec.a.batch, strict=True), (split, plan.split_depth * spec.a.column)])
         b_at = affine(b, [*zip(batch, spec.b.batch, strict=True), (split, plan.split_depth * spec.b.row)])
         linear = affine(b, [(x, math.prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])
@@ -392,10 +407,8 @@ class _Block:
             kept = self.owner._kept_passes(plan)
             if kept > 1:
                 panels = b.gep(panels, b.mul(k, i64(plan.columns_per_block * plan.tile.columns)), LType(spec.kind))
-            if kept == plan.passes and plan.grid[1] > 1:
-                down = b.rem(self.index, i64(plan.grid[1]), signed=False)
-                first = b.or_(b.icmp("eq", down, i64(0)), b.icmp("eq", self.index, b.args["begin"]))
-                with b.if_then(first):  # later row blocks of the same columns find the panels here
+            if kept == plan.passes and self.is_first is not None:
+                with b.if_then(self.is_first):  # later row blocks of the same columns find the panels here
                     self._pack_slab(right, panels, k, count, columns, origin)
             else:
                 self._pack_slab(right, panels, k, count, columns, origin)
