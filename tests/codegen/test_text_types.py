@@ -477,6 +477,38 @@ def test_splat_insert_extract_shuffle(name: str) -> None:
 
 # -- processors ----------------------------------------------------------------------------------------------
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names x86 processors")
+@pytest.mark.parametrize("lanes", LANES)
+@pytest.mark.parametrize(("name", "to"), [("float16", "float32"), ("float16", "float64"), ("float16", "float16"), ("bfloat16", "float32"), ("int16", "float32")])
+def test_what_is_loaded_as_another_type_is_cast(name: str, to: str, lanes: int) -> None:
+    x = samples(name)
+    module = Module()
+    b = FunctionBuilder(module, "f", [("p", PTR), ("out", PTR), ("n", I64)], internal=False)
+    stored, wide = LType(KINDS[name], lanes), LType(KINDS[to], lanes)
+    with b.loop(0, b.args["n"], max(lanes, 1)) as loop:
+        value = b.load_as(b.gep(b.args["p"], loop.index, stored.with_lanes(0)), stored, wide)
+        assert value.type == wide
+        b.store(value, b.gep(b.args["out"], loop.index, wide.with_lanes(0)))
+    b.finish()
+    code, out = load(str(module)), np.zeros(x.size, dtype_of(to))
+    ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)(code.address("f"))(x.ctypes.data, out.ctypes.data, x.size)
+    assert_same(out, converted(x, to))
+
+
+@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="registers of x86")
+def test_a_single_half_waits_for_no_register() -> None:
+    """One that is loaded into a part of a register waits for what the rest of it is to hold: in a loop, for the turn before."""
+    module = Module()
+    b = FunctionBuilder(module, "f", [("p", PTR), ("q", PTR), ("n", I64)], internal=False)
+    with b.loop(0, b.args["n"], 16) as loop:
+        half = b.load_as(b.args["q"], LType("half"), LType("float"))
+        at = b.gep(b.args["p"], loop.index, LType("float"))
+        b.store(b.mul(b.load(at, LType("float", 16)), b.splat(half, 16)), at)
+    b.finish()
+    processor = dataclasses.replace(target.host(), cpu="x86-64-v3", features="+avx2,+fma,+f16c")
+    text = target.assembly(str(module), processor)
+    assert "vcvtph2ps" in text and "pinsrw" not in text
+
+
 @pytest.mark.parametrize(("cpu", "features"), [
     ("haswell", "+avx2,+fma,+f16c"),
     ("cascadelake", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c"),

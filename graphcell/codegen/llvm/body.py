@@ -42,9 +42,8 @@ class BodyBuilder(FunctionBuilder):
 
     def load_value(self, pointer: Val, dtype: DType, lanes: int, mask: Val | None = None) -> Val:
         """Loads a scalar (0 lanes) or a vector and widens it to the type of computation."""
-        stored = storage_type(dtype, lanes)
-        value = self.load(pointer, stored) if mask is None else self.masked_load(pointer, mask, stored)
-        return self.cast(value, compute_type(dtype, lanes))
+        stored, wide = storage_type(dtype, lanes), compute_type(dtype, lanes)
+        return self.load_as(pointer, stored, wide) if mask is None else self.cast(self.masked_load(pointer, mask, stored), wide)
 
     def store_value(self, value: Val, pointer: Val, dtype: DType, mask: Val | None = None) -> None:
         """Stores what `load_value` loads; of a vector with a mask, the lanes that are on."""

@@ -86,6 +86,19 @@ class Instructions:
             return self.icmp("ne", self.load(pointer, LType("i8", type.lanes), align), const(0, LType("i8", type.lanes)))
         return self.raw(f"load {type}, ptr {pointer.text}, align {align or type.bytes}", type)
 
+    def load_as(self, pointer: Val, type: LType, to: LType) -> Val:
+        """Loads a scalar or a vector and converts it.
+
+        A single half comes by way of an integer: LLVM would load it into a part of whatever register there is, and wait for what that is to hold, such
+        as the result of the turn before in a loop.
+        """
+        if str(type) != "half" or not to.is_float:
+            return self.cast(self.load(pointer, type), to)
+        word = self.cast(self.load(pointer, LType("i16")), LType("i32"), signed=False)
+        word = self.raw(f'call i32 asm "", "=r,0"({word})', word.type)  # else LLVM sees the half again
+        lanes = self.bitcast(self.insert(const(0, LType("i32", 4)), word, 0), LType("half", 8))
+        return self._with_digits(self.extract(self.cast(self.shuffle(lanes, lanes, range(4)), to.with_lanes(4)), 0), "half")
+
     def store(self, value: Val, pointer: Val, align: int | None = None) -> None:
         if value.type.kind == "i1":
             value = self.cast(value, LType("i8", value.type.lanes))

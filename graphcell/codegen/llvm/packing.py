@@ -57,9 +57,8 @@ def load_as(
     """`lanes` consecutive elements (0: one scalar) of `storage` kind, converted to `kind`; lanes off in
     `mask` are zero.
     """
-    source = LType(storage, lanes)
-    value = b.load(pointer, source) if mask is None else b.masked_load(pointer, mask, source)
-    return b.cast(value, LType(kind, lanes))
+    source, to = LType(storage, lanes), LType(kind, lanes)
+    return b.load_as(pointer, source, to) if mask is None else b.cast(b.masked_load(pointer, mask, source), to)
 
 
 def load_strided(b: FunctionBuilder, pointer: Val, stride: int, storage: str, kind: str, lanes: int, mask: Val | None) -> Val:
