@@ -26,6 +26,7 @@ from graphcell.passes.divide_once import divide_once
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.factor_sums import factor_sums
 from graphcell.passes.find_in_rows import find_in_rows
+from graphcell.passes.grow_in_place import grow_in_place
 from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.hoist_scanned import hoist_scanned
 from graphcell.passes.inline import inline
@@ -59,6 +60,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),
     ("recompute", recompute),
+    ("grow_in_place", grow_in_place),
     ("eliminate_dead", eliminate_dead),
 )
 """Dead code goes before anything else looks at it (a gradient leaves much), and again before the question how
