@@ -475,8 +475,6 @@ def test_splat_insert_extract_shuffle(name: str) -> None:
     assert (bits(found) == bits(expected.ravel())).all()
 
 
-# -- processors ----------------------------------------------------------------------------------------------
-@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names x86 processors")
 @pytest.mark.parametrize("lanes", LANES)
 @pytest.mark.parametrize(("name", "to"), [("float16", "float32"), ("float16", "float64"), ("float16", "float16"), ("bfloat16", "float32"), ("int16", "float32")])
 def test_what_is_loaded_as_another_type_is_cast(name: str, to: str, lanes: int) -> None:
@@ -494,7 +492,7 @@ def test_what_is_loaded_as_another_type_is_cast(name: str, to: str, lanes: int) 
     assert_same(out, converted(x, to))
 
 
-@pytest.mark.skipif(platform.machine() not in ("x86_64", "AMD64"), reason="registers of x86")
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="registers of x86 processors")
 def test_a_single_half_waits_for_no_register() -> None:
     """One that is loaded into a part of a register waits for what the rest of it is to hold: in a loop, for the turn before."""
     module = Module()
@@ -509,6 +507,8 @@ def test_a_single_half_waits_for_no_register() -> None:
     assert "vcvtph2ps" in text and "pinsrw" not in text
 
 
+# -- processors ----------------------------------------------------------------------------------------------
+@pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="names x86 processors")
 @pytest.mark.parametrize(("cpu", "features"), [
     ("haswell", "+avx2,+fma,+f16c"),
     ("cascadelake", "+avx512f,+avx512bw,+avx512dq,+avx512vl,+avx2,+fma,+f16c"),

@@ -395,7 +395,7 @@ def block_range(b: FunctionBuilder, block: Val, per_block: int, tiles: int) -> t
 
 
 def even_range(b: FunctionBuilder, block: Val, per_block: int, tiles: int, past: Val | None = None) -> tuple[Val, Val]:
-    """The tiles [low, high) of a block, or of all blocks before `past`: `tiles` dealt out evenly to as many blocks as `block_range` makes, so
+    """The tiles [low, high) of a block, or of that and all before block `past`: `tiles` dealt out evenly to as many blocks as `block_range` makes, so
     that equal numbers of blocks are equal work.
     """
     blocks = ceil_div(tiles, per_block)

@@ -89,10 +89,10 @@ class Instructions:
     def load_as(self, pointer: Val, type: LType, to: LType) -> Val:
         """Loads a scalar or a vector and converts it.
 
-        A single half comes by way of an integer: LLVM would load it into a part of whatever register there is, and wait for what that is to hold, such
+        A single half comes by way of an integer: LLVM would load it into a part of whatever register there is, and wait for what that was to hold, such
         as the result of the turn before in a loop.
         """
-        if str(type) != "half" or not to.is_float:
+        if str(type) != "half" or to.kind not in ("float", "double"):
             return self.cast(self.load(pointer, type), to)
         word = self.cast(self.load(pointer, LType("i16")), LType("i32"), signed=False)
         word = self.raw(f'call i32 asm "", "=r,0"({word})', word.type)  # else LLVM sees the half again

@@ -182,7 +182,7 @@ class _BlockedMatmul:
         return plan.padded_columns * self._panel_depth(plan) * self._size
 
     def _turns_back(self, plan: Schedule) -> bool:
-        """Whether the blocks are taken forwards and backwards in turns: of panels that the L2 cache almost holds, those read last are still there when
+        """Whether the strips are taken forwards and backwards in turns: of panels that the L2 cache almost holds, those read last are still there when
         the product is computed again, as in the steps of a recurrent layer. In one direction each would be gone just before it is needed.
         """
         nbytes = self._packed_bytes(plan)
@@ -279,23 +279,25 @@ class _BlockedMatmul:
             self.module, f"{self.name}.part" if partial else self.name, params.list, internal=False
         )
         backwards = self._turn(b, plan) if self._turns_back(plan) else None
-        high = plan.grid[1]
-        first = b.div(b.args["begin"], i64(high), signed=False)
-        past = b.div(b.add(b.args["end"], i64(high - 1)), i64(high), signed=False)
+        height = plan.grid[1]
+        first, past = b.args["begin"], b.args["end"]
+        if height > 1:
+            first = b.div(first, i64(height), signed=False)
+            past = b.div(b.add(past, i64(height - 1)), i64(height), signed=False)
         with b.loop(first, past, name="strip") as loop:
             strip = loop.index
             if backwards is not None:
                 strip = b.select(backwards, b.sub(b.add(first, b.sub(past, i64(1))), strip), strip)
-            if high == 1:
+            if height == 1:
                 _Block(self, plan, b, strip, (i64(0), i64(1)), None, kernels, packers, extra).emit()
             else:
-                above = b.mul(strip, i64(high))
+                above = b.mul(strip, i64(height))
                 top = b.binary("smax", b.sub(b.args["begin"], above), i64(0))
-                bottom = b.binary("smin", b.sub(b.args["end"], above), i64(high))
-                with b.loop(top, bottom, plan.together, name="block") as down:
-                    low = b.binary("smin", b.add(down.index, i64(plan.together)), bottom)
-                    is_first = b.icmp("eq", down.index, top)
-                    _Block(self, plan, b, strip, (down.index, low), is_first, kernels, packers, extra).emit()
+                bottom = b.binary("smin", b.sub(b.args["end"], above), i64(height))
+                with b.loop(top, bottom, plan.together, name="block") as block:
+                    stop = b.binary("smin", b.add(block.index, i64(plan.together)), bottom)
+                    is_first = b.icmp("eq", block.index, top)
+                    _Block(self, plan, b, strip, (block.index, stop), is_first, kernels, packers, extra).emit()
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
 
     def _turn(self, b: FunctionBuilder, plan: Schedule) -> Val:
@@ -342,7 +344,7 @@ class _Block:
     plan: Schedule
     b: FunctionBuilder
     strip: Val  # counts the strips of blocks one below another
-    down: tuple[Val, Val]  # the blocks of the strip, the last one exclusive
+    down: tuple[Val, Val]  # those of the strip that are carried out now, the last one exclusive
     is_first: Val | None  # an i1: whether the thread carries out no block of the strip before; None: always
     kernels: list[list[tuple[MicroKernel, str]]]
     packers: list[str]
@@ -351,12 +353,12 @@ class _Block:
     def emit(self) -> None:
         b, plan, spec = self.b, self.plan, self.owner.spec
         split, *batch, across = split_index(b, self.strip, (plan.splits, *spec.batch, plan.grid[0]))
-        down, past = self.down
+        top, past = self.down
         if plan.mirrored:
-            across, down = _balanced(b, across, plan.grid[0]), _balanced(b, down, plan.grid[1])
-            past = b.add(down, i64(1))
+            across, top = _balanced(b, across, plan.grid[0]), _balanced(b, top, plan.grid[1])
+            past = b.add(top, i64(1))
         columns = even_range(b, across, plan.columns_per_block, plan.column_tiles)
-        rows = even_range(b, down, plan.rows_per_block, plan.row_tiles, past)
+        rows = even_range(b, top, plan.rows_per_block, plan.row_tiles, past)
         a_at = affine(b, [*zip(batch, spec.a.batch, strict=True), (split, plan.split_depth * spec.a.column)])
         b_at = affine(b, [*zip(batch, spec.b.batch, strict=True), (split, plan.split_depth * spec.b.row)])
         linear = affine(b, [(x, math.prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])
@@ -412,10 +414,10 @@ class _Block:
                     self._pack_slab(right, panels, k, count, columns, origin)
             else:
                 self._pack_slab(right, panels, k, count, columns, origin)
-        group = self.owner._group(plan)
-        if group == 1:
+        if plan.pack_a != "columns":
             self._tiles(a, panels, c, k, count, resume, last, rows, columns, origin, base_row)
             return
+        group = self.owner._group(plan)
         with b.loop(rows[0], rows[1], group, name="group") as loop:
             high = b.binary("smin", b.add(loop.index, i64(group)), rows[1])
             self._copy_columns(

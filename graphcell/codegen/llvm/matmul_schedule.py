@@ -36,6 +36,7 @@ _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages tha
 _ROWS_IN_PLACE = range(3, 13)  # with fewer, reading B is all; with more, it is packed in any case
 _LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cache
 _COLUMN_TILES_TO_COPY = 3
+_ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
@@ -52,12 +53,13 @@ _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its b
 _STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
 _STRIP_FROM = 4  # times the L2 cache that the long operand takes
 _MIRRORED_ROWS, _MIRRORED_STEPS = 128, (48, 128)  # from which it is quicker to copy half of a symmetric product, without and with an epilogue
-_COPIED_STEPS = 192  # of a transposed A in a pass, of which a group of rows is copied to the L1 cache, more or less
-_COLUMNS_TO_COPY = 40  # vectors of B's columns that pay for such copies
-_COLUMNS_TO_COPY_PAGES = 32  # where A's rows are whole pages, which share a few sets of the caches
+_COPIED_STEPS = 192  # of a transposed A in a pass, where there are several: a group of rows is copied to the L1 cache, more or less
+_COLUMNS_TO_COPY = 40  # vectors of B's columns, at least, that pay for such copies
+_COLUMNS_TO_COPY_PAGES = 32  # the same where A's rows are whole pages, which share a few sets of the caches
+_COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they are divided to have some blocks
+_COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
-_PART_FOR_OUTPUT = 4
-_ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
+_PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
 @dataclass(frozen=True, slots=True)
@@ -253,6 +255,7 @@ class Schedule(RegisterTiles):
             f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
             f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, "
             f"pack a: {self.pack_a}, b: {self.pack_b}{', the upper half mirrored' if self.mirrored else ''}"
+            f"{f', {self.together} blocks as one' if self.together > 1 else ''}"
         )
 
 
@@ -268,16 +271,18 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     in_rows = pack_b == "no" and _reads_b_by_rows(spec, target)
     splits, split_depth = _split_k(spec, row_tiles * column_tiles, target.lanes(kind), in_rows, target)
     narrow = spec.c.kind != kind and splits == 1
-    depth = split_depth if narrow else _depth_of_pass(spec, tile, split_depth, in_rows, target)
-    per_row, per_column = _tiles_of_block(spec, tile, (row_tiles, column_tiles), splits, (split_depth, depth), pack_b, target)
-    pack_a = "columns" if _copies_lines(spec, tile, target) else _pack_a(spec, tile, per_column)
+    copies = _copies_lines(spec, tile, target)
+    depth = split_depth if narrow else _depth_of_pass(spec, tile, split_depth, in_rows, copies, target)
+    per_row, per_column = _tiles_of_block(spec, tile, (row_tiles, column_tiles), splits, (split_depth, depth), pack_b, copies, target)
+    pack_a = "columns" if copies else _pack_a(spec, tile, per_column)
     plan = Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, spec.mirrored and splits == 1)
     return replace(plan, together=_blocks_together(plan, size, target))
 
 
 def _blocks_together(plan: Schedule, size: int, target: ContractionTarget) -> int:
     """Blocks one below another that a thread carries out as one: B is packed once for them, and more of each row of a transposed A is read in
-    turn. Short passes read and write the output again and again: a part of the L2 cache holds that of such blocks.
+    turn. Short passes read and write the output again and again: a part of the L2 cache holds that of such blocks, but where A is copied, which
+    takes longer.
     """
     if plan.passes == 1 or plan.mirrored:
         return 1
@@ -287,14 +292,14 @@ def _blocks_together(plan: Schedule, size: int, target: ContractionTarget) -> in
     return max(1, min(plan.grid[1], target.l2_bytes // _PART_FOR_OUTPUT // output))
 
 
-def _depth_of_pass(spec: MatmulSpec, tile: TileShape, split_depth: int, in_rows: bool, target: ContractionTarget) -> int:
+def _depth_of_pass(spec: MatmulSpec, tile: TileShape, split_depth: int, in_rows: bool, copies: bool, target: ContractionTarget) -> int:
     """Reduction steps of a pass over a block: A's tile stays in the L1 cache over it, at least 128 columns of B in half of the L2 cache."""
     size, lanes = LType(spec.kind).bytes, target.lanes(spec.kind)
     if in_rows:
         unit = most = _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes]
     else:
         most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
-        if _copies_lines(spec, tile, target):
+        if copies:
             most = min(most, _COPIED_STEPS)
         elif spec.reads_lines_in_parts(tile):
             most = min(most, _line_steps(spec, target))
@@ -306,7 +311,7 @@ def _depth_of_pass(spec: MatmulSpec, tile: TileShape, split_depth: int, in_rows:
 
 
 def _tiles_of_block(
-    spec: MatmulSpec, tile: TileShape, tiles: tuple[int, int], splits: int, depths: tuple[int, int], pack_b: str, target: ContractionTarget
+    spec: MatmulSpec, tile: TileShape, tiles: tuple[int, int], splits: int, depths: tuple[int, int], pack_b: str, copies: bool, target: ContractionTarget
 ) -> tuple[int, int]:
     """Row tiles and column tiles of a block, of so many in all: as many columns as the L2 cache has room for, and enough blocks for all threads.
 
@@ -314,7 +319,6 @@ def _tiles_of_block(
     """
     (row_tiles, column_tiles), (split_depth, depth) = tiles, depths
     panel = LType(spec.kind).bytes * tile.columns
-    copies = _copies_lines(spec, tile, target)
     short_passes = not copies and spec.reads_lines_in_parts(tile) and _line_steps(spec, target) < _LINE_STEPS
     in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * panel))
     if short_passes:
@@ -329,9 +333,10 @@ def _tiles_of_block(
     grid_columns = ceil_div(column_tiles, per_column)
     if outer * grid_columns < wanted:
         per_row = min(row_tiles, max(least_rows, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
-    if not copies and outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
+    wanted, least_columns = (min(wanted, _COPYING_BLOCKS), ceil_div(_COLUMNS_PER_COPY, tile.vectors)) if copies else (wanted, 1)
+    if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
-        per_column = max(1, min(per_column, column_tiles // missing))
+        per_column = min(per_column, max(least_columns, column_tiles // missing))
     return per_row, per_column
 
 
