@@ -65,11 +65,12 @@ class _Chains:
 def _links(graph: Graph) -> dict[Value, _Link]:
     """The links of all chains, each of two concatenations or more."""
     made_by, users, outputs = graph.producers(), graph.users(), set(graph.outputs)
+    place = {node: k for k, node in enumerate(graph.nodes)}
     following: dict[Value, Node] = {}
     for node in graph.nodes:
         before = node.operands[0] if isinstance(node.op, Concat) else None
         if before is not None and before in made_by and _grows(node, made_by[before]):
-            needed = _needed_for(made_by, node.operands[1:])
+            needed = _needed_for(made_by, node.operands[1:], place, place[made_by[before]])
             others = _readers(users, outputs, before, node)
             if others <= needed and before not in node.operands[1:] and any(map(_wants_memory, others)):
                 following[before] = node
@@ -93,13 +94,13 @@ def _grows(node: Node, before: Node) -> bool:
     return size >= _LEAST_ELEMENTS and size >= _LEAST_TIMES * (node.results[0].type.size - size) > 0
 
 
-def _needed_for(made_by: dict[Value, Node], values: Sequence[Value]) -> set[Node | None]:
-    """The nodes that must run before `values` are there."""
+def _needed_for(made_by: dict[Value, Node], values: Sequence[Value], place: dict[Node, int], since: int) -> set[Node | None]:
+    """The nodes behind place `since` that must run before `values` are there; those before it read no link that is made there."""
     found: set[Node | None] = set()
     waiting = list(values)
     while waiting:
         node = made_by.get(waiting.pop())
-        if node is not None and node not in found:
+        if node is not None and node not in found and place[node] > since:
             found.add(node)
             waiting += node.operands
     return found

@@ -494,7 +494,7 @@ def test_what_is_loaded_as_another_type_is_cast(name: str, to: str, lanes: int) 
 
 @pytest.mark.skipif(platform.machine().lower() not in ("x86_64", "amd64"), reason="registers of x86 processors")
 def test_a_single_half_waits_for_no_register() -> None:
-    """One that is loaded into a part of a register waits for what the rest of it is to hold: in a loop, for the turn before."""
+    """One that is loaded into a part of a register waits for what that was to hold: in a loop, for the turn before."""
     module = Module()
     b = FunctionBuilder(module, "f", [("p", PTR), ("q", PTR), ("n", I64)], internal=False)
     with b.loop(0, b.args["n"], 16) as loop:

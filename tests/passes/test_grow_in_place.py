@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -15,7 +16,8 @@ from graphcell.ir.graph import Graph
 from graphcell.ir.text import parse
 from graphcell.ir.verify import verify
 from graphcell.passes.eliminate_dead import eliminate_dead
-from graphcell.passes.grow_in_place import grow_in_place
+from graphcell.passes.grow_in_place import _needed_for, grow_in_place
+from graphcell.runtime.executable import compile_graph
 
 
 def done(text: str) -> Graph:
@@ -49,6 +51,29 @@ def test_a_chain_is_one_concatenation_and_updates(dtype: str) -> None:
     after = done(CHAIN.format(dtype=dtype, product=PRODUCT, outputs="%three"))
     assert names(after) == ["full", "concat", "slice", "matmul", "update_slice", "update_slice", "slice", "matmul", "update_slice"]
     assert after.nodes[1].results[0].type.shape == (8, 607, 4)
+
+
+def test_the_first_link_is_copied_and_then_only_what_is_new() -> None:
+    executable = compile_graph(parse(CHAIN.format(dtype="f32", product=PRODUCT, outputs="%three")))
+    written = [int(n) for n in re.findall(r"i1<(\d+)", str(executable.kernels()))]
+    assert sorted(written) == [4, 4, 8, 12, 24, 2400]  # of each of eight rows; 24: the room for all that follows
+    assert "@llvm.memcpy" not in executable.compilation.program.text
+
+
+def test_many_links_are_found_in_time_that_grows_with_them() -> None:
+    """The search behind a link ends at the link before, however long the chain is."""
+    lines, before = ["graph @f(%c: f32[8, 600, 4]) {"], "%c"
+    for k in range(400):
+        lines += [f"  %x{k} = concat[axis=1] {before}, %n{k - 1}"] if k else ["  %x0 = concat[axis=1] %c, %c"]
+        lines += [f"  %s{k} = slice[start=(0, 0, 0), size=(8, 4, 4), step=(1, 1, 1)] %x{k}", f"  %n{k} = {PRODUCT} %s{k}, %s{k}"]
+        before = f"%x{k}"
+    graph = parse("\n".join([*lines, f"  return {before}", "}"]))
+    assert names(grow_in_place(graph)).count("update_slice") == 399
+    nodes, made_by = graph.nodes, graph.producers()
+    place = {node: k for k, node in enumerate(nodes)}
+    last = nodes[-3]
+    needed = _needed_for(made_by, last.operands[1:], place, place[made_by[last.operands[0]]])
+    assert [n.op.name for n in nodes if n in needed] == ["slice", "matmul"]
 
 
 def test_links_that_are_results_end_chains() -> None:
@@ -100,7 +125,7 @@ def test_short_links_and_last_dimensions_are_copied(shape: tuple[int, ...], axis
 
 
 def decoded(matmul: Callable[..., Any], softmax: Callable[..., Any], cat: Callable[..., Any], x: Any, w: Any, keys: Any, values: Any) -> Any:
-    """Four tokens over a growing cache; the keys are read transposed, and once more at the end."""
+    """Four tokens over a growing cache, whose keys are read transposed."""
     for _ in range(4):
         q = matmul(x, w)
         keys, values = cat((keys, q.reshape(4, 1, 16)), 1), cat((values, (q * 0.5).reshape(4, 1, 16)), 1)
@@ -120,7 +145,7 @@ def operands() -> list[np.ndarray[Any, Any]]:
     return [rng.standard_normal(s).astype(np.float32) * f for s, f in (((1, 64), 1.0), ((64, 64), 0.1), ((4, 200, 16), 1.0), ((4, 200, 16), 1.0))]
 
 
-def test_decoding_copies_the_cache_once(operands: list[np.ndarray[Any, Any]]) -> None:
+def test_decoding_over_a_growing_cache(operands: list[np.ndarray[Any, Any]]) -> None:
     step = gc.jit(lambda *v: decoded(ops.matmul, lambda x: ops.softmax(x, -1), ops.cat, *v))
     want = decoded(np.matmul, softmax, np.concatenate, *(v.astype(np.float64) for v in operands))
     tensors = [Tensor(v) for v in operands]
