@@ -2,7 +2,8 @@
 
 Enters: an `AttentionSpec`. Leaves: a function in the module and its `Plan`. A block is some rows of q of one batch entry. It goes over
 the keys in chunks: packs a chunk of k and v (few rows read them where they lie), computes the scores of its rows in scratch memory, turns
-them into exponentials and adds their product with v to the output so far, which is scaled down first where a larger score was found. The
+them into exponentials and adds their product with v to the output so far, which is scaled down first where a larger score was found. With a
+mask this is done for some rows at a time, and for the first keys only, if the mask hides the others (attention_masks.py). The
 largest score and the sum of exponentials of each row are results, too. What a block does depends on the shapes only, so results are the
 same for any number of threads.
 
@@ -13,7 +14,7 @@ from __future__ import annotations
 
 from math import prod
 
-from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks, replaces_scores
+from graphcell.codegen.llvm.attention_masks import Factor, count_tiles, describe, each_part, emit_seen, first_keys, may_hide, most_seen, split_queries
 from graphcell.codegen.llvm.attention_products import (
     INFINITY,
     AttentionSpec,
@@ -24,11 +25,13 @@ from graphcell.codegen.llvm.attention_products import (
     at_column,
     at_row,
     batch_offset,
+    clear_after,
     kept_weights,
     largest,
     largest_lane,
     masked_score,
     over_row,
+    over_seen,
     split_batch,
 )
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, tile_loop
@@ -41,7 +44,6 @@ from graphcell.records import dataclass
 _SCRATCH = 100_000  # elements of scratch memory that a block aims at
 _ROWS = 128
 _KEYS = 512
-_MASKED_KEYS = 128  # shorter chunks, so that masks hide more of them
 MASKS = ("e", "f")
 
 
@@ -110,8 +112,7 @@ class _Forward:
     @property
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
-        keys = _MASKED_KEYS if self.spec.n >= 2 * _MASKED_KEYS and self._may_skip else _KEYS
-        return choose_chunks(self.spec, self.parts.target, _ROWS, keys, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
+        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
     def pitch(self) -> int:
@@ -144,20 +145,17 @@ class _Forward:
         return self.chunks.several
 
     @property
-    def skips(self) -> bool:
-        """Whether chunks are looked at beforehand, since a mask may hide them."""
-        return self.online and self._may_skip
-
-    @property
-    def _may_skip(self) -> bool:
-        return may_hide_chunks(self.spec, self.spec.q, self.spec.k, self.spec.v)
+    def limits(self) -> bool:
+        """Whether a mask may hide keys, so that it is looked at beforehand."""
+        return may_hide(self.spec, self.lanes, self.spec.q, self.spec.k, self.spec.v)
 
     def emit(self) -> Plan:
         spec, chunks, size = self.spec, self.chunks, self.spec.size
         keys = max(chunks.size, chunks.rest)
         k_panels, v_panels = (p.elements for p in self._panels(keys))
-        sections = (chunks.rows * self.pitch, k_panels, v_panels, chunks.rows * self.width)
-        offsets = [sum(round_up(s, 64) for s in sections[:k]) * size for k in range(5)]
+        seen = count_tiles(split_queries(spec, chunks.rows)) * I64.bytes // size if self.limits else 0
+        sections = (chunks.rows * self.pitch, k_panels, v_panels, chunks.rows * self.width, seen)
+        offsets = [sum(round_up(s, 64) for s in sections[:k]) * size for k in range(6)]
         powers = ("c3",) if spec.powers is not None else ()
         buffers = ("a", "b", "d", *MASKS[: len(spec.masks)], "c", "c1", "c2", *powers, "scratch")
         segments = split_evenly(spec.m, chunks.rows)
@@ -166,7 +164,7 @@ class _Forward:
         grid = sum(s.tiles for s in segments)
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             batch, within = split_batch(b, loop.index, spec, grid)
-            scratch = [b.gep(b.args["scratch"], offset, LType("i8")) for offset in offsets[:4]]
+            scratch = [b.gep(b.args["scratch"], offset, LType("i8")) for offset in offsets[: 5 if self.limits else 4]]
             if self.single:
                 after, _ = split_batch(b, b.add(loop.index, i64(1)), spec, grid)
                 scratch += [displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for letter, x in self.sources.items()]
@@ -177,7 +175,8 @@ class _Forward:
         blocks = spec.blocks * grid
         flops = 2 * chunks.rows * spec.n * (spec.d + spec.e + 8)
         note = f"attention, {chunks.rows} rows, {chunks.whole} chunks of {chunks.size} keys and {chunks.rest}"
-        return Plan((Stage(self.parts.name, buffers, (), blocks, flops),), (), offsets[4], note)
+        note += f", {describe(split_queries(spec, chunks.rows))}" if self.limits else ""
+        return Plan((Stage(self.parts.name, buffers, (), blocks, flops),), (), offsets[5], note)
 
     def _panels(self, keys: int) -> tuple[Panels, Panels]:
         """Of the keys, transposed, and of the values of a chunk."""
@@ -230,41 +229,82 @@ class _Forward:
         return name
 
     def _chunk(self, rows: int, keys: int) -> str:
-        """`void f(q, k, v[, mask][, keep], peak, total[, powers], scores, k panels, v panels, output)`, all pointers."""
+        """`void f(q, k, v[, mask][, keep], peak, total[, powers], scores, k panels, v panels, output[, counts])`, all pointers."""
         name, new = self.parts.fresh(("chunk", rows, keys), "chunk")
         if not new:
             return name
         spec, parts = self.spec, self.parts
-        kept = () if spec.powers is None else ("powers",)
-        after = [f"next_{letter}" for letter in self.sources] if self.single else []
-        names = ["q", "k", "v", *spec.masks, "peak", "total", *kept, "scores", "kp", "vp", "output", *after]
+        names = ["q", "k", "v", *spec.masks, *self._by_row, "scores", "kp", "vp", "output", *(("counts",) if self.limits else ()), *self._after]
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
-        if self.skips:
-            scored = () if replaces_scores(spec) else (Factor("q", spec.q, rows, spec.d), Factor("k", spec.k, keys, spec.d))
-            factors = (*scored, Factor("v", spec.v, keys, spec.e))
-            hidden = b.call(emit_hidden(parts, spec, rows, keys, (), factors), I64, *(b.args[n] for n in ("mask", "peak", *(x.name for x in factors))))
-            b.return_if(b.icmp("ne", hidden, i64(0)))
+        queries, total = split_queries(spec, rows), None
+        if self.limits:
+            factors = Factor("q", spec.q, spec.d), Factor("k", spec.k, spec.d, of_keys=True), Factor("v", spec.v, spec.e, of_keys=True)
+            look = emit_seen(parts, spec, queries, keys, factors, peaks=self.online)
+            total = b.call(look, I64, *(b.args[n] for n in ("mask", *(("peak",) if self.online else ()), *(x.name for x in factors), "counts")))
+            b.return_if(b.icmp("eq", total, i64(0)))
         k_panels, v_panels = self._panels(keys)
-        output = Operand(spec.kind, self.width, 1)
-        turned = Operand(spec.k.kind, spec.k.column, spec.k.row)
-        right_k = self._packed(b, k_panels, turned, "k", "kp")
-        right_v = self._packed(b, v_panels, spec.v, "v", "vp")
-        b.call(parts.product(rows, k_panels, spec.q, self.scores, False), VOID, b.args["q"], right_k, b.args["scores"])
-        with b.loop(0, rows, name="row", at_least_once=True) as loop:
-            for letter, operand in self.sources.items() if self.single else []:
-                ask_for_row(b, b.args[f"next_{letter}"], loop.index, operand, spec.e if letter == "d" else spec.d)
-            self._row(b, loop.index, Row(keys, self.lanes))
-        resume = [i64(1)] if self.online else []
-        b.call(parts.product(rows, v_panels, self.scores, output, self.online), VOID, b.args["scores"], right_v, b.args["output"], *resume)
+        places = dict(b.args)
+        most = [] if total is None else [most_seen(b, b.args["counts"], queries)]
+        some, deep = first_keys(keys, self.lanes) if most else (None, None)
+        for name_of, panels, source, seen in (("k", k_panels, Operand(spec.k.kind, spec.k.column, spec.k.row), some), ("v", v_panels, spec.v, deep)):
+            if panels.lies is None:
+                places[name_of] = b.args[f"{name_of}p"]
+                b.call(parts.pack(panels, source, seen), VOID, b.args[name_of], places[name_of], *most)
+        strides = {"q": spec.q, **spec.masks, "output": Operand(spec.kind, self.width, 1)}
+        strides |= {n: Operand(spec.kind, 1, 1) if spec.powers is None or n != "powers" else spec.powers for n in self._by_row}
+        strides |= {f"next_{letter}": operand for letter, operand in self.sources.items() if self.single}
+
+        def part(size: int, first: Val, *seen: Val) -> None:
+            at = {n: displaced(b, places[n], b.mul(first, i64(x.row)), LType(x.kind)) for n, x in strides.items()}
+            b.call(self._part(size, keys), VOID, *((places | at)[n] for n in self._part_names), *seen)
+
+        if total is None:
+            part(rows, i64(0))
+        else:
+            each_part(b, queries, rows, keys, b.args["counts"], total, part)
         b.finish()
         return name
 
-    def _packed(self, b: FunctionBuilder, panels: Panels, source: Operand, name: str, to: str) -> Val:
-        """The right operand of a product: what the argument `name` points to, packed if it is to be."""
-        if panels.lies is not None:
-            return b.args[name]
-        b.call(self.parts.pack(panels, source), VOID, b.args[name], b.args[to])
-        return b.args[to]
+    @property
+    def _by_row(self) -> tuple[str, ...]:
+        """What there are numbers of each query of."""
+        return ("peak", "total") if self.spec.powers is None else ("peak", "total", "powers")
+
+    @property
+    def _after(self) -> tuple[str, ...]:
+        """The operands of the block after."""
+        return tuple(f"next_{letter}" for letter in self.sources) if self.single else ()
+
+    @property
+    def _part_names(self) -> tuple[str, ...]:
+        return "q", "k", "v", *self.spec.masks, *self._by_row, "scores", "output", *self._after
+
+    def _part(self, rows: int, keys: int) -> str:
+        """Some queries of a block against a chunk of keys. Parameters: pointers by `_part_names`, and how many keys they look at, if a mask limits that."""
+        name, new = self.parts.fresh(("part", rows, keys), "part")
+        if not new:
+            return name
+        spec, parts = self.spec, self.parts
+        params = [*((n, PTR) for n in self._part_names), *([("seen", I64)] if self.limits else [])]
+        b = FunctionBuilder(parts.module, name, params, attributes="nounwind noinline")
+        k_panels, v_panels = self._panels(keys)
+        output = Operand(spec.kind, self.width, 1)
+        seen = [b.args["seen"]] if self.limits else []
+        some, deep = first_keys(keys, self.lanes) if self.limits else (None, None)
+        b.call(parts.product(rows, k_panels, spec.q, self.scores, False, some), VOID, b.args["q"], b.args["k"], b.args["scores"], *seen)
+
+        def each_row(row: Row) -> None:
+            with b.loop(0, rows, name="row", at_least_once=True) as loop:
+                for letter, operand in self.sources.items() if self.single else []:
+                    ask_for_row(b, b.args[f"next_{letter}"], loop.index, operand, spec.e if letter == "d" else spec.d)
+                self._row(b, loop.index, row)
+
+        over_seen(b, Row(keys, self.lanes), seen, each_row)
+        resume = [i64(1)] if self.online else []
+        product = parts.product(rows, v_panels, self.scores, output, self.online, deep)
+        b.call(product, VOID, b.args["scores"], b.args["v"], b.args["output"], *resume, *seen)
+        b.finish()
+        return name
 
     def _row(self, b: FunctionBuilder, index: Val, row: Row) -> None:
         """Turns a row of products into exponentials, and keeps its largest score and their sum."""
@@ -328,6 +368,8 @@ class _Forward:
             b.store(kept, place)
             return b.add(power, so_far)
 
+        if powers is not None and row.seen is not None:
+            clear_after(b, powers, row, spec.kind)
         (total,) = over_row(b, row, [zeros(vector)] * min(2, row.vectors), step, lambda b, x, y: b.add(x, y))
         return b.reduce("add", total)
 

@@ -10,23 +10,26 @@ Where one batch entry is shared by several blocks, each has a dq of its own, and
 from __future__ import annotations
 
 from dataclasses import replace
-from math import prod
+from math import gcd, prod
 
 from graphcell.codegen.llvm.attention import Chunks, choose_chunks
-from graphcell.codegen.llvm.attention_masks import Factor, emit_hidden, may_hide_chunks, replaces_scores
+from graphcell.codegen.llvm.attention_masks import Factor, count_tiles, describe, each_part, emit_seen, first_keys, may_hide, replaces_scores, split_queries
 from graphcell.codegen.llvm.attention_products import (
     AttentionSpec,
     Panels,
     Parts,
     Row,
+    Seen,
     ask_for_row,
     at_column,
     at_row,
     batch_offset,
+    clear_after,
     kept_weights,
     load_mask,
     masked_score,
     over_row,
+    over_seen,
     split_batch,
 )
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, split_index, tile_loop
@@ -111,9 +114,9 @@ class _Backward:
         return self.chunks.rows < self.spec.m
 
     @property
-    def skips(self) -> bool:
-        """Whether chunks are looked at beforehand, since a mask may hide them."""
-        return not self.single and may_hide_chunks(self.spec, *(x for _, _, x in self.sources))
+    def limits(self) -> bool:
+        """Whether a mask may hide keys, so that it is looked at beforehand."""
+        return may_hide(self.spec, self.lanes, *(x for _, _, x in self.sources))
 
     @property
     def ranges(self) -> int:
@@ -150,6 +153,8 @@ class _Backward:
         table += [("vtp", self.score_panels(keys, spec.e).elements)]
         table += [("kp", self.query_panels(keys).elements)]
         table += [("qp", self.key_panels(rows, spec.d).elements), ("gp", self.key_panels(rows, spec.e).elements)]
+        if self.limits:
+            table.append(("counts", count_tiles(split_queries(spec, rows)) * I64.bytes // spec.size))
         return table + ([("dks", keys * d), ("dvs", keys * e)] if self.held else [])
 
     def score_panels(self, keys: int, depth: int) -> Panels:
@@ -192,6 +197,7 @@ class _Backward:
             stages.append(self._sum())
         chunks = self.chunks
         note = f"attention gradient, {chunks.rows} rows, {chunks.whole} chunks of {chunks.size} keys and {chunks.rest}, {self.ranges} ranges"
+        note += f", {describe(split_queries(spec, chunks.rows))}" if self.limits else ""
         return Plan(tuple(stages), tuple(shared), total, note)
 
     def _sum(self) -> Stage:
@@ -280,34 +286,68 @@ class _Backward:
         args = b.args
         dk, dv = (Operand(spec.kind, w, 1) for w in self.width) if self.held else (whole.dk, whole.dv)
         to_k, to_v = (args["dks"], args["dvs"]) if self.held else (args["dk"], args["dv"])
-        if self.skips:
-            factors = [Factor("q", spec.q, rows, spec.d), Factor("k", spec.k, keys, spec.d), Factor("g", whole.g, rows, spec.e)]
+        queries, total = split_queries(spec, rows), None
+        if self.limits:
+            factors = [Factor("q", spec.q, spec.d), Factor("k", spec.k, spec.d, of_keys=True), Factor("g", whole.g, spec.e)]
             products: tuple[tuple[str, str], ...] = ()
             if not replaces_scores(spec):  # where a mask replaces scores, their gradients are 0 whatever v and the output are
-                factors += [Factor("v", spec.v, keys, spec.e), Factor("out", spec.out, rows, spec.e)]
+                factors += [Factor("v", spec.v, spec.e, of_keys=True), Factor("out", spec.out, spec.e)]
                 products = ("g", "v"), ("g", "out")
-            function = emit_hidden(parts, spec, rows, keys, ("total",), tuple(factors), products)
-            hidden = b.call(function, I64, *(args[n] for n in ("mask", "peak", "total", *(x.name for x in factors))))
-            skipped = b.icmp("ne", hidden, i64(0))
+            look = emit_seen(parts, spec, queries, keys, tuple(factors), ("total",), products)
+            total = b.call(look, I64, *(args[n] for n in ("mask", "peak", "total", *(x.name for x in factors), "counts")))
+            skipped = b.icmp("eq", total, i64(0))
             with b.if_then(skipped):
                 self._leave_out(b, "later" if self.several_rows else None, [(to_k, dk, keys, spec.d), (to_v, dv, keys, spec.e)])
                 self._leave_out(b, "resume" if self.chunks.several else None, [(args["dq"], dq, rows, spec.d)])
             b.return_if(skipped)
-        if spec.powers is None:
-            b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False), VOID, args["q"], args["ktp"], args["p"])
-        b.call(parts.product(rows, self.score_panels(keys, spec.e), whole.g, self.scores, False), VOID, args["g"], args["vtp"], args["ds"])
-        with b.loop(0, rows, name="row", at_least_once=True) as loop:
-            for n, _, operand in self.sources if self.single else []:
-                ask_for_row(b, args[f"next_{n}"], loop.index, operand, spec.d if n in "qk" else spec.e)
-            self._row(b, loop.index, Row(keys, self.lanes))
+        one = Operand(spec.kind, 1, 1)
+        strides = {"q": spec.q, "out": spec.out, "peak": one, "total": one, "g": whole.g, **self.by_score, "dq": dq, "p": self.scores, "ds": self.scores}
+        strides |= {f"next_{n}": operand for n, _, operand in self.sources if self.single}
+
+        def part(size: int, first: Val, *seen: Val) -> None:
+            at = {n: displaced(b, args[n], b.mul(first, i64(x.row)), LType(x.kind)) for n, x in strides.items()}
+            b.call(self._part(size, keys, dq), VOID, *((args | at)[n] for n in self._names()), args["resume"], *seen)
+
+        if total is None:
+            part(rows, i64(0))
+        else:
+            each_part(b, queries, rows, keys, args["counts"], total, part)
         q_panels, g_panels = self.key_panels(rows, spec.d), self.key_panels(rows, spec.e)
         b.call(parts.pack(g_panels, whole.g), VOID, args["g"], args["gp"])
         b.call(parts.pack(q_panels, spec.q), VOID, args["q"], args["qp"])
-        later = [args["later"]] if self.several_rows else []
-        b.call(parts.product(keys, g_panels, self.turned, dv, self.several_rows), VOID, args["p"], args["gp"], to_v, *later)
-        b.call(parts.product(keys, q_panels, self.turned, dk, self.several_rows), VOID, args["ds"], args["qp"], to_k, *later)
+        more = [args[n] for n, there in (("later", self.several_rows), ("counts", self.limits)) if there]
+        starts = tuple(s.start + k * s.size for s in queries for k in range(s.tiles))
+        below = Seen("rows", gcd(rows, *starts), starts) if self.limits else None
+        b.call(parts.product(keys, g_panels, self.turned, dv, self.several_rows, below), VOID, args["p"], args["gp"], to_v, *more)
+        b.call(parts.product(keys, q_panels, self.turned, dk, self.several_rows, below), VOID, args["ds"], args["qp"], to_k, *more)
+        b.finish()
+        return name
+
+    def _part(self, rows: int, keys: int, dq: Operand) -> str:
+        """Some queries of a block: their probabilities, the gradients of these, and dq. Parameters: pointers by `_names`, whether dq holds a sum already,
+        and how many keys they look at, if a mask limits that."""
+        name, new = self.parts.fresh(("part", rows, keys), "part")
+        if not new:
+            return name
+        spec, whole, parts = self.spec, self.whole, self.parts
+        params = [*((n, PTR) for n in self._names()), ("resume", I64), *([("seen", I64)] if self.limits else [])]
+        b = FunctionBuilder(parts.module, name, params, attributes="nounwind noinline")
+        args, seen = b.args, [b.args["seen"]] if self.limits else []
+        some, deep = first_keys(keys, self.lanes) if self.limits else (None, None)
+        if spec.powers is None:
+            b.call(parts.product(rows, self.score_panels(keys, spec.d), spec.q, self.scores, False, some), VOID, args["q"], args["ktp"], args["p"], *seen)
+        b.call(parts.product(rows, self.score_panels(keys, spec.e), whole.g, self.scores, False, some), VOID, args["g"], args["vtp"], args["ds"], *seen)
+
+        def each_row(row: Row) -> None:
+            with b.loop(0, rows, name="row", at_least_once=True) as loop:
+                for n, _, operand in self.sources if self.single else []:
+                    ask_for_row(b, args[f"next_{n}"], loop.index, operand, spec.d if n in "qk" else spec.e)
+                self._row(b, loop.index, row)
+
+        over_seen(b, Row(keys, self.lanes), seen, each_row)
         resume = [args["resume"]] if self.chunks.several else []
-        b.call(parts.product(rows, self.query_panels(keys), self.scores, dq, self.chunks.several), VOID, args["ds"], args["kp"], args["dq"], *resume)
+        product = parts.product(rows, self.query_panels(keys), self.scores, dq, self.chunks.several, deep)
+        b.call(product, VOID, args["ds"], args["kp"], args["dq"], *resume, *seen)
         b.finish()
         return name
 
@@ -344,7 +384,10 @@ class _Backward:
             b.store(moved if kept is None else b.select(kept, moved, zeros(vector)), gradient)
             return so_far
 
-        over_row(b, row, [zeros(vector)], step, lambda b, x, y: x)
+        if row.seen is not None:
+            clear_after(b, p, row, spec.kind)
+            clear_after(b, ds, row, spec.kind)
+        over_row(b, row, [zeros(vector)] * (1 if row.seen is None else 2), step, lambda b, x, y: x)
 
     def _power(self, b: FunctionBuilder, by_score: dict[str, Val], place: Val, at: Val, tail: Val | None, down: Val) -> tuple[Val, Val | None]:
         """exp(score - peak) of a vector whose products are at `place`, and where a mask keeps the scores (None: everywhere)."""

@@ -1,36 +1,42 @@
-"""Chunks of scores that a mask hides as a whole, as one of a causal model does for every second: they need not be computed.
+"""How many keys queries must look at: a mask hides the last ones of many, as that of a causal model does for half of all scores.
 
-Leaves one out only if that changes no number: the exponentials of all its scores are 0 beside the largest score of their row, and all that
-these zeros would be multiplied with is finite (0 times infinity is NaN). A mask that replaces scores says what they are; of one that is
-added to them, which is minus infinity or a large negative number, the norms of queries and keys say how large they can be. Data decide, so any mask will do.
+Leaves a score out only if that changes no number: its exponential is 0 beside the largest score of its row, and all that this zero would be
+multiplied with is finite (0 times infinity is NaN). A mask that replaces scores says what they are; of one that is added to them, which is minus
+infinity or a large negative number, the norms of queries and keys say how large they can be. Data decide, so any mask will do.
 """
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.attention_products import INFINITY, AttentionSpec, Parts, Row, at_column, at_row, over_row
+import functools
+from collections.abc import Callable
+
+from graphcell.codegen.llvm.attention_products import INFINITY, AttentionSpec, Parts, Row, Seen, at_column, at_row, largest, largest_lane, over_row
+from graphcell.codegen.llvm.contraction import Segment, split_evenly, tile_loop
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.packing import load_as, load_strided, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Val, const, i64
 from graphcell.records import dataclass
 
+_PART = 32  # queries that look at as many keys as one of them must
 _NOTHING_BELOW = {"float": -110.0, "double": -760.0}
 """Exponentials of numbers below this are 0."""
 _ROUNDING = 1.001  # by which a norm may be larger than it was computed
+_ROUNDED_SUM = {"float": 2.0**-21, "double": 2.0**-50}  # by how much of a mask's number sums with it may be off
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Rows of a matrix that take part in products with the exponentials or give the scores."""
+    """Rows of a matrix that take part in products with the exponentials or give the scores: those of the queries, or of the keys."""
 
     name: str
     operand: Operand
-    rows: int
     columns: int
+    of_keys: bool = False
 
 
-def may_hide_chunks(spec: AttentionSpec, *operands: Operand) -> bool:
-    """Whether there is a mask with a number for each score, and what must be looked at lies row by row, so that looking is quick."""
-    return spec.mask is not None and all(x.column == 1 for x in (spec.mask, *operands))
+def may_hide(spec: AttentionSpec, lanes: int, *operands: Operand) -> bool:
+    """Whether a mask with a number for each score may hide some of many keys, and what must be looked at lies row by row, so that looking is quick."""
+    return spec.mask is not None and spec.n >= 2 * _unit(lanes) and all(x.column == 1 for x in (spec.mask, *operands))
 
 
 def replaces_scores(spec: AttentionSpec) -> bool:
@@ -38,72 +44,177 @@ def replaces_scores(spec: AttentionSpec) -> bool:
     return spec.mask is not None and spec.mask.kind == "i1"
 
 
-def emit_hidden(
-    parts: Parts, spec: AttentionSpec, rows: int, keys: int, sums: tuple[str, ...], factors: tuple[Factor, ...], products: tuple[tuple[str, str], ...] = ()
-) -> str:
-    """`i64 f(ptr mask, ptr peak, ptr sum..., ptr factor...)`: whether the scores of `rows` queries and `keys` keys may be left out.
+def split_queries(spec: AttentionSpec, rows: int) -> tuple[Segment, ...]:
+    """The parts of a block of queries that look at as many keys each."""
+    return split_evenly(rows, _PART if spec.mask is not None and spec.mask.row else rows)
 
-    `sums` are numbers of each row that exponentials are multiplied with; `products` names pairs of factors whose rows are multiplied with each
-    other. A mask that is added needs the factors q and k.
+
+def describe(queries: tuple[Segment, ...]) -> str:
+    """For plans."""
+    return f"as many keys as the mask leaves to {' or '.join(str(s.size) for s in queries)} of them"
+
+
+def first_keys(keys: int, lanes: int) -> tuple[Seen, Seen]:
+    """The keys that are looked at, as columns of a product and as its depth."""
+    return Seen("columns"), Seen("depth", _unit(lanes) if keys % _unit(lanes) == 0 else 1)
+
+
+def _unit(lanes: int) -> int:
+    """What counts of keys are rounded up to: two vectors."""
+    return 2 * lanes
+
+
+def count_tiles(segments: tuple[Segment, ...]) -> int:
+    return sum(s.tiles for s in segments)
+
+
+def each_part(b: FunctionBuilder, queries: tuple[Segment, ...], rows: int, keys: int, counts: Val, total: Val, part: Callable[[int, Val, Val], object]) -> None:
+    """Emits `part(its queries, the first of them, its keys)` for the tiles of `queries`, of whose keys `emit_seen` found `counts` with this `total`: for all
+    `rows` as one if they look at all keys."""
+
+    def some() -> None:
+        for segment in queries:
+            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "part") as (tile, first):
+                part(segment.size, first, b.load(b.gep(counts, tile, I64), I64))
+
+    if count_tiles(queries) == 1:
+        some()
+    else:
+        b.if_else(b.icmp("eq", total, i64(count_tiles(queries) * keys)), lambda: part(rows, i64(0), i64(keys)), some)
+
+
+def most_seen(b: FunctionBuilder, counts: Val, queries: tuple[Segment, ...]) -> Val:
+    """The largest number that `emit_seen` found."""
+    return functools.reduce(lambda x, y: b.binary("smax", x, y), [b.load(b.gep(counts, tile, I64), I64) for tile in range(count_tiles(queries))])
+
+
+def emit_seen(
+    parts: Parts, spec: AttentionSpec, queries: tuple[Segment, ...], keys: int, factors: tuple[Factor, ...], sums: tuple[str, ...] = (),
+    products: tuple[tuple[str, str], ...] = (), peaks: bool = True,
+) -> str:  # fmt: skip
+    """`i64 f(ptr mask[, ptr peak], ptr sum..., ptr factor..., ptr seen)`: the first how many of `keys` keys each tile of `queries` must look at.
+
+    These numbers go to `seen`, their sum is returned; each is a multiple of two vectors, or all keys. `peak` has a score of each row that
+    is not above its largest one; without `peaks` none is known. `sums` are numbers of each row that exponentials are multiplied with; `products`
+    names pairs of factors whose rows are multiplied with each other. The factors q and k are among them.
     """
-    name, new = parts.fresh(("hidden", rows, keys), "hidden")
+    name, new = parts.fresh(("seen", queries, keys), "seen")
     if not new:
         return name
-    b = FunctionBuilder(parts.module, name, [(n, PTR) for n in ("mask", "peak", *sums, *(x.name for x in factors))], I64, attributes="nounwind noinline")
-    kind, lanes = LType(spec.kind), parts.target.lanes(spec.kind)
-    limit = b.const(_NOTHING_BELOW[spec.kind], kind)
-    with b.loop(0, rows, carried=[b.const(-INFINITY, kind)], name="row", at_least_once=True) as loop:
-        peak, *others = (b.load(b.gep(b.args[n], loop.index, kind), kind) for n in ("peak", *sums))
-        below = b.sub(_highest(b, spec, loop.index, Row(keys, lanes)), peak)
-        sure = b.and_(b.fcmp("olt", below, limit), b.fcmp("olt", peak, b.const(INFINITY, kind)))
-        for other in others:
-            sure = b.and_(sure, b.fcmp("ord", other, other))
-        b.return_if(b.not_(sure), i64(0))
-        loop.carry(b.select(b.fcmp("ogt", below, loop.carried[0]), below, loop.carried[0]))
-    below, doubtful = loop.results[0], b.const(0.0, kind)
-    squares = {x.name: _largest_square(b, x, spec.kind, lanes) for x in factors}
-    for number in (*squares.values(), *(b.mul(squares[x], squares[y]) for x, y in products)):
-        doubtful = b.add(doubtful, b.sub(number, number))
-    if not replaces_scores(spec):
-        norm = b.unary("sqrt", b.mul(squares["q"], squares["k"]))
-        below = b.add(below, b.mul(norm, b.const(abs(spec.scale) * _ROUNDING, kind)))
-    hidden = b.and_(b.fcmp("olt", below, limit), b.fcmp("ord", doubtful, doubtful))
-    return b.finish(b.cast(hidden, I64, signed=False))
+    by_row = (*(("peak",) if peaks else ()), *sums)
+    b = FunctionBuilder(parts.module, name, [(n, PTR) for n in ("mask", *by_row, *(x.name for x in factors), "seen")], I64, attributes="nounwind noinline")
+    places = [b.gep(b.args["seen"], tile, I64) for tile in range(count_tiles(queries))]
+    whole = _first_sees_last(b, spec, keys)
+    with b.if_then(whole):
+        for place in places:
+            b.store(i64(keys), place)
+    b.return_if(whole, i64(len(places) * keys))
+    lanes = parts.target.lanes(spec.kind)
+    of_keys = {x.name: _largest_square(b, x, b.args[x.name], keys, spec.kind, lanes) for x in factors if x.of_keys}
+    for segment in queries:
+        with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "part") as (tile, first):
+            squares = dict(of_keys)
+            for x in factors:
+                if not x.of_keys:
+                    squares[x.name] = _largest_square(b, x, at_row(b, b.args[x.name], first, x.operand), segment.size, spec.kind, lanes)
+            doubtful = b.const(0.0, LType(spec.kind))
+            for number in (*squares.values(), *(b.mul(squares[x], squares[y]) for x, y in products)):
+                doubtful = b.add(doubtful, b.sub(number, number))
+            bound = b.mul(b.unary("sqrt", b.mul(squares["q"], squares["k"])), b.const(abs(spec.scale) * _ROUNDING, doubtful))
+            count, sure = _seen_by(b, spec, first, segment.size, Row(keys, lanes), by_row, bound)
+            sure = b.and_(sure, b.fcmp("ord", doubtful, doubtful))
+            b.store(b.select(sure, count, i64(keys)), b.gep(b.args["seen"], tile, I64))
+    return b.finish(functools.reduce(b.add, [b.load(place, I64) for place in places]))
 
 
-def _highest(b: FunctionBuilder, spec: AttentionSpec, index: Val, row: Row) -> Val:
-    """The largest that a mask makes of the scores of a row, if these were 0 where it is added; infinity where it keeps one as it is."""
+def _first_sees_last(b: FunctionBuilder, spec: AttentionSpec, keys: int) -> Val:
+    """Whether the first query sees the last key, or nearly so: then to look any further is not worth it."""
+    assert spec.mask is not None
+    at = at_column(b, b.args["mask"], i64(keys - 1), spec.mask)
+    if replaces_scores(spec):
+        return b.load(at, LType("i1"))
+    x = load_as(b, at, spec.mask.kind, spec.kind, 0)
+    return b.fcmp("ogt", x, b.const(_NOTHING_BELOW[spec.kind], x))
+
+
+def _seen_by(b: FunctionBuilder, spec: AttentionSpec, first: Val, rows: int, row: Row, by_row: tuple[str, ...], bound: Val) -> tuple[Val, Val]:
+    """How many keys the `rows` queries from `first` on must look at, and whether that is sure. Scores are not larger than `bound` before masking."""
     assert spec.mask is not None
     mask, lanes, kind = spec.mask, row.lanes, LType(spec.kind)
-    line = at_row(b, b.args["mask"], index, mask)
-    if replaces_scores(spec):
+    limit, infinity = b.const(_NOTHING_BELOW[spec.kind], kind), b.const(INFINITY, kind)
+    none = const(-1, LType("i32", lanes))
+    lane = b.iota(lanes, "i32")
 
-        def kept(at: Val, tail: Val | None, so_far: Val) -> Val:
-            return b.or_(so_far, load_strided(b, at_column(b, line, at, mask), mask.column, "i1", spec.kind, lanes, tail))
+    def last_where(kept: Val, at: Val, so_far: Val) -> Val:
+        index = b.add(lane, b.splat(b.cast(at, LType("i32")), lanes))
+        return b.binary("smax", so_far, b.select(kept, index, none))
 
-        (found,) = over_row(b, row, [const(0, LType("i1", lanes))], kept, lambda b, x, y: b.or_(x, y))
-        bits = b.bitcast(found, LType(f"i{lanes}"))
-        return b.select(b.icmp("eq", bits, b.const(0, bits)), b.const(spec.fill, kind), b.const(INFINITY, kind))
+    with b.loop(0, rows, carried=[none, const(1, LType("i1"))], name="row", at_least_once=True) as loop:
+        at_query = b.add(first, loop.index)
+        numbers = {n: b.load(b.gep(b.args[n], at_query, kind), kind) for n in by_row}
+        peak = numbers.pop("peak", b.const(-INFINITY, kind))
+        line = at_row(b, b.args["mask"], at_query, mask)
+        sure = b.and_(loop.carried[1], b.fcmp("olt", peak, infinity))
+        for other in numbers.values():
+            sure = b.and_(sure, b.fcmp("ord", other, other))
+        if replaces_scores(spec):
+
+            def kept(at: Val, tail: Val | None, so_far: Val, line: Val = line) -> Val:
+                return last_where(load_strided(b, at_column(b, line, at, mask), mask.column, "i1", spec.kind, lanes, tail), at, so_far)
+
+            (last,) = over_row(b, row, [none], kept, lambda b, x, y: b.binary("smax", x, y))
+            seen = b.bitcast(b.icmp("sgt", last, none), LType(f"i{lanes}"))
+            lowest = b.neg(bound)  # that the largest score of the row can be, if any is kept
+            lowest = b.select(b.fcmp("ogt", peak, lowest), peak, lowest)
+            lowest = b.select(b.icmp("ne", seen, b.const(0, seen)), lowest, peak)
+            sure = b.and_(sure, b.fcmp("olt", b.sub(b.const(spec.fill, kind), lowest), limit))
+        else:
+            highest = _highest(b, spec, line, row)
+            sure = b.and_(sure, b.fcmp("olt", highest, infinity))
+            below = [b.sub(peak, bound), b.sub(highest, b.add(bound, bound))]
+            below = [b.sub(x, b.mul(b.unary("fabs", y), b.const(_ROUNDED_SUM[spec.kind], y))) for x, y in zip(below, (peak, highest), strict=True)]
+            threshold = b.splat(b.add(b.binary("maximum", *below), limit), lanes)
+
+            def counts(at: Val, tail: Val | None, so_far: Val, line: Val = line, threshold: Val = threshold) -> Val:
+                x = load_as(b, at_column(b, line, at, mask), mask.kind, spec.kind, lanes, tail)
+                visible = b.fcmp("uge", x, threshold)
+                return last_where(visible if tail is None else b.and_(visible, tail), at, so_far)
+
+            (last,) = over_row(b, row, [none], counts, lambda b, x, y: b.binary("smax", x, y))
+        loop.carry(b.binary("smax", last, loop.carried[0]), sure)
+    last = b.cast(b.reduce("max", loop.results[0]), I64)
+    unit = _unit(lanes)
+    return b.binary("smin", b.and_(b.add(last, i64(unit)), i64(-unit)), i64(row.count)), loop.results[1]
+
+
+def _highest(b: FunctionBuilder, spec: AttentionSpec, line: Val, row: Row) -> Val:
+    """The largest number of a row of a mask that is added, those that are NaN aside."""
+    assert spec.mask is not None
+    mask, lanes = spec.mask, row.lanes
     lowest = b.const(-INFINITY, LType(spec.kind, lanes))
 
     def larger(at: Val, tail: Val | None, so_far: Val) -> Val:
         x = load_as(b, at_column(b, line, at, mask), mask.kind, spec.kind, lanes, tail)
-        return b.binary("maximum", so_far, x if tail is None else b.select(tail, x, lowest))
+        return largest(b, x if tail is None else b.select(tail, x, lowest), so_far)
 
-    (highest,) = over_row(b, row, [lowest], larger, lambda b, x, y: b.binary("maximum", x, y))
-    return b.reduce("max", highest)
+    (highest,) = over_row(b, row, [lowest] * min(2, row.vectors), larger, largest)
+    return largest_lane(b, highest)
 
 
-def _largest_square(b: FunctionBuilder, factor: Factor, kind: str, lanes: int) -> Val:
-    """The largest sum of squares of a row; infinite or NaN if an element is."""
-    scalar = LType(kind)
-    with b.loop(0, factor.rows, carried=[b.const(0.0, scalar)], name=factor.name, at_least_once=True) as loop:
-        source = at_row(b, b.args[factor.name], loop.index, factor.operand)
+def _largest_square(b: FunctionBuilder, factor: Factor, source: Val, rows: int, kind: str, lanes: int) -> Val:
+    """What no sum of squares of a row is above, of `rows` rows; infinite or NaN if an element is.
+
+    The largest in each lane are added up, rather than the largest of the sums found: a sum in each row takes longer than all else here.
+    """
+    vector = LType(kind, lanes)
+    bits = LType(f"i{vector.bits}", lanes)
+    with b.loop(0, rows, carried=[zeros(bits)], name=factor.name, at_least_once=True) as loop:
+        line = at_row(b, source, loop.index, factor.operand)
 
         def square(at: Val, tail: Val | None, so_far: Val) -> Val:
-            x = load_as(b, b.gep(source, at, LType(factor.operand.kind)), factor.operand.kind, kind, lanes, tail)
+            x = load_as(b, b.gep(line, at, LType(factor.operand.kind)), factor.operand.kind, kind, lanes, tail)
             return b.fma(x, x, so_far)
 
-        (total,) = over_row(b, Row(factor.columns, lanes), [zeros(LType(kind, lanes))], square, lambda b, x, y: b.add(x, y))
-        loop.carry(b.binary("maximum", loop.carried[0], b.reduce("add", total)))
-    return loop.results[0]
+        (total,) = over_row(b, Row(factor.columns, lanes), [zeros(vector)], square, lambda b, x, y: b.add(x, y))
+        loop.carry(b.binary("umax", loop.carried[0], b.bitcast(total, bits)))  # as integers: NaN is above infinity, which is above all others
+    return b.reduce("add", b.bitcast(loop.results[0], vector))

@@ -27,7 +27,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import Operand
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
-from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch
+from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch, zeros
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 from graphcell.records import dataclass
 
@@ -107,6 +107,37 @@ class Panels:
         return 0 if self.lies is not None else sum(s.tiles * c.padded for s, c in self.segments) * self.room
 
 
+@dataclass(frozen=True, slots=True)
+class Seen:
+    """What of a product counts, as run time tells.
+
+    Of `"columns"` of the right operand, or of the `"depth"`, the first `seen`, a parameter; the depth is a multiple of `multiple`. Of the depth of each
+    of the `"rows"`: from the first of `starts` on for which the number in the array `seen` is larger than the row; all before it is zeros.
+    """
+
+    of: str
+    multiple: int = 1
+    starts: tuple[int, ...] = ()
+
+    @property
+    def parameter(self) -> tuple[str, LType]:
+        return "seen", PTR if self.of == "rows" else I64
+
+    @property
+    def varies_depth(self) -> bool:
+        return self.of != "columns"
+
+    def part(self, b: FunctionBuilder, row: Val, depth: int) -> tuple[Val, Val]:
+        """The first reduction step that counts for the rows from `row` on, and how many do."""
+        if self.of == "depth":
+            return i64(0), b.args["seen"]
+        first = i64(depth)
+        for k, start in reversed(list(enumerate(self.starts))):
+            counts = b.icmp("sgt", b.load(b.gep(b.args["seen"], k, I64), I64), row)
+            first = b.select(counts, i64(start), first)
+        return first, b.sub(i64(depth), first)
+
+
 @dataclass
 class Parts:
     """Emits the functions of one attention, each once."""
@@ -141,9 +172,9 @@ class Parts:
             return panels
         return replace(panels, lies=source) if sum(t.tiles for t in tiles) <= _FEW_TILES else panels
 
-    def pack(self, panels: Panels, source: Operand) -> str:
-        """`void f(ptr source, ptr panels)` for a matrix with steps `source.row` along depth and `source.column` along columns."""
-        name, new = self.fresh((panels, source.kind, source.row, source.column), "pack")
+    def pack(self, panels: Panels, source: Operand, seen: Seen | None = None) -> str:
+        """`void f(ptr source, ptr panels[, i64 seen])` for a matrix with steps `source.row` along depth and `source.column` along columns."""
+        name, new = self.fresh((panels, source.kind, source.row, source.column, seen), "pack")
         if not new:
             return name
         parts = []
@@ -154,57 +185,65 @@ class Parts:
             if first:
                 emit_pack_panel(self.module, part, columns, source.row, source.column, source.kind, self.kind, whole)
             parts.append(part)
-        b = FunctionBuilder(self.module, name, [("source", PTR), ("panels", PTR)], attributes="nounwind noinline")
+        params = [("source", PTR), ("panels", PTR), *([] if seen is None else [seen.parameter])]
+        b = FunctionBuilder(self.module, name, params, attributes="nounwind noinline")
+        few, depth = seen is not None and seen.of == "columns", i64(panels.depth) if seen is None or seen.of == "columns" else b.args["seen"]
         for part, (segment, _) in zip(parts, panels.segments, strict=True):
-            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "panel") as (_, column):
+            with tile_loop(b, segment, i64(0), _tiles(b, segment, panels.tile.columns, few), "panel") as (_, column):
                 at = b.gep(b.args["source"], affine(b, [(column, source.column)]), LType(source.kind))
-                b.call(part, VOID, at, b.gep(b.args["panels"], affine(b, [(column, panels.room)]), LType(self.kind)), i64(panels.depth))
+                b.call(part, VOID, at, b.gep(b.args["panels"], affine(b, [(column, panels.room)]), LType(self.kind)), depth)
         b.finish()
         return name
 
-    def product(self, m: int, panels: Panels, a: Operand, c: Operand, resumes: bool) -> str:
-        """`void f(ptr a, ptr panels, ptr c[, i64 resume])`: C = A . B, or C += A . B where `resume` is 1."""
-        name, new = self.fresh((m, panels, a.kind, a.row, a.column, c.kind, c.row, resumes), "product")
+    def product(self, m: int, panels: Panels, a: Operand, c: Operand, resumes: bool, seen: Seen | None = None) -> str:
+        """`void f(ptr a, ptr panels, ptr c[, i64 resume][, seen])`: C = A . B, or C += A . B where `resume` is 1."""
+        name, new = self.fresh((m, panels, a.kind, a.row, a.column, c.kind, c.row, resumes, seen), "product")
         if not new:
             return name
+        params = [("a", PTR), ("panels", PTR), ("c", PTR), *([("resume", I64)] if resumes else []), *([] if seen is None else [seen.parameter])]
+        b = FunctionBuilder(self.module, name, params, attributes="nounwind noinline")
+        few = seen is not None and seen.of == "columns"
         if panels.lies is not None and panels.lies.column != 1:
-            assert not resumes
-            return self._dots(name, m, panels.depth, panels.columns, a, panels.lies, c)
+            assert not resumes and (seen is None or few)
+            self._dots(b, m, panels.depth, panels.columns, a, panels.lies, c, few)
+            return b.finish()
         step = 1 if panels.lies is not None else panels.room
         right = LType(self.kind if panels.lies is None else panels.lies.kind)
-        params = [("a", PTR), ("panels", PTR), ("c", PTR), *([("resume", I64)] if resumes else [])]
-        b = FunctionBuilder(self.module, name, params, attributes="nounwind noinline")
         for segment, columns in panels.segments:
-            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "panel") as (_, column):
+            with tile_loop(b, segment, i64(0), _tiles(b, segment, panels.tile.columns, few), "panel") as (_, column):
                 panel = b.gep(b.args["panels"], affine(b, [(column, step)]), right)
                 to = b.gep(b.args["c"], column, LType(c.kind))
-                self._rows(b, m, panels, columns, a, c, resumes, panel, to)
-        b.finish()
-        return name
+                self._rows(b, m, panels, columns, a, c, resumes, panel, to, None if few else seen)
+        return b.finish()
 
-    def _rows(self, b: FunctionBuilder, m: int, panels: Panels, columns: Columns, a: Operand, c: Operand, resumes: bool, panel: Val, to: Val) -> None:
+    def _rows(
+        self, b: FunctionBuilder, m: int, panels: Panels, columns: Columns, a: Operand, c: Operand, resumes: bool, panel: Val, to: Val, seen: Seen | None
+    ) -> None:
+        lies = panels.lies
+        step = columns.padded if lies is None else lies.row
+        b_kind = self.kind if lies is None else lies.kind
+        level = Level(panels.depth, a.column, step) if seen is None else Level("depth", a.column, step, seen.multiple)
         for rows in split_evenly(m, panels.tile.rows):
             steps = range(rows.size)
-            lies = panels.lies
-            level = Level(panels.depth, a.column, columns.padded if lies is None else lies.row)
             offsets = tuple(a.row * s for s in steps), tuple(c.row * s for s in steps)
-            b_kind = self.kind if lies is None else lies.kind
             kernel = MicroKernel(self.kind, columns, *offsets, tuple(steps), (level,), a.kind, b_kind, c.kind, b_packed=lies is None, resumes=resumes)
             micro, new = self.fresh(kernel, "micro")
             if new:
                 emit_micro(self.module, micro, kernel, None, ())
             with tile_loop(b, rows, i64(0), i64(rows.first + rows.tiles), "rows") as (_, row):
-                left = b.gep(b.args["a"], affine(b, [(row, a.row)]), LType(a.kind))
+                first, depth = (i64(0), i64(panels.depth)) if seen is None else seen.part(b, row, panels.depth)
+                left = b.gep(b.args["a"], affine(b, [(row, a.row), (first, a.column)]), LType(a.kind))
+                right = b.gep(panel, affine(b, [(first, step)]), LType(b_kind))
                 target = b.gep(to, affine(b, [(row, c.row)]), LType(c.kind))
                 resume, last = (b.args["resume"], i64(1)) if resumes else (None, None)
-                call_micro(b, micro, kernel, left, panel, target, counts={}, resume=resume, last=last, row=i64(0), column=i64(0), extra=())
+                counts = {"depth": depth}
+                call_micro(b, micro, kernel, left, right, target, counts=counts, resume=resume, last=last, row=i64(0), column=i64(0), extra=())
 
-    def _dots(self, name: str, m: int, k: int, n: int, a: Operand, right: Operand, c: Operand) -> str:
+    def _dots(self, b: FunctionBuilder, m: int, k: int, n: int, a: Operand, right: Operand, c: Operand, few: bool) -> None:
         """A product whose operands are both contiguous along the reduction."""
-        b = FunctionBuilder(self.module, name, [("a", PTR), ("right", PTR), ("c", PTR)], attributes="nounwind noinline")
         row_tiles, column_tiles = dot_tiles(m, n, self.kind, self.target)
         for columns in column_tiles:
-            with tile_loop(b, columns, i64(0), i64(columns.first + columns.tiles), "columns") as (_, column):
+            with tile_loop(b, columns, i64(0), _tiles(b, columns, column_tiles[-1].size, few), "columns") as (_, column):
                 for rows in row_tiles:
                     lanes = self.target.lanes(self.kind)
                     kernel = DotKernel(self.kind, lanes, rows.size, columns.size, k, a.row, right.column, c.row, a.kind, right.kind, c.kind)
@@ -213,10 +252,15 @@ class Parts:
                         emit_dot(self.module, dot, kernel, None, ())
                     with tile_loop(b, rows, i64(0), i64(rows.first + rows.tiles), "rows") as (_, row):
                         left = b.gep(b.args["a"], affine(b, [(row, a.row)]), LType(a.kind))
-                        at = b.gep(b.args["right"], affine(b, [(column, right.column)]), LType(right.kind))
+                        at = b.gep(b.args["panels"], affine(b, [(column, right.column)]), LType(right.kind))
                         to = b.gep(b.args["c"], affine(b, [(row, c.row), (column, 1)]), LType(c.kind))
                         b.call(dot, VOID, left, at, to, i64(0), i64(0))
-        return b.finish()
+
+
+def _tiles(b: FunctionBuilder, segment: Segment, size: int, few: bool) -> Val:
+    """The number of the first tile after those of `segment` that count, where tiles have at least `size` columns: with `few`, these hold the first `seen`."""
+    past = i64(segment.first + segment.tiles)
+    return b.binary("smin", past, b.div(b.add(b.args["seen"], i64(size - 1)), i64(size), signed=False)) if few else past
 
 
 def batch_offset(b: FunctionBuilder, batch: list[Val], operand: Operand) -> Val:
@@ -236,10 +280,12 @@ def split_batch(b: FunctionBuilder, index: Val, spec: AttentionSpec, inner: int)
 
 @dataclass(frozen=True)
 class Row:
-    """A row of `count` scores in scratch memory, as vectors; the last one may be partly in use."""
+    """A row of `count` scores in scratch memory, as vectors; the last one may be partly in use. Of these, as run time tells, the first `seen`, a multiple
+    of two vectors."""
 
     count: int
     lanes: int
+    seen: Val | None = None
 
     @property
     def vectors(self) -> int:
@@ -305,10 +351,14 @@ Step = Callable[[Val, "Val | None", Val], Val]
 def over_row(b: FunctionBuilder, row: Row, start: list[Val], step: Step, join: Callable[[FunctionBuilder, Val, Val], Val]) -> list[Val]:
     """`value = step(element, mask, value)` for the vectors of a row, dealt out in turn to as many values as `start` has, which `join`
     then makes one. Short rows are unrolled."""
-    lanes, tail = row.lanes, row.tail
+    lanes, tail = row.lanes, None if row.seen is not None else row.tail
     full = row.vectors - (tail is not None)
     values = list(start)
-    if row.vectors <= UNROLLED_VECTORS:
+    if row.seen is not None:
+        with b.loop(0, row.seen, len(start) * lanes, carried=values, name="scores") as loop:
+            loop.carry(*(step(b.add(loop.index, i64(w * lanes)), None, loop.carried[w]) for w in range(len(start))))
+        values = list(loop.results)
+    elif row.vectors <= UNROLLED_VECTORS:
         for v in range(full):
             values[v % len(values)] = step(i64(v * lanes), None, values[v % len(values)])
     else:
@@ -325,3 +375,24 @@ def over_row(b: FunctionBuilder, row: Row, start: list[Val], step: Step, join: C
     while len(values) > 1:
         values = [join(b, x, y) for x, y in zip(values[::2], values[1::2], strict=True)]
     return values
+
+
+def over_seen(b: FunctionBuilder, row: Row, seen: list[Val], each: Callable[[Row], None]) -> None:
+    """Emits `each(row)` for as many scores of a row as `seen` says, if it says so; where the row is no multiple of two vectors, all of it is another case."""
+    if not seen:
+        each(row)
+    elif row.count % (2 * row.lanes) == 0:
+        each(replace(row, seen=seen[0]))
+    else:
+        whole = b.icmp("eq", seen[0], i64(row.count))
+        b.if_else(whole, lambda: each(row), lambda: each(replace(row, seen=seen[0])))
+
+
+def clear_after(b: FunctionBuilder, line: Val, row: Row, kind: str) -> None:
+    """Zeros for the elements of a row that are not looked at."""
+    assert row.seen is not None
+    nothing, last = zeros(LType(kind, row.lanes)), row.count // row.lanes * row.lanes
+    with b.loop(row.seen, i64(last), row.lanes, name="clear") as loop:
+        b.store(nothing, b.gep(line, loop.index, LType(kind)))
+    if row.tail is not None:
+        b.masked_store(nothing, b.gep(line, last, LType(kind)), row.tail)
