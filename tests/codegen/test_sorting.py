@@ -16,7 +16,7 @@ from graphcell.ops.sorting import Sort, TopK
 from graphcell.runtime import threads
 
 KINDS = [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
-SHAPES = [((1,), 0), ((7,), 0), ((3, 33), 1), ((3, 33), 0), ((2, 400), 1), ((5, 97, 3), 1), ((2, 2000), 1), ((0, 5), 1), ((3, 40, 40), 0)]
+SHAPES = [((1,), 0), ((7,), 0), ((3, 33), 1), ((3, 33), 0), ((2, 400), 1), ((5, 97, 3), 1), ((2, 2000), 1), ((0, 5), 1), ((3, 40, 40), 0), ((4, 16), 1), ((4, 17), 1), ((3, 64), 1), ((3, 65), 1), ((2, 128, 2), 1), ((2, 129), 1)]
 
 
 def some(kind: type, shape: tuple[int, ...], seed: int) -> Array:
@@ -78,7 +78,8 @@ def test_rows_that_are_sorted_already(k: int, extent: int) -> None:
 def test_shorter_vectors(width: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("GRAPHCELL_VECTOR_BYTES", width)
     for kind in (np.float32, np.float64, np.float16, np.int8):
-        check(Sort(1), some(kind, (5, 203), 7))
+        for extent in (3, 31, 61, 128, 203):
+            check(Sort(1), some(kind, (5, extent), 7))
         check(TopK(5, 1), some(kind, (5, 203), 8))
 
 

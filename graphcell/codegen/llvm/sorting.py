@@ -6,22 +6,26 @@ An element becomes a word: above, a key whose unsigned order is the order asked 
 than any number, and so are both zeros one. Words are sorted by their keys, byte by byte from the lowest (least significant digit first), in which equal keys
 stay in the order they came in; bytes that all keys share are passed over, and few words are inserted one by one instead.
 
+A short row needs no words: the place of an element is the number of those before it, which vectors of keys are compared with each key to count.
+
 The first k of a long row are found by comparing vectors of keys with that of the k-th so far. What comes before it is inserted among the k
 where they are few, else appended to a buffer, which is sorted again when it is full.
 
-Reference: D. E. Knuth, "The Art of Computer Programming", volume 3, 5.2.5 (sorting by distribution).
+Reference: D. E. Knuth, "The Art of Computer Programming", volume 3, 5.2 (sorting by counting), 5.2.5 (sorting by distribution).
 """
 
 from __future__ import annotations
 
 from graphcell.codegen.llvm.contraction import Plan, Stage, round_up
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I1, I32, I64, PTR, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I1, I32, I64, PTR, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 from graphcell.dtype import DType
 from graphcell.records import dataclass
 
 _DIGITS = 256
 _INSERTED = 32  # words that are inserted one by one: counting digits takes some thousand cycles however few they are
+_COUNTED = {1: 64, 2: 96, 4: 128, 8: 128}  # elements of a row up to which they are counted, by their bytes
+_FIRST_COUNTED = 64  # the same where only the first few are asked for
 _ROOM = 3  # times k that the buffer has room for
 _MOST_BYTES = 1 << 30
 """Memory of a thread; longer rows are left to numpy, which says so if there is none."""
@@ -66,6 +70,16 @@ class SortKernel:
         return self.rows * self.inner
 
     @property
+    def counts(self) -> bool:
+        """Whether the place of each element is found by counting."""
+        return self.extent <= (_COUNTED[self.bits // 8] if 8 * self.count >= self.extent else _FIRST_COUNTED)
+
+    @property
+    def key(self) -> LType:
+        """Of a key in memory where elements are counted."""
+        return LType("i64" if self.bits == 64 else "i32")
+
+    @property
     def inserts(self) -> bool:
         """Whether the first elements are so few that others are inserted among them."""
         return self.count <= _INSERTED
@@ -95,15 +109,17 @@ class _SortEmitter:
         self.module, self.name, self.kernel = module, name, kernel
         self.element = LType(f"i{kernel.bits}")
         self.lanes = target.lanes("double" if kernel.bits == 64 else "float") if kernel.inner == 1 else 1
-        self.capacity = kernel.buffer(self.lanes)
+        self.capacity = kernel.extent if kernel.counts else kernel.buffer(self.lanes)
+        self.key_lanes = target.lanes("double" if kernel.bits == 64 else "float")
         half = round_up(self.capacity * kernel.word.bytes, 64)
         self.counts_at = 2 * half
         self.other_at = half
-        self.scratch_bytes = self.counts_at + kernel.bits // 8 * _DIGITS * I32.bytes
+        self.scratch_bytes = self.counts_at + (round_up(kernel.extent, self.key_lanes) * kernel.key.bytes if kernel.counts else kernel.bits // 8 * _DIGITS * I32.bytes)
 
     def emit(self) -> str:
         k = self.kernel
-        self.sort = emit_sort_words(self.module, k.word, k.shift, k.bits // 8)
+        if not k.counts:
+            self.sort = emit_sort_words(self.module, k.word, k.shift, k.bits // 8)
         params = [(n, PTR) for n in ("a", "c", "c1", "scratch")] + [("begin", I64), ("end", I64)]
         self.b = b = FunctionBuilder(self.module, self.name, params, internal=False)
         scratch = b.args["scratch"]
@@ -115,8 +131,13 @@ class _SortEmitter:
                 row, lane = b.div(loop.index, i64(k.inner), signed=False), b.rem(loop.index, i64(k.inner), signed=False)
             source = b.gep(b.args["a"], b.add(b.mul(row, i64(k.extent * k.inner)), lane), self.element)
             to = b.add(b.mul(row, i64(k.count * k.inner)), lane)
-            self._fill(source)
-            self._write(source, to, self._first(source))
+            if k.counts:
+                self._fill_keys(source)
+                self._place()
+                self._write(source, to, self.words)
+            else:
+                self._fill(source)
+                self._write(source, to, self._first(source))
         return b.finish()
 
     def _first(self, source: Val) -> Val:
@@ -163,6 +184,55 @@ class _SortEmitter:
         bits = b.load(b.gep(source, b.mul(at, i64(self.kernel.inner)), self.element), self.element.with_lanes(wide))
         index = b.add(b.splat(at, wide), b.iota(wide)) if wide else at
         b.store(self._word(self._keys(bits), index), b.gep(self.words, at, self.kernel.word), self.kernel.word.bytes)
+
+    # -- counting ----------------------------------------------------------------------------------------------------
+    def _fill_keys(self, source: Val) -> None:
+        """Puts the keys of a row, as signed numbers, and the largest behind them up to whole vectors, into `counts`."""
+        b, k, lanes = self.b, self.kernel, self.lanes
+
+        def put(at: Val, lanes: int) -> None:
+            bits = b.load(b.gep(source, b.mul(at, i64(k.inner)), self.element), self.element.with_lanes(lanes))
+            keys = self._keys(bits)
+            keys = b.cast(b.xor(keys, b.const(1 << (k.bits - 1), keys)), k.key.with_lanes(lanes))
+            b.store(keys, b.gep(self.counts, at, k.key), k.key.bytes)
+
+        whole = k.extent // lanes * lanes if lanes > 1 else 0
+        with b.loop(0, whole, lanes, name="fill") as loop:
+            put(loop.index, lanes)
+        with b.loop(whole, k.extent, name="fill.rest") as loop:
+            put(loop.index, 0)
+        with b.loop(k.extent, round_up(k.extent, self.key_lanes), name="pad") as loop:
+            b.store(const((1 << (8 * k.key.bytes - 1)) - 1, k.key), b.gep(self.counts, loop.index, k.key))
+
+    def _place(self) -> None:
+        """Puts the index of each element where it belongs among the words: behind as many as come before it."""
+        b, k, lanes = self.b, self.kernel, self.key_lanes
+        vector, places = k.key.with_lanes(lanes), self.other
+
+        def key(at: Val) -> Val:
+            return b.splat(b.load(b.gep(self.counts, at, k.key), k.key), lanes)
+
+        def ones(condition: Val) -> Val:
+            """1 where it holds, else 0."""
+            return b.cast(condition, vector)
+
+        with b.loop(0, k.extent, lanes, name="vector", at_least_once=True) as block:
+            first = block.index
+            own = b.load(b.gep(self.counts, first, k.key), vector, k.key.bytes)
+            before = b.splat(b.cast(first, k.key), lanes)  # all elements ahead come before, but those that are larger
+            with b.loop(0, first, carried=[before], name="ahead") as loop:
+                loop.carry(b.sub(loop.carried[0], ones(b.icmp("sgt", key(loop.index), own))))
+            before = loop.results[0]
+            for lane in range(min(lanes, k.extent)):  # equal ones come before the lanes after them
+                other = key(b.add(first, i64(lane)))
+                after = b.not_(constant_mask(lane + 1, lanes))
+                before = b.add(before, ones(b.or_(b.icmp("slt", other, own), b.and_(after, b.icmp("eq", other, own)))))
+            with b.loop(b.add(first, i64(lanes)), k.extent, carried=[before], name="behind") as loop:
+                loop.carry(b.add(loop.carried[0], ones(b.icmp("slt", key(loop.index), own))))
+            b.store(loop.results[0], b.gep(places, first, k.key), k.key.bytes)
+        with b.loop(0, k.extent, name="place", at_least_once=True) as loop:
+            place = b.cast(b.load(b.gep(places, loop.index, k.key), k.key), I64)
+            b.store(b.cast(loop.index, k.word), b.gep(self.words, place, k.word))
 
     # -- order -------------------------------------------------------------------------------------------------------
     def _sorted(self, count: Val) -> Val:
