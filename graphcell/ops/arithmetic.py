@@ -388,6 +388,7 @@ class Cast(Elementwise):
 
     dtype: DType
     name = "cast"
+    rounds = True
 
     def result_dtype(self, *dtypes: DType) -> DType:
         return self.dtype

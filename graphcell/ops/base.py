@@ -42,6 +42,8 @@ class Elementwise(Op):
     """False where an element costs many instructions (exp, erf): such values are rather stored than computed twice."""
     keeps_digits: ClassVar[bool] = False
     """True where an element of the result is, but for its sign, an element of an operand, or 0: it needs no rounding to a dtype that they have."""
+    rounds: ClassVar[bool] = False
+    """True where an operand counts with no more digits than its dtype has, though half precision may be computed with more."""
 
     def infer(self, *operands: TensorType) -> TensorType:
         first = operands[0]

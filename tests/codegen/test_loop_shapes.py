@@ -310,6 +310,24 @@ def test_half_precision_is_rounded_where_it_has_more_digits_and_only_there(dtype
             assert np.array_equal(got[k].astype(np.float32), np.asarray(want[k]).astype(np.float32), equal_nan=True)
 
 
+@pytest.mark.parametrize("dtype", [ml_dtypes.bfloat16, np.float16])
+@pytest.mark.parametrize("shape", [(300, 1), (30, 45), (45, 7)])
+def test_half_precision_that_is_rounded_somewhere_is_the_same_number_everywhere(dtype: Any, shape: tuple[int, ...]) -> None:
+    """As in a mean, which is taken in float32."""
+    narrow = dt.from_numpy(np.dtype(dtype))
+
+    def fn(x: Any, y: Any) -> Any:
+        z = x * y
+        row = z.sum(1, keepdims=True)
+        return z == z.astype(dt.float32).astype(narrow), row == row.astype(dt.float32).astype(narrow), z - z.mean(1, keep_dims=True)
+
+    x, y = (normal(*shape).astype(dtype) for _ in range(2))
+    for target in TARGETS.values():
+        same, rows, centred = run_guarded(graph_of(fn, [x, y]), [x, y], replace(target, flushes=False), True)
+        assert same.all() and rows.all()
+        assert (centred == 0).all() == (shape[1] == 1)
+
+
 def test_a_number_has_the_digits_of_what_holds_it() -> None:
     for kind, number, fits in [("bfloat", 0.0, True), ("bfloat", -1.5, True), ("bfloat", 1.00390625, False), ("half", 1.00390625, True), ("half", 1e-9, False)]:
         b = FunctionBuilder(Module(), "f", [("p", PTR)])

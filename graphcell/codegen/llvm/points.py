@@ -118,6 +118,8 @@ class PointEmitter:
         self.mask: Val | None = None
         self.slot, self.slots = 0, 1
         self.turns = _turns(kernel)
+        self.rounded = {a for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds for a in s.args if kernel.body[a].dtype.llvm in ("half", "bfloat")}
+        """What is computed with more digits than it has, but rounded somewhere: then it is the same number everywhere."""
         self.spilled: dict[int, Val] = {}
         self.tile: dict[int, Val] = {}
         """Of the current tile: what a tiled load is at the current point."""
@@ -171,10 +173,14 @@ class PointEmitter:
                 stack.extend(missing)
                 continue
             stack.pop()
-            scope.known[n] = self._compute(n, scope)
+            scope.known[n] = self._as_used(n, self._compute(n, scope))
         value = scope.find(local)
         assert value is not None
         return value
+
+    def _as_used(self, local: int, value: Val) -> Val:
+        """What was computed for a local, rounded if it is to be the same number everywhere."""
+        return self.b.rounded_to(self.kernel.body[local].dtype.llvm, value) if local in self.rounded else value
 
     def _vectorised(self, statement: Statement) -> bool:
         """Does the value fill the lanes (or is it one scalar)?"""

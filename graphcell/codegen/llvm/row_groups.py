@@ -184,7 +184,7 @@ class RowGroupEmitter(RowEmitter):
         assert isinstance(s.what, Reduction)
         type = compute_type(s.dtype, self.size)
         rows = [self.b.load(self._partial_of(local, k), type) for k in range(self.size)]
-        self.across_scope.known[local] = combine_rows(self.b, s.what.kind, rows, s.dtype)
+        self.across_scope.known[local] = self._as_used(local, combine_rows(self.b, s.what.kind, rows, s.dtype))
 
 
 def combine_rows(b: BodyBuilder, kind: str, rows: Sequence[Val], dtype: DType) -> Val:

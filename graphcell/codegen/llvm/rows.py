@@ -448,9 +448,9 @@ class RowEmitter(PointEmitter):
         assert isinstance(s.what, Reduction)
         if self.vertical:
             for slot, scope in enumerate(self.row_scopes):
-                scope.known[local] = self._joined(local, slots[slot :: self.slots])
+                scope.known[local] = self._as_used(local, self._joined(local, slots[slot :: self.slots]))
             return
-        self.row_scopes[0].known[local] = horizontal(self.b, s.what.kind, self._joined(local, slots), s.dtype)
+        self.row_scopes[0].known[local] = self._as_used(local, horizontal(self.b, s.what.kind, self._joined(local, slots), s.dtype))
 
     def _joined(self, local: int, slots: list[Val]) -> Val:
         """The partial results of all slots, in one vector."""
