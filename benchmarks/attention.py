@@ -32,11 +32,15 @@ TORCH = """
 import torch.nn.functional as F
 def program(case):
     q, k, v, w = (torch.randn(*case["shape"], requires_grad=case["gradients"]) for _ in range(4))
-    scale = case["shape"][-1] ** -0.5
+    scale, length = case["shape"][-1] ** -0.5, case["shape"][2]
+    causal = torch.ones(length, length, dtype=torch.bool).tril()
+    mask = {"": None, "causal": causal, "padded": causal[length * 3 // 4 - 1 :][:1]}[case["mask"]]
     def attention():
         if case["how"] == "sdpa":
-            return F.scaled_dot_product_attention(q, k, v)
-        return torch.softmax(q @ k.mT * scale, -1) @ v
+            causes = case["mask"] == "causal"
+            return F.scaled_dot_product_attention(q, k, v, None if causes else mask, is_causal=causes)
+        scores = q @ k.mT * scale
+        return torch.softmax(scores if mask is None else scores.masked_fill(~mask, -1e9), -1) @ v
     def run():
         if not case["gradients"]:
             return attention()
@@ -52,30 +56,35 @@ class Case:
 
     shape: tuple[int, int, int, int]
     gradients: bool
+    mask: str = ""
+    """`causal`, or `padded`: the last quarter of the keys is hidden."""
 
     @property
     def name(self) -> str:
-        return "x".join(map(str, self.shape)) + (" forward+backward" if self.gradients else " forward")
+        return "x".join(map(str, self.shape)) + (" forward+backward" if self.gradients else " forward") + (f" {self.mask}" if self.mask else "")
 
     @property
     def flops(self) -> int:
-        """Of the products that the mathematics needs: two forward, four backward."""
+        """Of the products that the mathematics needs without a mask: two forward, four backward."""
         b, h, s, d = self.shape
         return 2 * b * h * s * s * d * (6 if self.gradients else 2)
 
 
 SHAPES = ((8, 8, 128, 32), (8, 8, 128, 64), (2, 8, 512, 64), (1, 8, 1024, 64), (1, 8, 2048, 64))
-CASES = tuple(Case(shape, gradients) for shape in SHAPES for gradients in (False, True))
+CASES = tuple(Case(shape, gradients, mask) for mask in ("", "causal", "padded") for shape in SHAPES for gradients in (False, True))
 
 
 def ours(case: Case, fused: bool) -> Callable[[], object]:
     """A compiled function of four Tensors, bound to some; without the pass if not `fused`."""
     rng = np.random.default_rng(0)
     q, k, v, w = (Tensor(rng.standard_normal(case.shape).astype(np.float32)) for _ in range(4))
-    scale = case.shape[-1] ** -0.5
+    length, scale = case.shape[2], case.shape[-1] ** -0.5
+    later = np.triu(np.ones((length, length), bool), 1)
+    hidden = {"": None, "causal": Tensor(later), "padded": Tensor(later[length * 3 // 4 - 1])}[case.mask]
 
     def attention(q: Any, k: Any, v: Any) -> Any:
-        return ops.matmul(ops.softmax(ops.matmul(q, k.swapaxes(-1, -2)) * scale, -1), v)
+        scores = ops.matmul(q, k.swapaxes(-1, -2)) * scale
+        return ops.matmul(ops.softmax(scores if hidden is None else ops.masked_fill(scores, hidden, -1e9), -1), v)
 
     def loss(q: Any, k: Any, v: Any) -> Any:
         return (attention(q, k, v) * w).sum()
@@ -98,7 +107,7 @@ def main() -> None:
     os.environ.update(ENVIRONMENT)
     with Torch(arguments.torch, TORCH) if arguments.torch else contextlib.nullcontext() as torch:
         names = ["fused", "unfused", *(["torch eager", "torch sdpa"] if torch else [])]
-        print(f"{'case':34}" + "".join(f"{n + ' ms':>16}" for n in names) + f"{'GFLOP/s':>10}")
+        print(f"{'case':42}" + "".join(f"{n + ' ms':>16}" for n in names) + f"{'GFLOP/s':>10}")
         for case in (c for c in CASES if arguments.only in c.name):
             report(case, names, torch)
 
@@ -113,10 +122,10 @@ def report(case: Case, names: list[str], torch: Torch | None) -> None:
                 found = shortest(runs[name], SECONDS)
             else:
                 assert torch is not None
-                found = torch.time({"shape": case.shape, "gradients": case.gradients, "how": name.split()[1]}, SECONDS)
+                found = torch.time({"shape": case.shape, "gradients": case.gradients, "mask": case.mask, "how": name.split()[1]}, SECONDS)
             times[name] = min(times[name], found)
     line = "".join(f"{times[n] * 1e3:16.3f}" for n in names)
-    print(f"{case.name:34}{line}{case.flops / times['fused'] / 1e9:10.1f}", flush=True)
+    print(f"{case.name:42}{line}{case.flops / times['fused'] / 1e9:10.1f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -97,6 +97,9 @@ def cases() -> Iterator[Case]:
     yield Case("scatter add of rows of 256", (((4096, 256), f), ((4096,), "index4096"), ((4096, 256), f)), lambda x, i, u: ops.index_add(x, i, u, 0),
                _numpy_index_add, "t.index_add(a, 0, b, c)")
     yield Case("top 5 of 1000", (((1048, 1000), f),), lambda x: ops.topk(x, 5), lambda x: np.sort(np.partition(x, 995, 1)[:, 995:], 1), "t.topk(a, 5)")
+    for columns in (8, 61, 300):
+        yield Case(f"sort rows of {columns}", (((2048, columns), f),), lambda x: ops.sort(x, 1), lambda x: np.sort(x, 1), "t.sort(a, 1)")
+    yield Case("top 2 of 8", (((16384, 8), f),), lambda x: ops.topk(x, 2), lambda x: np.sort(np.partition(x, 6, 1)[:, 6:], 1), "t.topk(a, 2)")
     pool = ((16, 64, 32, 32), f)
     yield Case("max pool 2x2", (pool,), lambda x: ops.max_pool2d(x, 2, 2), None, "t.nn.functional.max_pool2d(a, 2, 2)")
     yield Case("max pool 3x3 stride 2", (pool,), lambda x: ops.max_pool2d(x, 3, 2, 1), None, "t.nn.functional.max_pool2d(a, 3, 2, 1)")

@@ -118,7 +118,8 @@ class PointEmitter:
         self.mask: Val | None = None
         self.slot, self.slots = 0, 1
         self.turns = _turns(kernel)
-        self.rounded = {a for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds for a in s.args if kernel.body[a].dtype.llvm in ("half", "bfloat")}
+        taken = {a for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds for a in s.args}
+        self.rounded = {local for local in taken if kernel.body[local].dtype.llvm in ("half", "bfloat")}
         """What is computed with more digits than it has, but rounded somewhere: then it is the same number everywhere."""
         self.spilled: dict[int, Val] = {}
         self.tile: dict[int, Val] = {}

@@ -114,7 +114,8 @@ class _SortEmitter:
         half = round_up(self.capacity * kernel.word.bytes, 64)
         self.counts_at = 2 * half
         self.other_at = half
-        self.scratch_bytes = self.counts_at + (round_up(kernel.extent, self.key_lanes) * kernel.key.bytes if kernel.counts else kernel.bits // 8 * _DIGITS * I32.bytes)
+        counts = round_up(kernel.extent, self.key_lanes) * kernel.key.bytes if kernel.counts else kernel.bits // 8 * _DIGITS * I32.bytes
+        self.scratch_bytes = self.counts_at + counts
 
     def emit(self) -> str:
         k = self.kernel

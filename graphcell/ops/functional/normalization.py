@@ -114,10 +114,10 @@ def lrn(
             f"lrn: x must have 4 dimensions, depth_radius be at least 0 and norm_region 'ACROSS_CHANNELS', but got shape {t.shape}, "
             f"{depth_radius} and {norm_region!r}"
         )
-    square = (t * t).transpose(0, 2, 3, 1)
-    near = windows(pad_spatial(square, ((depth_radius, depth_radius),), 0.0), (2 * depth_radius + 1,), (1,))
-    total: Any = apply1(ReduceSum((4,)), near)
-    return t / (bias + alpha * total.transpose(0, 3, 1, 2)) ** beta  # type: ignore[no-any-return]
+    planes = reshaped(t * t, (t.shape[0], t.shape[1], t.shape[2] * t.shape[3]))
+    near = windows(pad_spatial(planes, ((depth_radius, depth_radius), (0, 0)), 0.0), (2 * depth_radius + 1, 1), (1, 1))
+    total: Any = apply1(ReduceSum((3, 4)), near)
+    return t / (bias + alpha * reshaped(total, t.shape)) ** beta  # type: ignore[no-any-return]
 
 
 def _floats(function: str, x: Any) -> Any:
