@@ -38,8 +38,8 @@ _TILED = 6.0
 """What a vector costs that comes from a tile, or goes into one."""
 _GUARD = 2.0
 """What it costs to find the lanes that a guard lets through."""
-_FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 100
-"""Iterations from which a loop is tiled, and rough instructions of a point up to which (all points of a tile are unrolled)."""
+_FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 400
+"""Iterations from which a loop is tiled, and rough instructions of a point up to which (whole and partial tiles and vectors have code of their own)."""
 
 
 def choose_vector(kernel: LoopKernel, masks: bool = False) -> LoopKernel:

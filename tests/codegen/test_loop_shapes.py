@@ -17,10 +17,12 @@ from graphcell import ops
 from graphcell.codegen.fuse import fuse
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.legalize import legalize
+from graphcell.codegen.llvm import rows
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.points import lanes_of, registers_of
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module
 from graphcell.codegen.llvm.tiles import transpose_square
+from graphcell.codegen.lower import lower
 from graphcell.codegen.schedule import schedule
 from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
@@ -268,6 +270,31 @@ def test_a_transposed_operand_beside_sums_of_both(shape: tuple[int, int, int], d
     total = s.sum((1, 2), keepdims=True, dtype=dtype)
     z = abs(s * s - total)
     check(fn, [x, y], [z.sum((1, 2), dtype=dtype), z.swapaxes(1, 2), s + total], 1e-6 if dtype is np.float32 else 0.0)
+
+
+@pytest.mark.parametrize("shape", [(2, 33, 65), (1, 100, 31), (2, 64, 64)], ids=str)
+def test_tiles_of_many_instructions_wait_in_memory(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The code of a point is there once for whole and partial tiles and vectors each, and does the same as sixteen times over."""
+
+    def fn(x: Any, y: Any) -> Any:
+        z = x.swapaxes(1, 2)
+        s = ops.tanh(z) * y + ops.exp(z * 0.1) * ops.sin(y) + ops.cos(z)
+        total = s.sum((1, 2), keepdims=True)
+        return s.swapaxes(1, 2), z > y, (z > y).swapaxes(1, 2), s - total, s.max(2), ops.abs(s - total).sum((1, 2))
+
+    x, y = normal(*shape), normal(shape[0], shape[2], shape[1])
+    z = x.swapaxes(1, 2).astype(np.float64)
+    s = np.tanh(z) * y + np.exp(z * 0.1) * np.sin(y.astype(np.float64)) + np.cos(z)
+    total = s.sum((1, 2), keepdims=True)
+    want = [s.swapaxes(1, 2), z > y, (z > y).swapaxes(1, 2), s - total, s.max(2), abs(s - total).sum((1, 2))]
+    length = {}
+    for most in (0, 1 << 20):
+        monkeypatch.setattr(rows, "_MOST_IN_UNROLLED_TILE", most)
+        check(fn, [x, y], want, 2e-6)
+        program = lower(run_pipeline(graph_of(fn, [x, y]))[0], (), TARGETS[max(TARGETS)])
+        assert any(step.kernel is not None and " tile" in str(step.kernel) for step in program.steps)
+        length[most] = len(program.text)
+    assert length[0] < length[1 << 20] / 2
 
 
 def test_what_tiles_keep_for_a_later_stage() -> None:

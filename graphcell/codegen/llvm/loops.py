@@ -250,7 +250,7 @@ class LoopEmitter(RowEmitter):
 
         def square(at: Val) -> None:
             self.index[k.vector] = at
-            self._tile_points(start, points, lambda: self._inner_points(at, 1, self.mask, stores, [], []), stores, [])
+            self._tile_points(start, points, [], lambda carried: self._inner_points(at, 1, self.mask, stores, [], carried), stores, [])
 
         if vectors == 1:
             square(column)

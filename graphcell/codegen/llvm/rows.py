@@ -15,7 +15,7 @@ from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
+from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction, neutral
 
 ROW_SCRATCH_BYTES, ALL_SCRATCH_BYTES = 1 << 18, 1 << 20
@@ -26,6 +26,8 @@ UNROLLED_POINTS = 16
 """Points of the inner loops, but for the vector loop, up to which they are unrolled."""
 UNROLLED_INSTRUCTIONS = 512
 """Rough vector instructions that unrolled loops may have."""
+_MOST_IN_UNROLLED_TILE = 400
+"""Rough vector instructions of all points of a tile up to which they are unrolled; else the tile waits in memory."""
 ACCUMULATORS = 4
 """Independent partial results of a reduction, to hide the latency of an addition."""
 _LIGHT, _MEDIUM = 12, 40
@@ -299,12 +301,7 @@ class RowEmitter(PointEmitter):
         return self._inner_tile(i64(whole), extent - whole, carried, body) if whole < extent else carried
 
     def _inner_tile(self, start: Val, points: int, carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
-        def run() -> None:
-            nonlocal carried
-            carried = body(carried)
-
-        self._tile_points(start, points, run, *self.stage_work)
-        return carried
+        return self._tile_points(start, points, carried, body, *self.stage_work)
 
     def _vector_loop(self, acc: list[Val], stores: Sequence[int], reductions: Sequence[int], spills: dict[int, Val]) -> list[Val]:
         k, b = self.kernel, self.b
@@ -462,7 +459,9 @@ class RowEmitter(PointEmitter):
         return slots[0]
 
     # -- tiles -------------------------------------------------------------------------------------------------------
-    def _tile_points(self, start: Val, points: int, body: Callable[[], object], stores: Sequence[int], reductions: Sequence[int]) -> None:
+    def _tile_points(
+        self, start: Val, points: int, carried: list[Val], body: Callable[[list[Val]], list[Val]], stores: Sequence[int], reductions: Sequence[int]
+    ) -> list[Val]:
         """Runs `body` at `points` iterations of the tile loop from `start` on, with the tiles that it reads and writes."""
         k = self.kernel
         self.index[k.tile] = start
@@ -470,18 +469,58 @@ class RowEmitter(PointEmitter):
         tiles = {n: self.row_tiles.get(n) or self._load_tile(n, points) for n in tiled}
         if self.keeps_points:
             self.row_tiles.update(tiles)
+        if not self.keeps_points and points * _weight(k) > _MOST_IN_UNROLLED_TILE:
+            return self._loop_over_tile(start, points, carried, body, stores, tiles)
         self.tile_stores = {}
         for point in range(points):
             self.point = (point,) if self.keeps_points else None
             self.index[k.tile] = self.b.add(start, i64(point)) if point else start
             self.way = point % self.ways
             self.tile = {n: vectors[point] for n, vectors in tiles.items()}
-            body()
+            carried = body(carried)
         self.tile, self.point = {}, None
         self.index[k.tile] = start
         written, self.tile_stores = self.tile_stores, None
         for access, values in written.items():
             self._store_tile(access, values)
+        return carried
+
+    def _loop_over_tile(
+        self, start: Val, points: int, carried: list[Val], body: Callable[[list[Val]], list[Val]], stores: Sequence[int], tiles: dict[int, list[Val]]
+    ) -> list[Val]:
+        """The same with the tiles in memory, so that the code of the points is there once."""
+        b, k = self.b, self.kernel
+        written = [k.stores[n].access for n in stores if is_tiled(k.stores[n].access.strides, k.vector, k.tile)]
+        types = {access: compute_type(k.operands[access.operand], self.lanes) for access in written}
+        room = {access: self._tile_buffer(type, points) for access, type in types.items()}
+        held = {n: self._tile_buffer(vectors[0].type, points) for n, vectors in tiles.items()}
+        for n, vectors in tiles.items():
+            for number, value in enumerate(vectors):
+                self._store_in_tile(held[n], i64(number), value)
+        step = self.ways if points % self.ways == 0 else 1
+        with b.loop(0, points, step, carried=carried, name="point", at_least_once=True) as loop:
+            carried = list(loop.carried)
+            for way in range(step):
+                point = b.add(loop.index, i64(way)) if way else loop.index
+                self.index[k.tile], self.way, self.tile_stores = b.add(start, point), way, {}
+                self.tile = {n: b.load(self._in_tile(held[n], point, vectors[0].type), vectors[0].type) for n, vectors in tiles.items()}
+                carried = body(carried)
+                for access, (value,) in self.tile_stores.items():
+                    self._store_in_tile(room[access], point, value)
+            loop.carry(*carried)
+        self.tile, self.tile_stores, self.index[k.tile] = {}, None, start
+        for access, type in types.items():
+            self._store_tile(access, [b.load(self._in_tile(room[access], i64(number), type), type) for number in range(points)])
+        return list(loop.results)
+
+    def _tile_buffer(self, type: LType, points: int) -> Val:
+        return self.b.alloca(type.with_lanes(0), points * self.lanes)
+
+    def _in_tile(self, buffer: Val, point: Val, type: LType) -> Val:
+        return self.b.gep(buffer, self.b.mul(point, i64(self.lanes)), type.with_lanes(0))
+
+    def _store_in_tile(self, buffer: Val, point: Val, value: Val) -> None:
+        self.b.store(value, self._in_tile(buffer, point, value.type))
 
     def _is_tiled_load(self, local: int) -> bool:
         what = self.kernel.body[local].what
