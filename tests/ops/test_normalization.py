@@ -77,6 +77,12 @@ def test_local_response(mode: int) -> None:
 
 
 @pytest.mark.parametrize("mode", MODES)
+def test_local_response_of_nothing(mode: int) -> None:
+    for shape in ((2, 5, 0, 3), (0, 5, 2, 3), (2, 0, 4, 3)):
+        assert run(mode, lambda x: ops.lrn(x, 2), Tensor(np.zeros(shape, np.float32))).shape == shape
+
+
+@pytest.mark.parametrize("mode", MODES)
 @pytest.mark.parametrize("shape", [(5, 3), (4, 3, 6), (2, 3, 4, 5), (2, 3, 2, 2, 2)])
 def test_batch_norm_in_training_moves_its_statistics(mode: int, shape: Any) -> None:
     x, w, b = ramp(shape), ramp((3,), 1.0), ramp((3,), 2.0)

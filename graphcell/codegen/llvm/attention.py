@@ -14,7 +14,18 @@ from __future__ import annotations
 
 from math import prod
 
-from graphcell.codegen.llvm.attention_masks import Factor, count_tiles, describe, each_part, emit_seen, first_keys, may_hide, most_seen, split_queries
+from graphcell.codegen.llvm.attention_masks import (
+    Factor,
+    count_tiles,
+    describe,
+    each_part,
+    emit_seen,
+    first_keys,
+    keys_of_chunk,
+    may_hide,
+    most_seen,
+    split_queries,
+)
 from graphcell.codegen.llvm.attention_products import (
     INFINITY,
     AttentionSpec,
@@ -112,7 +123,8 @@ class _Forward:
     @property
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
-        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
+        keys = keys_of_chunk(self.spec, _KEYS, self.limits)
+        return choose_chunks(self.spec, self.parts.target, _ROWS, keys, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
     def pitch(self) -> int:
@@ -238,7 +250,7 @@ class _Forward:
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
         queries, total = split_queries(spec, rows), None
         if self.limits:
-            factors = Factor("q", spec.q, spec.d), Factor("k", spec.k, spec.d, of_keys=True), Factor("v", spec.v, spec.e, of_keys=True)
+            factors = Factor("q", spec.q, spec.d, weighted=False), Factor("k", spec.k, spec.d, True, False), Factor("v", spec.v, spec.e, True)
             look = emit_seen(parts, spec, queries, keys, factors, peaks=self.online)
             total = b.call(look, I64, *(b.args[n] for n in ("mask", *(("peak",) if self.online else ()), *(x.name for x in factors), "counts")))
             b.return_if(b.icmp("eq", total, i64(0)))

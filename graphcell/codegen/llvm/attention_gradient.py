@@ -121,7 +121,8 @@ class _Backward:
     @property
     def ranges(self) -> int:
         """Ranges of keys that one batch entry is shared by, so that there are blocks enough for several threads."""
-        return max(1, min(self.chunks.whole, ceil_div(BLOCKS_WANTED, 2 * self.spec.blocks)))
+        wanted = max(1, min(self.chunks.whole, ceil_div(BLOCKS_WANTED, 2 * self.spec.blocks)))
+        return ceil_div(self.chunks.whole, ceil_div(self.chunks.whole, wanted))  # none is empty: its dq would not be written
 
     @property
     def partial(self) -> bool:

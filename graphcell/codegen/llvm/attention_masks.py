@@ -20,23 +20,38 @@ from graphcell.records import dataclass
 _PART = 32  # queries that look at as many keys as one of them must
 _NOTHING_BELOW = {"float": -110.0, "double": -760.0}
 """Exponentials of numbers below this are 0."""
+_FEW_KEYS = 128  # of a chunk that meets fewer queries than that: it is looked at or not
 _ROUNDING = 1.001  # by which a norm may be larger than it was computed
+_SMALLEST = {"float": 2.0**-126, "double": 2.0**-1022}  # squares below this may have become 0
 _ROUNDED_SUM = {"float": 2.0**-21, "double": 2.0**-50}  # by how much of a mask's number sums with it may be off
 
 
 @dataclass(frozen=True, slots=True)
 class Factor:
-    """Rows of a matrix that take part in products with the exponentials or give the scores: those of the queries, or of the keys."""
+    """Rows of a matrix that give the scores, or are multiplied with the exponentials (`weighted`): those of the queries, or of the keys."""
 
     name: str
     operand: Operand
     columns: int
     of_keys: bool = False
+    weighted: bool = True
 
 
 def may_hide(spec: AttentionSpec, lanes: int, *operands: Operand) -> bool:
     """Whether a mask with a number for each score may hide some of many keys, and what must be looked at lies row by row, so that looking is quick."""
-    return spec.mask is not None and spec.n >= 2 * _unit(lanes) and all(x.column == 1 for x in (spec.mask, *operands))
+    if spec.mask is None or any(x.column != 1 for x in (spec.mask, *operands)):
+        return False
+    return spec.n >= (2 * _FEW_KEYS if meets_few(spec) else 3 * _unit(lanes))
+
+
+def meets_few(spec: AttentionSpec) -> bool:
+    """Whether queries are so few that to find bounds of their scores would take as long as the scores."""
+    return spec.m < _PART
+
+
+def keys_of_chunk(spec: AttentionSpec, keys: int, limits: bool) -> int:
+    """How many keys a chunk is to have, instead of `keys`."""
+    return _FEW_KEYS if limits and meets_few(spec) else keys
 
 
 def replaces_scores(spec: AttentionSpec) -> bool:
@@ -70,14 +85,14 @@ def count_tiles(segments: tuple[Segment, ...]) -> int:
 
 def each_part(b: FunctionBuilder, queries: tuple[Segment, ...], rows: int, keys: int, counts: Val, total: Val, part: Callable[[int, Val, Val], object]) -> None:
     """Emits `part(its queries, the first of them, its keys)` for the tiles of `queries`, of whose keys `emit_seen` found `counts` with this `total`: for all
-    `rows` as one if they look at all keys."""
+    `rows` as one if they look at all keys and the tiles are of one size."""
 
     def some() -> None:
         for segment in queries:
             with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "part") as (tile, first):
                 part(segment.size, first, b.load(b.gep(counts, tile, I64), I64))
 
-    if count_tiles(queries) == 1:
+    if count_tiles(queries) == 1 or len(queries) > 1:  # not yet another size to compile
         some()
     else:
         b.if_else(b.icmp("eq", total, i64(count_tiles(queries) * keys)), lambda: part(rows, i64(0), i64(keys)), some)
@@ -97,44 +112,75 @@ def emit_seen(
     These numbers go to `seen`, their sum is returned; each is a multiple of two vectors, or all keys. `peak` has a score of each row that
     is not above its largest one; without `peaks` none is known. `sums` are numbers of each row that exponentials are multiplied with; `products`
     names pairs of factors whose rows are multiplied with each other. The factors q and k are among them.
+
+    What is looked at first is cheap and mostly enough: the last keys of the mask, then all of it, then the norms of what it hides.
     """
     name, new = parts.fresh(("seen", queries, keys), "seen")
     if not new:
         return name
     by_row = (*(("peak",) if peaks else ()), *sums)
     b = FunctionBuilder(parts.module, name, [(n, PTR) for n in ("mask", *by_row, *(x.name for x in factors), "seen")], I64, attributes="nounwind noinline")
+    row = Row(keys, parts.target.lanes(spec.kind))
     places = [b.gep(b.args["seen"], tile, I64) for tile in range(count_tiles(queries))]
-    whole = _first_sees_last(b, spec, keys)
+    whole = _nothing_hidden(b, spec, queries, row)
     with b.if_then(whole):
         for place in places:
             b.store(i64(keys), place)
     b.return_if(whole, i64(len(places) * keys))
-    lanes = parts.target.lanes(spec.kind)
-    of_keys = {x.name: _largest_square(b, x, b.args[x.name], keys, spec.kind, lanes) for x in factors if x.of_keys}
+
+    def square(x: Factor, first: Val, rows: Val | int) -> Val:
+        source = at_row(b, b.args[x.name], first, x.operand)
+        return _largest_square(b, x, source, i64(rows) if isinstance(rows, int) else rows, spec.kind, row.lanes)
+
+    named = {x.name: x for x in factors}
+    unbounded = meets_few(spec) and replaces_scores(spec)
+    largest_key = b.const(INFINITY, LType(spec.kind)) if unbounded else square(named["k"], i64(0), keys)
     for segment in queries:
         with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "part") as (tile, first):
-            squares = dict(of_keys)
-            for x in factors:
-                if not x.of_keys:
-                    squares[x.name] = _largest_square(b, x, at_row(b, b.args[x.name], first, x.operand), segment.size, spec.kind, lanes)
-            doubtful = b.const(0.0, LType(spec.kind))
-            for number in (*squares.values(), *(b.mul(squares[x], squares[y]) for x, y in products)):
-                doubtful = b.add(doubtful, b.sub(number, number))
-            bound = b.mul(b.unary("sqrt", b.mul(squares["q"], squares["k"])), b.const(abs(spec.scale) * _ROUNDING, doubtful))
-            count, sure = _seen_by(b, spec, first, segment.size, Row(keys, lanes), by_row, bound)
-            sure = b.and_(sure, b.fcmp("ord", doubtful, doubtful))
+            norms = [largest_key] if unbounded else [square(named["q"], first, segment.size), largest_key]
+            bound = b.const(abs(spec.scale) * _ROUNDING, largest_key)
+            for norm in norms:
+                bound = b.mul(bound, b.unary("sqrt", norm))
+            count, sure = _seen_by(b, spec, first, segment.size, row, by_row, bound)
             b.store(b.select(sure, count, i64(keys)), b.gep(b.args["seen"], tile, I64))
+    fewest = functools.reduce(lambda x, y: b.binary("smin", x, y), [b.load(place, I64) for place in places])
+    with b.if_then(b.icmp("slt", fewest, i64(keys))):
+        hidden = {x.name: square(x, fewest, b.sub(i64(keys), fewest)) for x in factors if x.of_keys and x.weighted}
+        for segment in queries:
+            with tile_loop(b, segment, i64(0), i64(segment.first + segment.tiles), "part") as (tile, first):
+                squares = hidden | {x.name: square(x, first, segment.size) for x in factors if not x.of_keys and x.weighted}
+                doubtful = b.const(0.0, LType(spec.kind))
+                for number in (*squares.values(), *(b.mul(squares[x], squares[y]) for x, y in products)):
+                    doubtful = b.add(doubtful, b.sub(number, number))
+                place = b.gep(b.args["seen"], tile, I64)
+                b.store(b.select(b.fcmp("ord", doubtful, doubtful), b.load(place, I64), i64(keys)), place)
     return b.finish(functools.reduce(b.add, [b.load(place, I64) for place in places]))
 
 
-def _first_sees_last(b: FunctionBuilder, spec: AttentionSpec, keys: int) -> Val:
-    """Whether the first query sees the last key, or nearly so: then to look any further is not worth it."""
+def _nothing_hidden(b: FunctionBuilder, spec: AttentionSpec, queries: tuple[Segment, ...], row: Row) -> Val:
+    """Whether in each part some query sees one of the last keys, so that all would be looked at."""
     assert spec.mask is not None
-    at = at_column(b, b.args["mask"], i64(keys - 1), spec.mask)
-    if replaces_scores(spec):
-        return b.load(at, LType("i1"))
-    x = load_as(b, at, spec.mask.kind, spec.kind, 0)
-    return b.fcmp("ogt", x, b.const(_NOTHING_BELOW[spec.kind], x))
+    mask, lanes, last = spec.mask, row.lanes, row.count - _unit(row.lanes)
+    if last <= 0:
+        return const(1, LType("i1"))
+    nothing = const(1, LType("i1"))
+    bits = LType(f"i{lanes}")
+    for segment in queries:
+        for part in range(segment.tiles):
+            with b.loop(0, segment.size, carried=[const(0, bits)], name="sees", at_least_once=True) as loop:
+                line = at_row(b, b.args["mask"], b.add(loop.index, i64(segment.start + part * segment.size)), mask)
+                found = loop.carried[0]
+                for at in (last, last + lanes):
+                    place = at_column(b, line, i64(at), mask)
+                    if replaces_scores(spec):
+                        seen = b.load(place, LType("i1", lanes))
+                    else:
+                        x = load_as(b, place, mask.kind, spec.kind, lanes)
+                        seen = b.fcmp("ogt", x, b.const(_NOTHING_BELOW[spec.kind], x))
+                    found = b.or_(found, b.bitcast(seen, bits))
+                loop.carry(found)
+            nothing = b.and_(nothing, b.icmp("ne", loop.results[0], const(0, bits)))
+    return nothing
 
 
 def _seen_by(b: FunctionBuilder, spec: AttentionSpec, first: Val, rows: int, row: Row, by_row: tuple[str, ...], bound: Val) -> tuple[Val, Val]:
@@ -201,14 +247,14 @@ def _highest(b: FunctionBuilder, spec: AttentionSpec, line: Val, row: Row) -> Va
     return largest_lane(b, highest)
 
 
-def _largest_square(b: FunctionBuilder, factor: Factor, source: Val, rows: int, kind: str, lanes: int) -> Val:
+def _largest_square(b: FunctionBuilder, factor: Factor, source: Val, rows: Val, kind: str, lanes: int) -> Val:
     """What no sum of squares of a row is above, of `rows` rows; infinite or NaN if an element is.
 
     The largest in each lane are added up, rather than the largest of the sums found: a sum in each row takes longer than all else here.
     """
     vector = LType(kind, lanes)
     bits = LType(f"i{vector.bits}", lanes)
-    with b.loop(0, rows, carried=[zeros(bits)], name=factor.name, at_least_once=True) as loop:
+    with b.loop(i64(0), rows, carried=[zeros(bits)], name=factor.name) as loop:
         line = at_row(b, source, loop.index, factor.operand)
 
         def square(at: Val, tail: Val | None, so_far: Val) -> Val:
@@ -217,4 +263,5 @@ def _largest_square(b: FunctionBuilder, factor: Factor, source: Val, rows: int, 
 
         (total,) = over_row(b, Row(factor.columns, lanes), [zeros(vector)], square, lambda b, x, y: b.add(x, y))
         loop.carry(b.binary("umax", loop.carried[0], b.bitcast(total, bits)))  # as integers: NaN is above infinity, which is above all others
-    return b.reduce("add", b.bitcast(loop.results[0], vector))
+    total = b.reduce("add", b.bitcast(loop.results[0], vector))
+    return b.add(total, b.const(factor.columns * _SMALLEST[kind], total))

@@ -123,11 +123,7 @@ class Seen:
     def parameter(self) -> tuple[str, LType]:
         return "seen", PTR if self.of == "rows" else I64
 
-    @property
-    def varies_depth(self) -> bool:
-        return self.of != "columns"
-
-    def part(self, b: FunctionBuilder, row: Val, depth: int) -> tuple[Val, Val]:
+    def steps(self, b: FunctionBuilder, row: Val, depth: int) -> tuple[Val, Val]:
         """The first reduction step that counts for the rows from `row` on, and how many do."""
         if self.of == "depth":
             return i64(0), b.args["seen"]
@@ -231,7 +227,7 @@ class Parts:
             if new:
                 emit_micro(self.module, micro, kernel, None, ())
             with tile_loop(b, rows, i64(0), i64(rows.first + rows.tiles), "rows") as (_, row):
-                first, depth = (i64(0), i64(panels.depth)) if seen is None else seen.part(b, row, panels.depth)
+                first, depth = (i64(0), i64(panels.depth)) if seen is None else seen.steps(b, row, panels.depth)
                 left = b.gep(b.args["a"], affine(b, [(row, a.row), (first, a.column)]), LType(a.kind))
                 right = b.gep(panel, affine(b, [(first, step)]), LType(b_kind))
                 target = b.gep(to, affine(b, [(row, c.row)]), LType(c.kind))

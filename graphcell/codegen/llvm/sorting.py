@@ -25,7 +25,9 @@ from graphcell.records import dataclass
 _DIGITS = 256
 _INSERTED = 32  # words that are inserted one by one: counting digits takes some thousand cycles however few they are
 _COUNTED = {1: 64, 2: 96, 4: 128, 8: 128}  # elements of a row up to which they are counted, by their bytes
-_FIRST_COUNTED = 64  # the same where only the first few are asked for
+_FIRST_COUNTED = {1: 64, 2: 64, 4: 64, 8: 32}  # the same where only a few are asked for
+_FIRST_ALONE_COUNTED = {1: 40, 2: 48, 4: 48, 8: 16}  # and where it is the first one
+_FEWEST_COUNTED = 6
 _ROOM = 3  # times k that the buffer has room for
 _MOST_BYTES = 1 << 30
 """Memory of a thread; longer rows are left to numpy, which says so if there is none."""
@@ -72,7 +74,11 @@ class SortKernel:
     @property
     def counts(self) -> bool:
         """Whether the place of each element is found by counting."""
-        return self.extent <= (_COUNTED[self.bits // 8] if 8 * self.count >= self.extent else _FIRST_COUNTED)
+        if self.count == 1 < self.extent:
+            most = _FIRST_ALONE_COUNTED
+        else:
+            most = _COUNTED if 8 * self.count >= self.extent else _FIRST_COUNTED
+        return _FEWEST_COUNTED <= self.extent <= most[self.bits // 8]
 
     @property
     def key(self) -> LType:

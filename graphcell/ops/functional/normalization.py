@@ -114,6 +114,8 @@ def lrn(
             f"lrn: x must have 4 dimensions, depth_radius be at least 0 and norm_region 'ACROSS_CHANNELS', but got shape {t.shape}, "
             f"{depth_radius} and {norm_region!r}"
         )
+    if not t.size:
+        return t  # type: ignore[no-any-return]
     planes = reshaped(t * t, (t.shape[0], t.shape[1], t.shape[2] * t.shape[3]))
     near = windows(pad_spatial(planes, ((depth_radius, depth_radius), (0, 0)), 0.0), (2 * depth_radius + 1, 1), (1, 1))
     total: Any = apply1(ReduceSum((3, 4)), near)
