@@ -4,8 +4,8 @@ Enters: an `AttentionSpec`. Leaves: a function in the module and its `Plan`. A b
 the keys in chunks: packs a chunk of k and v (few rows read them where they lie), computes the scores of its rows in scratch memory, turns
 them into exponentials and adds their product with v to the output so far, which is scaled down first where a larger score was found. With a
 mask this is done for some rows at a time, and for the first keys only, if the mask hides the others (attention_masks.py). The
-largest score and the sum of exponentials of each row are results, too. What a block does depends on the shapes only, so results are the
-same for any number of threads.
+largest score and the sum of exponentials of each row are results, too. What a block does depends on the shapes and the numbers only, so results
+are the same for any number of threads.
 
 References: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022.
 """
