@@ -117,7 +117,8 @@ class FunctionBuilder(Instructions):
              name: str = "loop", at_least_once: bool = False) -> Iterator[Loop]:
         """for (index = start; index < stop; index += step), with loop-carried values.
 
-        With `at_least_once` the test stands at the bottom only; the caller promises start < stop.
+        With `at_least_once` the test stands at the bottom only; the caller promises start < stop. Without it, a loop that carries values is tested
+        before it and at its bottom, so that it is one block if its body is: LLVM may spill accumulators that a loop's head hands to another block.
         After the block, `loop.results` holds the carried values at exit.
         """
         start, stop, step = (i64(x) if isinstance(x, int) else x for x in (start, stop, step))
@@ -125,35 +126,32 @@ class FunctionBuilder(Instructions):
             raise TypeError(f"loop: bounds are i64, got {start.type}")
         before = self._block
         head, body, end = self._label(f"{name}.head"), self._label(f"{name}.body"), self._label(f"{name}.end")
-        self.effect(f"br label %{body if at_least_once else head}")
-        if not at_least_once:
-            self._start_block(head)
-            index, phis, patch = self._phis(start, carried, before)
-            more = self.icmp("slt", index, stop)
-            self.effect(f"br i1 {more.text}, label %{body}, label %{end}")
-            self._start_block(body)
-            handle = Loop(index, phis)
-            with self._apart():
-                yield handle
-            following = handle._next if handle._next is not None else phis
-            step_to = self.raw(f"add nsw i64 {index.text}, {step.text}", I64)
-            self._patch(patch, (step_to, *following), self._block)
-            self.effect(f"br label %{head}")
-            self._start_block(end)
-            handle.results = phis
-            return
-        self._start_block(body)
+        tested_at_top = not at_least_once and not carried
+        if at_least_once or tested_at_top:
+            self.effect(f"br label %{head if tested_at_top else body}")
+        else:
+            self.effect(f"br i1 {self.icmp('slt', start, stop).text}, label %{body}, label %{end}")
+        self._start_block(head if tested_at_top else body)
         index, phis, patch = self._phis(start, carried, before)
+        if tested_at_top:
+            self.effect(f"br i1 {self.icmp('slt', index, stop).text}, label %{body}, label %{end}")
+            self._start_block(body)
         handle = Loop(index, phis)
         with self._apart():
             yield handle
         following = handle._next if handle._next is not None else phis
-        step_to = self.raw(f"add nsw i64 {index.text}, {step.text}", I64)
-        self._patch(patch, (step_to, *following), self._block)
-        more = self.icmp("slt", step_to, stop)
-        self.effect(f"br i1 {more.text}, label %{body}, label %{end}")
+        index_after, last = self.raw(f"add nsw i64 {index.text}, {step.text}", I64), self._block
+        self._patch(patch, (index_after, *following), last)
+        if tested_at_top:
+            self.effect(f"br label %{head}")
+        else:
+            self.effect(f"br i1 {self.icmp('slt', index_after, stop).text}, label %{body}, label %{end}")
         self._start_block(end)
-        handle.results = tuple(following)
+        if at_least_once or not carried:
+            handle.results = tuple(following)
+        else:
+            pairs = zip(carried, following, strict=True)
+            handle.results = tuple(self.raw(f"phi {x.type} [{x.text}, %{before}], [{y.text}, %{last}]", x.type) for x, y in pairs)
 
     def _phis(self, start: Val, carried: Sequence[Val], before: str) -> tuple[Val, tuple[Val, ...], int]:
         at = len(self._lines)
