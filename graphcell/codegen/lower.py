@@ -10,7 +10,7 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from graphcell.codegen.control import ControlFlow
@@ -26,7 +26,7 @@ from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
-from graphcell.codegen.lowering import Calls, Lowering, Translates
+from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.native import Site, epilogue_columns, is_mirrored_product, native_kernel
 from graphcell.codegen.order import Step, order
@@ -34,6 +34,7 @@ from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
+from graphcell.codegen.sharing import TURNS, Task, Touched, Work, done_alone, work_of_loops, work_of_plan
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops import linear_algebra
 from graphcell.ops.contraction import MatMul
@@ -57,6 +58,8 @@ class _Unit:
     node: Node | None
     kernel: ScheduledKernel | None
     group: Group
+    is_shared: bool = True
+    """Whether threads share it, if it has more than one block."""
 
     def reads(self, info: Analysis) -> list[Value]:
         found = [info.layout(v).root for v in self.node.operands] if self.node is not None else []
@@ -319,7 +322,55 @@ class _Frame(ControlFlow):
         """Emits all steps; the places of inputs and of bound outputs are set already."""
         self.set_places(b, arena)
         for unit in self.units:
+            call.may_share = unit.is_shared
             self.emit_unit(b, unit, arena, call)
+
+    def choose_alone(self) -> None:
+        """Says of each step, and of those inside of it, whether threads share it."""
+        tasks = list(self._tasks(1, {}))
+        for k in done_alone([task for _, task in tasks], self.lowering.target.l2_bytes):
+            tasks[k][0].is_shared = False
+
+    def _tasks(self, times: int, memory: dict[Value, Value]) -> Iterator[tuple[_Unit, Task]]:
+        """The steps in the order in which they run. `memory`: in the buffer of which value outside of this graph its inputs and outputs lie."""
+
+        def place(v: Value) -> Value:
+            v = self.in_place.get(v, v)
+            v = self.pieces[v].whole if v in self.pieces else v
+            return memory.get(v, v)
+
+        for unit in self.units:
+            reads = tuple((place(v), v.type.nbytes) for v in unit.reads(self.info))
+            writes = tuple((place(v), v.type.nbytes) for v in unit.writes())
+            if unit.node in self.inner:
+                yield from self._tasks_inside(unit, times, reads, writes)
+            else:
+                yield unit, Task(self._work(unit), times, reads, writes)
+
+    def _tasks_inside(self, unit: _Unit, times: int, reads: Touched, writes: Touched) -> Iterator[tuple[_Unit, Task]]:
+        """The steps of a branch or loop. What a loop carries is copied first, then lies in the buffers of its results."""
+        node = unit.node
+        assert node is not None
+        op, operands, results = node.op, [v for v, _ in reads], [v for v, _ in writes]
+        first, carried, turns = 0, 0, 1
+        if isinstance(op, If):
+            operands = operands[1:]
+        elif isinstance(op, (For, While)):
+            first, carried = int(isinstance(op, For)), op.carried
+            turns = op.trip_count if isinstance(op, For) else TURNS
+            yield unit, Task(Work(0), times, reads[:carried], writes[:carried])
+        for frame in self.inner[node]:
+            inside = dict(zip(frame.graph.inputs[first:], [*results[:carried], *operands[carried:]], strict=True))
+            if isinstance(op, If) or frame.graph is op.regions[-1]:
+                inside |= zip(frame.outputs, results, strict=True)
+            yield from frame._tasks(times * turns, inside)
+
+    def _work(self, unit: _Unit) -> Work:
+        nbytes = sum(v.type.nbytes for v in (*unit.reads(self.info), *unit.writes()))
+        plan = self._native_plan(unit.node) if unit.node is not None else None
+        if plan is not None and unit.node is not None:
+            return work_of_plan(unit.node, plan, nbytes, self.lowering.target)
+        return work_of_loops(unit.kernel.kernel, nbytes, self.lowering.target) if unit.kernel is not None else Work(nbytes, nbytes >= 4 * PARALLEL_FROM)
 
     def set_places(self, b: FunctionBuilder, arena: Val) -> None:
         """Says where the temporaries lie."""
@@ -492,6 +543,7 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
     lowering.hand_over()
     for request in spot.requests:
         request.bind(b, region)
+    frame.choose_alone()
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
         if frame.outputs[k] not in frame.in_place:

@@ -54,6 +54,8 @@ class Lowering:
         self.host_calls: list[HostCall] = []
         self.steps: list[Step] = []
         self.context_slots = 1
+        self.is_shared = False
+        """Whether threads share a part of the step that is being emitted."""
         self.profiled = os.environ.get("GRAPHCELL_PROFILE", "0") not in ("", "0")
 
     def function(self, stem: str, kernel: object, emit: Callable[[str], str]) -> str:
@@ -71,11 +73,12 @@ class Lowering:
         """Lists a step; what is emitted inside is timed if the program is profiled."""
         number = len(self.steps)
         self.steps.append(Step(title, kernel, blocks))
-        if not self.profiled:
-            yield
-            return
-        start = self._cycles(b)
+        start = self._cycles(b) if self.profiled else None
+        self.is_shared = False
         yield
+        self.steps[number] = Step(title, kernel, blocks, self.is_shared)
+        if start is None:
+            return
         spent = b.sub(self._cycles(b), start)
         slot = b.gep(Val(f"@{PROFILE}", PTR), number, I64)
         b.store(b.add(b.load(slot, I64), spent), slot)
@@ -142,6 +145,8 @@ class Calls:
         self.lowering, self.inputs = lowering, inputs
         self.context = Val("%context", PTR)
         self.pool, self.callback, self.table = b.args["parallel_for"], b.args["call_host"], b.args["inputs"]
+        self.may_share = True
+        """Whether threads share what is called now, if it is worth it."""
         self._flushing = Flushing(b) if lowering.target.flushes else None
 
     def finish(self, b: FunctionBuilder) -> None:
@@ -161,12 +166,14 @@ class Calls:
     def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: Scratch | None = None) -> None:
         if not blocks:
             return
-        if not (shared and blocks > 1) and scratch is None:
+        shared = shared and blocks > 1 and self.may_share
+        if not shared and scratch is None:
             b.call(function, VOID, *buffers, i64(0), i64(blocks))
             return
         name = self.lowering.trampoline(function, len(buffers), scratch)
         self._fill(b, buffers)
-        if shared and blocks > 1:
+        if shared:
+            self.lowering.is_shared = True
             b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
         else:
             b.call(name, VOID, self.context, i64(0), i64(blocks))

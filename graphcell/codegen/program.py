@@ -41,6 +41,8 @@ class Step:
     title: str
     kernel: str
     blocks: int
+    shared: bool = False
+    """Whether threads share its blocks."""
 
 
 @dataclass(frozen=True)

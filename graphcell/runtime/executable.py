@@ -95,8 +95,8 @@ class Executable:
         return sorted(zip(program.steps, counters, strict=True), key=lambda row: -row[1])
 
     def kernels(self) -> str:
-        """The steps of the program, each with its kernel."""
-        return "\n".join(f"// {s.title}, {s.blocks} blocks\n{s.kernel}" for s in self.compilation.listing.program.steps)
+        """The steps of the program, each with its kernel; of those in several blocks, whether threads share them."""
+        return "\n".join(f"// {s.title}, {s.blocks} blocks{' for all threads' if s.shared else ''}\n{s.kernel}" for s in self.compilation.listing.program.steps)
 
     def llvm(self) -> str:
         """The LLVM assembly as optimised."""

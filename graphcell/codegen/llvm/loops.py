@@ -17,7 +17,9 @@ Where rows are short, a block is several of them.
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
+import operator
 
 from graphcell.codegen.kernel import Access, Load, LoopKernel, is_tiled
 from graphcell.codegen.llvm.body import compute_type
@@ -127,9 +129,15 @@ def _block_loops(kernel: LoopKernel) -> tuple[list[int], list[int]]:
 
 
 def cost(kernel: LoopKernel) -> int:
-    """Rough number of scalar instructions, to decide whether threads pay."""
-    weight = sum(8 if s.is_slow else 1 for s in kernel.body) + len(kernel.stores)
-    return kernel.points * weight
+    """Rough number of scalar instructions, to decide whether threads pay: each statement as often as the loops along which it varies run."""
+    total = sum(_runs(kernel, ((1 << kernel.outer) - 1) | (kernel.inner_mask if kernel.writes_inside(s) else 0)) for s in kernel.stores)
+    for s in kernel.body:
+        total += s.instructions * _runs(kernel, functools.reduce(operator.or_, (kernel.body[a].loops for a in s.args), s.loops))
+    return total
+
+
+def _runs(kernel: LoopKernel, loops: int) -> int:
+    return math.prod(n for d, n in enumerate(kernel.extents) if loops >> d & 1)
 
 
 class LoopEmitter(RowEmitter):
