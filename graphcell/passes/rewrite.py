@@ -81,6 +81,7 @@ class Rewriter:
         self._uses: dict[Value, int] | None = None
         self._columns: set[Value] | None = None
         self._answers: dict[Callable[[Graph], object], Any] = {}
+        self._emitted: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -148,8 +149,16 @@ class Rewriter:
     # -- for rules: making nodes -----------------------------------------------------------------------------
     def emit(self, op: Op, *operands: Value) -> tuple[Value, ...]:
         """The results of `op`, to whose node the rules are applied at once. It gets the span of the node
-        being rewritten.
+        being rewritten. A slice is emitted once: rules that move it to where its elements come from meet the same one by many ways.
         """
+        if not isinstance(op, Slice):
+            return self._emit(op, operands)
+        key = (op, operands)
+        if key not in self._emitted:
+            self._emitted[key] = self._emit(op, operands)
+        return self._emitted[key]
+
+    def _emit(self, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...]:
         types = infer_types(op, tuple([v.type for v in operands]))
         node = Node(op, operands, tuple(map(Value, types)), self.span)
         replacement = self._apply_rules(node)

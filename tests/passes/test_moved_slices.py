@@ -1,0 +1,58 @@
+"""Slices that move through many steps of a computation to where their elements come from."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import ops
+from graphcell.passes.pipeline import run_pipeline
+from graphcell.passes.rewrite import Rewriter
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_guards import run_guarded
+from tests.codegen.test_loop_shapes import graph_of
+
+
+def generations(count: int, rolled: Any, either: Any) -> Any:
+    """So many steps of a cell automaton on a torus, written out: each reads its predecessor in four places."""
+
+    def run(x: Any) -> Any:
+        for _ in range(count):
+            x = either(x + rolled(x, 1, 0) + rolled(x, -1, 1) == 2, rolled(x, 1, 1) == 1).astype(x.dtype)
+        return x
+
+    return run
+
+
+def cells() -> Any:
+    return np.random.default_rng(0).integers(0, 2, (9, 11)).astype(np.int32)
+
+
+@pytest.mark.parametrize("count", [1, 2, 5])
+def test_results(count: int) -> None:
+    x = cells()
+    want = generations(count, np.roll, np.logical_or)(x)
+    for target in TARGETS.values():
+        (got,) = run_guarded(graph_of(generations(count, ops.roll, ops.logical_or), [x]), [x], target, True)
+        assert (got == want).all()
+
+
+def test_a_slice_is_moved_once_however_many_ways_lead_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Three ways a step: nine steps would be some 20000 slices, and ten times as many three steps later."""
+    emitted = 0
+    emit = Rewriter._emit
+
+    def counting(self: Rewriter, *args: Any) -> Any:
+        nonlocal emitted
+        emitted += 1
+        return emit(self, *args)
+
+    monkeypatch.setattr(Rewriter, "_emit", counting)
+    numbers = []
+    for count in (6, 12):
+        emitted = 0
+        run_pipeline(graph_of(generations(count, ops.roll, ops.logical_or), [cells()]))
+        numbers.append(emitted)
+    assert numbers[1] < 10 * numbers[0]
