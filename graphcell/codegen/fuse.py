@@ -7,7 +7,7 @@ often than before (but for a few cheap ops), and no path leads from the group ou
 
 from __future__ import annotations
 
-from collections.abc import Set
+from collections.abc import Collection, Sequence
 from dataclasses import field
 from itertools import pairwise
 
@@ -22,6 +22,7 @@ from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
 from graphcell.ops.movement import Concat
 from graphcell.ops.reduction import ReduceSum
+from graphcell.passes.costs import READ, WRITE
 from graphcell.records import dataclass
 
 MAX_NODES = 160
@@ -131,7 +132,7 @@ class Analysis:
 class Fusion:
     """Builds the groups of one graph."""
 
-    def __init__(self, graph: Graph, repeated: Set[Node] = frozenset()):
+    def __init__(self, graph: Graph, repeated: Collection[Node] = ()):
         self.graph = graph
         self.repeated = repeated
         """Nodes that compute again what another group has, for their readers: they join no producers but each other."""
@@ -179,6 +180,10 @@ class Fusion:
             group.before.add(g)
             group.ancestors |= g.bits | g.ancestors
         return list(producers)
+
+    def is_read_outside(self, node: Node) -> bool:
+        """Whether another group reads what `node` makes."""
+        return any(self.group_of.get(u) is not self.group_of[node] for u in self.info.readers(node.results[0]))
 
     def _join_sums(self) -> None:
         """Reductions along the same axes of what lies in memory already are found in one pass over it."""
@@ -441,12 +446,37 @@ def _in_order(groups: list[Group]) -> list[Group]:
     return list(order)
 
 
+_MOST_TRIALS = 3
+"""Of computing some values again."""
+
+
 def fuse(graph: Graph) -> tuple[list[Group], Analysis]:
-    """The groups of `graph` in an order of execution, and the analysis that they rest on (of an equal graph, `info.graph`)."""
-    fusion = Fusion(graph)
-    groups = fusion.run()
-    again = recompute(groups, fusion.info)
-    if again is None:
-        return groups, fusion.info
-    fusion = Fusion(*again)
-    return fusion.run(), fusion.info
+    """The groups of `graph` in an order of execution, and the analysis that they rest on (of an equal graph, `info.graph`).
+
+    What is computed again was to join its readers. Where that fails, it is stored after all, perhaps by a kernel of its own; so all is done anew with
+    that value left as it is, and what moves fewer bytes is taken.
+    """
+    first = Fusion(graph)
+    groups = first.run()
+    trials = [(groups, first)]
+    stored: set[Value] = set()
+    while len(trials) <= _MOST_TRIALS and (again := recompute(groups, first.info, stored)) is not None:
+        fusion = Fusion(*again)
+        trials.append((fusion.run(), fusion))
+        apart = {v for node, v in again[1].items() if fusion.is_read_outside(node)}
+        if not apart:
+            break
+        stored |= apart
+    groups, fusion = min(trials, key=lambda t: _moved(*t)) if len(trials) > 1 else trials[0]
+    return groups, fusion.info
+
+
+def _moved(groups: Sequence[Group], fusion: Fusion) -> float:
+    """The cost of all that loop nests read and write."""
+    info, cost = fusion.info, 0.0
+    for g in groups:
+        read = {info.root_of_memory(r) for r in g.roots if r not in g.values and not info.is_fill(r)}
+        inside = set(g.nodes)
+        written = [v for v in g.values if v in fusion.output_roots or any(u not in inside for u in info.readers(v))]
+        cost += READ * sum(v.type.nbytes for v in read) + WRITE * sum(v.type.nbytes for v in written)
+    return cost

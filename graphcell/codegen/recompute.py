@@ -8,7 +8,7 @@ are no longer moved outweigh those that are read instead.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -39,8 +39,9 @@ class _Recipe:
 
 
 class _Search:
-    def __init__(self, groups: Sequence[Group], info: Analysis):
+    def __init__(self, groups: Sequence[Group], info: Analysis, stored: Set[Value]):
         self.info = info
+        self.stored = stored
         self.group_of = {n: g for g in groups for n in g.nodes}
         self.outputs = {info.root_of_memory(v) for v in info.graph.outputs}
         self.again: dict[Group, dict[Value, None]] = {}
@@ -69,10 +70,10 @@ class _Search:
 
     def _stored(self) -> list[Value]:
         """Results of cheap elementwise ops that other groups read."""
-        found = []
+        found, given = [], self.outputs | self.stored
         for group in dict.fromkeys(self.group_of.values()):
             for v in group.values:
-                if self._is_cheap(self.info.made_by[v]) and v not in self.outputs and v.type.nbytes >= _FROM_BYTES and self._leaves_group(v, group):
+                if self._is_cheap(self.info.made_by[v]) and v not in given and v.type.nbytes >= _FROM_BYTES and self._leaves_group(v, group):
                     found.append(v)
         return found
 
@@ -155,7 +156,7 @@ class _Rebuild:
         self.search, self.graph, self.made_by = search, graph, search.info.made_by
         self.nodes: list[Node] = []
         self.copies: dict[tuple[Group, Value], Value] = {}
-        self.clones: set[Node] = set()
+        self.clones: dict[Node, Value] = {}
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -206,7 +207,7 @@ class _Rebuild:
         table = {v: self._value(v, group, every) for v in maker.operands}
         node = copy_node(maker, table)
         self.nodes.append(node)
-        self.clones.add(node)
+        self.clones[node] = root
         self.copies[group, root] = node.results[0]
         return node.results[0]
 
@@ -220,9 +221,11 @@ def origin(made_by: Mapping[Value, Node], v: Value) -> tuple[Value, list[Node]]:
     return root, steps
 
 
-def recompute(groups: Sequence[Group], info: Analysis) -> tuple[Graph, set[Node]] | None:
-    """The graph and its new nodes as described at the top of this file; None if nothing is to be gained."""
-    search = _Search([g for g in groups if g.values], info)
+def recompute(groups: Sequence[Group], info: Analysis, stored: Set[Value] = frozenset()) -> tuple[Graph, dict[Node, Value]] | None:
+    """The graph as described at the top of this file, and its new nodes, each with the value that it computes again; None if nothing is to be gained.
+    The values `stored` are read from memory in any case.
+    """
+    search = _Search([g for g in groups if g.values], info, stored)
     search.run()
     if not search.again:
         return None

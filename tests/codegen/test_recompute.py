@@ -119,6 +119,28 @@ def random_program(rng: np.random.Generator) -> Callable[..., Any]:
     return f
 
 
+def groups_within_groups(x: Any, r: Any, g: Any) -> Any:
+    """Two normalisations whose groups cut the channels in different ways, so that no loop nest can hold both."""
+    y = ops.silu(ops.group_norm(x, 7, g, None, 1e-5)) + r
+    return (ops.tanh(ops.group_norm(y, 3, None, None, 1e-5)) * r).mean()
+
+
+def test_what_cannot_join_its_reader_is_stored_once() -> None:
+    """The sum y would be computed again by a kernel of its own."""
+    shape = (3, 21, 37, 41)
+    graph = legal(groups_within_groups, shape, shape, (21,), wrt=(0, 1, 2))
+    first = Fusion(graph)
+    groups = first.run()
+    again = recompute(groups, first.info)
+    assert again is not None
+    second = Fusion(*again)
+    tried = second.run()
+    apart = [node for node in again[1] if second.is_read_outside(node)]
+    assert apart
+    taken, _ = fuse(graph)
+    assert len(taken) < len(tried)
+
+
 def test_random_programs_keep_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "_FROM_BYTES", 0)
     changed = 0
