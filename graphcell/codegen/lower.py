@@ -10,7 +10,7 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import replace
 
 from graphcell.codegen.control import ControlFlow
@@ -34,7 +34,7 @@ from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
-from graphcell.codegen.sharing import TURNS, Task, Touched, Work, done_alone, work_of_loops, work_of_plan
+from graphcell.codegen.sharing import TURNS, Task, Work, done_alone, work_of_loops, work_of_plan
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops import linear_algebra
 from graphcell.ops.contraction import MatMul
@@ -58,8 +58,8 @@ class _Unit:
     node: Node | None
     kernel: ScheduledKernel | None
     group: Group
-    is_shared: bool = True
-    """Whether threads share it, if it has more than one block."""
+    may_be_shared: bool = True
+    """Whether threads share it, if it is large enough."""
 
     def reads(self, info: Analysis) -> list[Value]:
         found = [info.layout(v).root for v in self.node.operands] if self.node is not None else []
@@ -201,7 +201,7 @@ class _Frame(ControlFlow):
         for frame in self.inner.get(node, ()):
             frame.steady = self._steady_inside(node, frame)
             if isinstance(node.op, (While, For)):
-                frame.find_in_place(_carried(node.op, frame.graph))
+                frame.find_in_place(_carried(node.op, frame.graph) if frame is self.inner[node][-1] else [])
             outside = set(frame.graph.inputs) | self._bound_outputs(node, frame) | set(frame.in_place)
             frame.plan(outside)
             total += frame.arena_bytes
@@ -322,14 +322,14 @@ class _Frame(ControlFlow):
         """Emits all steps; the places of inputs and of bound outputs are set already."""
         self.set_places(b, arena)
         for unit in self.units:
-            call.may_share = unit.is_shared
+            call.may_share = unit.may_be_shared
             self.emit_unit(b, unit, arena, call)
 
     def choose_alone(self) -> None:
         """Says of each step, and of those inside of it, whether threads share it."""
         tasks = list(self._tasks(1, {}))
         for k in done_alone([task for _, task in tasks], self.lowering.target.l2_bytes):
-            tasks[k][0].is_shared = False
+            tasks[k][0].may_be_shared = False
 
     def _tasks(self, times: int, memory: dict[Value, Value]) -> Iterator[tuple[_Unit, Task]]:
         """The steps in the order in which they run. `memory`: in the buffer of which value outside of this graph its inputs and outputs lie."""
@@ -340,37 +340,51 @@ class _Frame(ControlFlow):
             return memory.get(v, v)
 
         for unit in self.units:
-            reads = tuple((place(v), v.type.nbytes) for v in unit.reads(self.info))
-            writes = tuple((place(v), v.type.nbytes) for v in unit.writes())
             if unit.node in self.inner:
-                yield from self._tasks_inside(unit, times, reads, writes)
-            else:
-                yield unit, Task(self._work(unit), times, reads, writes)
+                yield from self._tasks_inside(unit, times, place)
+                continue
+            work, most = self._work(unit)
+            reads = tuple((place(v), min(most, v.type.nbytes)) for v in unit.reads(self.info))
+            yield unit, Task(work, times, reads, tuple((place(v), min(most, v.type.nbytes)) for v in unit.writes()))
 
-    def _tasks_inside(self, unit: _Unit, times: int, reads: Touched, writes: Touched) -> Iterator[tuple[_Unit, Task]]:
-        """The steps of a branch or loop. What a loop carries is copied first, then lies in the buffers of its results."""
+    def _tasks_inside(self, unit: _Unit, times: int, place: Callable[[Value], Value]) -> Iterator[tuple[_Unit, Task]]:
+        """The steps of a branch or loop. What a loop carries lies in the buffers of its results."""
         node = unit.node
         assert node is not None
-        op, operands, results = node.op, [v for v, _ in reads], [v for v, _ in writes]
+        op, operands, results = node.op, [place(v) for v in unit.reads(self.info)], [place(v) for v in node.results]
         first, carried, turns = 0, 0, 1
         if isinstance(op, If):
             operands = operands[1:]
         elif isinstance(op, (For, While)):
             first, carried = int(isinstance(op, For)), op.carried
             turns = op.trip_count if isinstance(op, For) else TURNS
-            yield unit, Task(Work(0), times, reads[:carried], writes[:carried])
         for frame in self.inner[node]:
             inside = dict(zip(frame.graph.inputs[first:], [*results[:carried], *operands[carried:]], strict=True))
-            if isinstance(op, If) or frame.graph is op.regions[-1]:
+            if isinstance(op, If) or frame is self.inner[node][-1]:
                 inside |= zip(frame.outputs, results, strict=True)
             yield from frame._tasks(times * turns, inside)
 
-    def _work(self, unit: _Unit) -> Work:
-        nbytes = sum(v.type.nbytes for v in (*unit.reads(self.info), *unit.writes()))
-        plan = self._native_plan(unit.node) if unit.node is not None else None
-        if plan is not None and unit.node is not None:
-            return work_of_plan(unit.node, plan, nbytes, self.lowering.target)
-        return work_of_loops(unit.kernel.kernel, nbytes, self.lowering.target) if unit.kernel is not None else Work(nbytes, nbytes >= 4 * PARALLEL_FROM)
+    def _work(self, unit: _Unit) -> tuple[Work, int]:
+        """What a step takes, and the most bytes of one value that it touches: a row of a table may be all that is read."""
+        node, target = unit.node, self.lowering.target
+        values = [*unit.reads(self.info), *unit.writes()]
+        nbytes = sum(v.type.nbytes for v in values)
+        plan = self._native_plan(node) if node is not None else None
+        if plan is not None and node is not None:
+            return work_of_plan(node, plan, nbytes, target), nbytes
+        if unit.kernel is not None:
+            return work_of_loops(unit.kernel.kernel, nbytes, target), nbytes
+        assert node is not None
+        if isinstance(node.op, (Gather, GatherElements, DynamicSlice)):
+            moved = node.results[0].type.nbytes
+        elif isinstance(node.op, (Scatter, ScatterElements, ScatterStep, UpdateSlice, DynamicUpdateSlice)):
+            moved = sum(v.type.nbytes for v in node.operands[1:])
+        else:
+            moved = max((v.type.nbytes for v in values), default=0)
+        matrices = matrix_kernel(node)
+        if matrices is not None:
+            return Work(matrices.cost, matrices.blocks(target) > 1 and matrices.cost >= PARALLEL_FROM), moved
+        return Work(moved, moved >= 4 * PARALLEL_FROM), moved
 
     def set_places(self, b: FunctionBuilder, arena: Val) -> None:
         """Says where the temporaries lie."""
@@ -610,6 +624,6 @@ def _taken_over(unit: _Unit, info: Analysis) -> list[tuple[Value, Value]]:
 
 
 def _carried(op: While | For, graph: Graph) -> list[tuple[int, Value]]:
-    """The carried values of a loop as (position among the outputs of its body, input); none for the condition of a while loop."""
+    """The carried values of a loop as (position among the outputs of its body, input)."""
     first = int(isinstance(op, For))
-    return [(k, graph.inputs[k + first]) for k in range(op.carried)] if graph is op.regions[-1] else []
+    return [(k, graph.inputs[k + first]) for k in range(op.carried)]

@@ -23,7 +23,7 @@ from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
 from graphcell.ir.op import Array
 
 PARALLEL_FROM = 60_000
-"""Rough scalar instructions from which a kernel is shared by threads."""
+"""Rough scalar instructions from which a kernel may be shared by threads (see sharing.py)."""
 ENTRIES = ("run", "prepare")
 """The functions of a program that the runtime calls."""
 MOST_STACK_BYTES = 1 << 20

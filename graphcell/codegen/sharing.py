@@ -6,7 +6,7 @@ way round. Small programs, whose data never leave the caches, lose more by that 
 
 The choice makes a sum small: of the times of the steps and, for each step that reads what another wrote, of the time to move that, if one of the two is
 shared and the other not, and caches still hold it. Groups of a few steps change sides as long as the sum becomes less, once from all shared, once from
-none. Two threads are taken for granted: with more, gains and moves grow alike.
+none. Two threads are assumed: with more, gains and moves grow alike. Branches count as if they ran one after the other.
 """
 
 from __future__ import annotations
@@ -24,14 +24,14 @@ from graphcell.ops.contraction import MatMul
 from graphcell.records import dataclass
 
 TURNS = 8
-"""Of a loop whose number is not known."""
+"""Of a loop of which nobody knows how often it turns."""
 _ANNOUNCED = 4000
 """Cycles by which two threads come short of half the time: until a step has begun and ended everywhere, and for unequal halves. This and the next two
 as measured on Emerald Rapids."""
 _CYCLES_A_BYTE = 0.2
 """To fetch what lies in another processor's cache."""
 _BEYOND_L1 = 0.05
-"""Cycles for each byte that a step touches beyond some L1 caches."""
+"""Cycles for each byte that a step touches beyond four times an L1 cache."""
 _LONG = 80_000
 """Cycles of one thread from which a step is shared in any case: rough times decide where little is at stake."""
 _RUNS = (1, 2, 4, 8)
@@ -137,7 +137,9 @@ class _Choice:
         return found
 
     def _find_edges(self) -> Iterator[_Edge]:
-        """For everything that a task reads and another wrote last, perhaps in the call before; not where so much was touched since that no cache holds it."""
+        """For everything that a task reads and another wrote last, perhaps in the turn or the call before; not where so much was touched since that no
+        cache holds it. Of a loop, the way round is taken to be as long as the way forth.
+        """
         tasks = self.tasks
         touched = [0]
         for t in tasks:
@@ -148,9 +150,11 @@ class _Choice:
                 at = last.get(memory)
                 if at is None or at % len(tasks) == k:
                     continue
+                writer = tasks[at % len(tasks)]
                 since = touched[k] - touched[at % len(tasks)] + (touched[-1] if at < 0 else 0)
+                if at < 0 and writer.times == t.times > 1:
+                    since = abs(touched[k] - touched[at % len(tasks)])
                 if since < self.cache_bytes:
-                    writer = tasks[at % len(tasks)]
                     size = nbytes if writer.times == t.times else max(nbytes, dict(writer.writes)[memory])
                     yield _Edge(at % len(tasks), k, min(t.times, writer.times) * size / 2 * _CYCLES_A_BYTE)
             last.update((memory, k) for memory, _ in t.writes)

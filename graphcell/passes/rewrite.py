@@ -53,6 +53,10 @@ class Rules:
         return found
 
 
+_DEEPEST = 40
+"""Rules within rules, each some four Python calls, of which an ordinary stack holds a thousand."""
+
+
 def rewrite(graph: Graph, rules: Rules) -> Graph:
     """`graph` with `rules` applied, in its regions too."""
     return _rewrite(graph, rules, {})
@@ -81,7 +85,8 @@ class Rewriter:
         self._uses: dict[Value, int] | None = None
         self._columns: set[Value] | None = None
         self._answers: dict[Callable[[Graph], object], Any] = {}
-        self._emitted: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
+        self._slices: dict[tuple[Op, tuple[Value, ...]], tuple[Value, ...]] = {}
+        self._depth = 0
 
     def run(self) -> Graph:
         for node in self.graph.nodes:
@@ -148,25 +153,26 @@ class Rewriter:
 
     # -- for rules: making nodes -----------------------------------------------------------------------------
     def emit(self, op: Op, *operands: Value) -> tuple[Value, ...]:
-        """The results of `op`, to whose node the rules are applied at once. It gets the span of the node
-        being rewritten. A slice is emitted once: rules that move it to where its elements come from meet the same one by many ways.
+        """The results of `op`, to whose node the rules are applied at once, but where rules that emit are in each other already too deep: there the
+        next pass goes on. It gets the span of the node being rewritten. A slice is emitted once: rules that move it to where its elements come from meet
+        the same one by many ways.
         """
-        if not isinstance(op, Slice):
-            return self._emit(op, operands)
-        key = (op, operands)
-        if key not in self._emitted:
-            self._emitted[key] = self._emit(op, operands)
-        return self._emitted[key]
-
-    def _emit(self, op: Op, operands: tuple[Value, ...]) -> tuple[Value, ...]:
+        known = self._slices.get((op, operands)) if isinstance(op, Slice) else None
+        if known is not None:
+            return known
         types = infer_types(op, tuple([v.type for v in operands]))
         node = Node(op, operands, tuple(map(Value, types)), self.span)
-        replacement = self._apply_rules(node)
+        self._depth += 1
+        replacement = self._apply_rules(node) if self._depth <= _DEEPEST else None
+        self._depth -= 1
         if replacement is not None:
             _check_types(node, replacement)
-            return tuple(replacement)
-        self._append(node)
-        return node.results
+        else:
+            self._append(node)
+        results = node.results if replacement is None else tuple(replacement)
+        if isinstance(op, Slice):
+            self._slices[op, operands] = results
+        return results
 
     def full(self, value: bool | int | float, like: Value) -> tuple[Value, ...]:
         """`value` in every element, of the type of `like`."""

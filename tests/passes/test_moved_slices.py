@@ -42,17 +42,34 @@ def test_results(count: int) -> None:
 def test_a_slice_is_moved_once_however_many_ways_lead_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
     """Three ways a step: nine steps would be some 20000 slices, and ten times as many three steps later."""
     emitted = 0
-    emit = Rewriter._emit
+    emit = Rewriter.emit
 
     def counting(self: Rewriter, *args: Any) -> Any:
         nonlocal emitted
         emitted += 1
         return emit(self, *args)
 
-    monkeypatch.setattr(Rewriter, "_emit", counting)
+    monkeypatch.setattr(Rewriter, "emit", counting)
     numbers = []
     for count in (6, 12):
         emitted = 0
         run_pipeline(graph_of(generations(count, ops.roll, ops.logical_or), [cells()]))
         numbers.append(emitted)
     assert numbers[1] < 10 * numbers[0]
+
+
+@pytest.mark.parametrize("count", [60, 300])
+def test_a_slice_of_a_long_chain(count: int) -> None:
+    """Rules within rules end before Python's stack does; the next pass goes on."""
+
+    def chain(x: Any) -> Any:
+        for _ in range(count):
+            x = ops.tanh(x) + 1
+        return x[:2]
+
+    x = np.linspace(-2, 2, 24, dtype=np.float32).reshape(8, 3)
+    want = x.astype(np.float64)
+    for _ in range(count):
+        want = np.tanh(want) + 1
+    (got,) = run_guarded(graph_of(chain, [x]), [x], next(iter(TARGETS.values())), True)
+    np.testing.assert_allclose(got, want[:2], rtol=1e-5)
