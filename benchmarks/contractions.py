@@ -285,6 +285,8 @@ def cases() -> Iterator[MatmulCase | ConvCase]:
     yield matmul("narrow", 1000, 7, 1000)
     yield matmul("narrow", 512, 3, 151, tb=True)
     yield matmul("narrow", 512, 10, 512, tb=True)
+    for m, n, k, ta in ((40, 40, 257, True), (40, 72, 512, True), (64, 56, 1000, True), (100, 40, 1000, True), (512, 56, 2000, False)):
+        yield matmul("half a vector", m, n, k, ta=ta)
     for size, c in ((32, 64), (16, 128), (8, 256), (4, 512)):
         yield from convolutions("resnet18", 16, size, c, c, 3)
     yield from convolutions("resnet18", 16, 32, 3, 64, 3, ops=("forward", "weights"))

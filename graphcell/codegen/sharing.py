@@ -21,6 +21,7 @@ from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.lowering import PARALLEL_FROM
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.contraction import MatMul
+from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.records import dataclass
 
 TURNS = 8
@@ -73,8 +74,8 @@ def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target) -> Work:
     cycles = plan.flops / (3.5 * lanes) + _from_memory(nbytes, target)
     sizes = [v.type.nbytes for v in node.operands[:2]]
     of_sums = any(name == "partial" for name, _ in plan.shared)
-    if of_sums or (isinstance(node.op, MatMul) and len(node.results[0].type.shape) > 2):  # each thread has terms, or matrices, of its own
-        read_by_all = 0
+    if of_sums or not isinstance(node.op, (MatMul, Conv, ConvInputGrad)) or (isinstance(node.op, MatMul) and len(node.results[0].type.shape) > 2):
+        read_by_all = 0  # each thread has terms, matrices, sequences or heads of its own
     elif isinstance(node.op, MatMul) and node.op.transpose_x:  # the rows that are added up come from all threads
         read_by_all = sum(sizes)
     else:

@@ -272,8 +272,10 @@ def test_large_steps_are_shared() -> None:
 
 def test_the_listing_says_what_is_shared() -> None:
     f = jit(listed)
-    f(Tensor(normal(2000, 300)))
-    assert re.search(r"^// loops\d+, \d+ blocks for all threads$", f.kernels(), re.MULTILINE)
+    for rows, shared in ((2000, True), (30, False)):
+        f(Tensor(normal(rows, 300)))
+        (title,) = re.findall(r"^// loops\d+, (.*)$", f.kernels(), re.MULTILINE)
+        assert title.endswith("blocks for all threads" if shared else "blocks")
 
 
 def listed(x: Any) -> Any:
