@@ -113,7 +113,7 @@ def test_graphs_plan_fewer_bytes(kind: str) -> None:
     ms.set_context(mode=ms.GRAPH_MODE)
     kept, _ = gradients(*build(kind, 12, recomputed=False))
     again, _ = gradients(*build(kind, 12))
-    assert planned_bytes(again) < 0.6 * planned_bytes(kept)
+    assert planned_bytes(again) < 0.7 * planned_bytes(kept)
 
 
 @pytest.mark.parametrize("kind", ["loop", "LSTM"])
