@@ -10,7 +10,7 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
 from graphcell.codegen.control import ControlFlow
@@ -26,7 +26,7 @@ from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
-from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering, Translates
+from graphcell.codegen.lowering import Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena
 from graphcell.codegen.native import Site, epilogue_columns, is_mirrored_product, native_kernel
 from graphcell.codegen.order import Step, order
@@ -34,7 +34,8 @@ from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.schedule import ScheduledKernel, schedule
-from graphcell.codegen.sharing import TURNS, Task, Work, done_alone, work_of_loops, work_of_plan
+from graphcell.codegen.sharing import done_alone
+from graphcell.codegen.tasks import tasks_of
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops import linear_algebra
 from graphcell.ops.contraction import MatMul
@@ -209,7 +210,7 @@ class _Frame(ControlFlow):
             total += self.spots[node].nbytes
         if isinstance(node.op, ScatterStep):
             total += self.scatter_step_bytes(node, node.op)
-        plan = self._native_plan(node)
+        plan = self.native_plan(node)
         if plan is not None:
             self._request_preparation(node, plan)
             total += self._shared_bytes(node, plan)
@@ -289,7 +290,7 @@ class _Frame(ControlFlow):
             return set(frame.outputs[node.op.carried :])
         return set()
 
-    def _native_plan(self, node: Node) -> Plan | None:
+    def native_plan(self, node: Node) -> Plan | None:
         emit = native_kernel(type(node.op))
         if emit is None:
             return None
@@ -324,67 +325,6 @@ class _Frame(ControlFlow):
         for unit in self.units:
             call.may_share = unit.may_be_shared
             self.emit_unit(b, unit, arena, call)
-
-    def choose_alone(self) -> None:
-        """Says of each step, and of those inside of it, whether threads share it."""
-        tasks = list(self._tasks(1, {}))
-        for k in done_alone([task for _, task in tasks], self.lowering.target.l2_bytes):
-            tasks[k][0].may_be_shared = False
-
-    def _tasks(self, times: int, memory: dict[Value, Value]) -> Iterator[tuple[_Unit, Task]]:
-        """The steps in the order in which they run. `memory`: in the buffer of which value outside of this graph its inputs and outputs lie."""
-
-        def place(v: Value) -> Value:
-            v = self.in_place.get(v, v)
-            v = self.pieces[v].whole if v in self.pieces else v
-            return memory.get(v, v)
-
-        for unit in self.units:
-            if unit.node in self.inner:
-                yield from self._tasks_inside(unit, times, place)
-                continue
-            work, most = self._work(unit)
-            reads = tuple((place(v), min(most, v.type.nbytes)) for v in unit.reads(self.info))
-            yield unit, Task(work, times, reads, tuple((place(v), min(most, v.type.nbytes)) for v in unit.writes()))
-
-    def _tasks_inside(self, unit: _Unit, times: int, place: Callable[[Value], Value]) -> Iterator[tuple[_Unit, Task]]:
-        """The steps of a branch or loop. What a loop carries lies in the buffers of its results."""
-        node = unit.node
-        assert node is not None
-        op, operands, results = node.op, [place(v) for v in unit.reads(self.info)], [place(v) for v in node.results]
-        first, carried, turns = 0, 0, 1
-        if isinstance(op, If):
-            operands = operands[1:]
-        elif isinstance(op, (For, While)):
-            first, carried = int(isinstance(op, For)), op.carried
-            turns = op.trip_count if isinstance(op, For) else TURNS
-        for frame in self.inner[node]:
-            inside = dict(zip(frame.graph.inputs[first:], [*results[:carried], *operands[carried:]], strict=True))
-            if isinstance(op, If) or frame is self.inner[node][-1]:
-                inside |= zip(frame.outputs, results, strict=True)
-            yield from frame._tasks(times * turns, inside)
-
-    def _work(self, unit: _Unit) -> tuple[Work, int]:
-        """What a step takes, and the most bytes of one value that it touches: a row of a table may be all that is read."""
-        node, target = unit.node, self.lowering.target
-        values = [*unit.reads(self.info), *unit.writes()]
-        nbytes = sum(v.type.nbytes for v in values)
-        plan = self._native_plan(node) if node is not None else None
-        if plan is not None and node is not None:
-            return work_of_plan(node, plan, nbytes, target), nbytes
-        if unit.kernel is not None:
-            return work_of_loops(unit.kernel.kernel, nbytes, target), nbytes
-        assert node is not None
-        if isinstance(node.op, (Gather, GatherElements, DynamicSlice)):
-            moved = node.results[0].type.nbytes
-        elif isinstance(node.op, (Scatter, ScatterElements, ScatterStep, UpdateSlice, DynamicUpdateSlice)):
-            moved = sum(v.type.nbytes for v in node.operands[1:])
-        else:
-            moved = max((v.type.nbytes for v in values), default=0)
-        matrices = matrix_kernel(node)
-        if matrices is not None:
-            return Work(matrices.cost, matrices.blocks(target) > 1 and matrices.cost >= PARALLEL_FROM), moved
-        return Work(moved, moved >= 4 * PARALLEL_FROM), moved
 
     def set_places(self, b: FunctionBuilder, arena: Val) -> None:
         """Says where the temporaries lie."""
@@ -454,7 +394,7 @@ class _Frame(ControlFlow):
             self.emit_dynamic_slice(b, node, op, call)
         elif isinstance(op, DynamicUpdateSlice):
             self.emit_dynamic_update(b, node, call)
-        elif (plan := self._native_plan(node)) is not None:
+        elif (plan := self.native_plan(node)) is not None:
             self._emit_plan(b, node, plan, own, call)
         elif (matrices := matrix_kernel(node)) is not None:
             self.emit_on_matrices(b, node, matrices, self._host_call(node, rare=True), call)
@@ -469,7 +409,7 @@ class _Frame(ControlFlow):
         """A contraction with its epilogue."""
         node, scheduled = unit.node, unit.kernel
         assert node is not None and scheduled is not None
-        fused, plan = self.epilogues[node], self._native_plan(node)
+        fused, plan = self.epilogues[node], self.native_plan(node)
         assert plan is not None
         own = b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
         extra: dict[str, Val] = {}
@@ -557,7 +497,9 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
     lowering.hand_over()
     for request in spot.requests:
         request.bind(b, region)
-    frame.choose_alone()
+    tasks = list(tasks_of(frame, 1, {}))
+    for k in done_alone([task for _, task in tasks], target.l2_bytes):
+        tasks[k][0].may_be_shared = False
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
         if frame.outputs[k] not in frame.in_place:
