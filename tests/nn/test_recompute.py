@@ -110,10 +110,11 @@ def peak() -> Iterator[list[int]]:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_graphs_plan_fewer_bytes(kind: str) -> None:
+    """So many layers that what one of them needs while it is computed again does not count."""
     ms.set_context(mode=ms.GRAPH_MODE)
-    kept, _ = gradients(*build(kind, 12, recomputed=False))
-    again, _ = gradients(*build(kind, 12))
-    assert planned_bytes(again) < 0.7 * planned_bytes(kept)
+    kept, _ = gradients(*build(kind, 40, recomputed=False))
+    again, _ = gradients(*build(kind, 40))
+    assert planned_bytes(again) < 0.6 * planned_bytes(kept)
 
 
 @pytest.mark.parametrize("kind", ["loop", "LSTM"])
