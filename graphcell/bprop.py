@@ -62,8 +62,9 @@ def call_with_bprop(fn: Function, bprop: Function, *args: Any, **kwargs: Any) ->
     ]  # others than the inputs, even if they share memory
     output = replace_tensors(output, iter(results))
     for tape in following:
-        needed = tuple(tape.number(t) is not None for t in inputs)
-        tape.add(_rule(fn, bprop, everything, output, needed), inputs, results, ())
+        numbers = [tape.number(t) for t in inputs]
+        rule = _rule(fn, bprop, everything, output, tuple(n is not None for n in numbers))
+        tape.add(rule, tuple(n for n in numbers if n is not None), inputs, results, ())
     return output
 
 

@@ -95,8 +95,12 @@ class Op:
 
 @dataclass_transform(frozen_default=True)
 def frozen(cls: type[T]) -> type[T]:
-    """`dataclass(frozen=True)` for a class of ops."""
-    return make(cls, frozen=True)
+    """`dataclass(frozen=True)` for a class of ops. Of one without parameters there is a single op."""
+    made = make(cls, frozen=True)
+    if not dataclasses.fields(made) and not hasattr(made, "__post_init__"):  # type: ignore[arg-type]
+        only: Any = object.__new__(made)
+        made.__new__ = lambda kind, *given, **named: only if kind is made else object.__new__(kind)  # type: ignore[method-assign, assignment]
+    return made
 
 
 def region() -> Any:
@@ -140,5 +144,7 @@ def infer_types(op: Op, types: tuple[TensorType, ...]) -> tuple[TensorType, ...]
 def evaluate(op: Op, arrays: tuple[Array, ...]) -> tuple[Array, ...]:
     """`op.eval`, always as a tuple of arrays (numpy scalars become 0-d arrays)."""
     result = op.eval(*arrays)
+    if type(result) is np.ndarray:
+        return (result,)
     results = result if isinstance(result, tuple) else (result,)
     return tuple(r if isinstance(r, np.ndarray) else np.asarray(r) for r in results)

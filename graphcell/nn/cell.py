@@ -31,6 +31,7 @@ from graphcell.tensor import StateEpoch, Tensor, state
 
 if TYPE_CHECKING:
     from graphcell.dynamic import DynamicRows
+    from graphcell.jit import JitFunction
 
 C = TypeVar("C", bound="Cell")
 _PREFIX = re.compile(r"^\w*[0-9a-zA-Z\_\.\-]*$", re.ASCII)
@@ -265,7 +266,7 @@ class Cell(Hooks, StateDict, Settings):
         return self._run(*args, **kwargs)
 
     @property
-    def _compiled(self) -> Callable[..., Any]:
+    def _compiled(self) -> JitFunction:
         if self._jit is None:
             from graphcell.jit import jit
 

@@ -10,7 +10,6 @@ import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Protocol
 
 from graphcell.errors import ExecutionError, GraphcellError, Span
@@ -22,7 +21,6 @@ from graphcell.ops.kernels import NATIVE_SHARE, Native, Work, spent
 from graphcell.records import dataclass
 from graphcell.tensor import Tensor, state
 
-_infer = lru_cache(maxsize=8192)(infer_types)
 _signatures: dict[tuple[Any, ...], Signature] = {}
 _KEPT_SIGNATURES = 8192
 
@@ -30,7 +28,7 @@ _KEPT_SIGNATURES = 8192
 class Signature(Work):
     """An op with the types of its operands: checked once, and run natively when that is worth it."""
 
-    __slots__ = ("each", "exact", "has_regions", "is_candidate", "op", "rules")
+    __slots__ = ("each", "exact", "has_regions", "is_candidate", "op", "results", "rules")
 
     def __init__(self, op: Op, types: tuple[TensorType, ...]):
         super().__init__()
@@ -40,12 +38,13 @@ class Signature(Work):
         self.has_regions = bool(op.regions)
         self.is_candidate = bool(types or op.name == "full") and not (self.has_regions or op.has_effect or isinstance(op, View))
         self.exact = exact_key(op)
+        self.results = len(results)
         self.rules: dict[tuple[bool, ...], Any] = {}  # graphcell.passes.rules.Rule, by which operands need gradients
 
     @staticmethod
     def of(op: Op, operands: Sequence[Tensor]) -> Signature:
         """The signature of an op on these operands. Raises what `infer` raises."""
-        key: list[Any] = [op]
+        key: list[Any] = [op.__class__, op]  # alike parameters of other ops have the same hash
         for t in operands:
             data = t._data
             if data is None:
@@ -63,7 +62,7 @@ class Signature(Work):
     def run(self, op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
         """The op's results."""
         if self.kernel is not None and (op is self.op or exact_key(op) == self.exact):  # 0.0 and -0.0 are equal, but other kernels
-            results = self.kernel(*operands)
+            results = self.run_natively(operands, self.each)
             if results is not NotImplemented:
                 spent.nanoseconds += NATIVE_SHARE * self.each
                 return results  # type: ignore[no-any-return]
@@ -93,8 +92,11 @@ def apply(op: Op, *operands: Tensor) -> tuple[Tensor, ...]:
         for tape in tapes:
             tape.record(signature, operands, outputs)
         return outputs
-    if tapes:
-        return _apply_region(op, operands)
+    return _record_region(signature, op, operands) if tapes else _run_region(op, operands)
+
+
+def _run_region(op: Op, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Runs an op that holds graphs."""
     run_graph = getattr(op, "runner", None)
     if run_graph is not None:
         return run_graph(op.regions[0], operands)  # type: ignore[no-any-return]
@@ -394,15 +396,12 @@ class Tape:
             from graphcell.passes.rules import rule_of
 
             rule = signature.rules[wanted] = rule_of(signature.op, tuple(t.ir_type for t in operands), wanted)
-        self._add(rule, tuple(numbers), operands, outputs, ())
+        self.add(rule, tuple(numbers), operands, outputs, ())
 
-    def add(self, rule: Any, operands: Sequence[Tensor], outputs: Sequence[Tensor], residuals: Sequence[Tensor]) -> None:
-        """Notes that `outputs` were made of `operands`, with gradients by `rule`."""
-        self._add(rule, tuple(n for n in map(self.number, operands) if n is not None), operands, outputs, residuals)
-
-    def _add(
+    def add(
         self, rule: Any, numbers: tuple[int, ...], operands: Sequence[Tensor], outputs: Sequence[Tensor], residuals: Sequence[Tensor]
     ) -> None:
+        """Notes that `outputs` were made of `operands`, with gradients by `rule`; `numbers` are those of the operands that are tracked."""
         if not rule.seeds:
             return
         results = tuple([self._track(outputs[k]) for k in rule.seeds])
@@ -461,24 +460,29 @@ class Tape:
             yield self._entries.pop()
 
 
-def _apply_region(op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
+def _record_region(signature: Signature, op: Op, operands: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Runs an op that holds graphs under the tapes. The innermost tape that follows an operand has the op leave its residuals; the tapes
     around it see that forward op, and later the backward op, as ops of their own."""
-    from graphcell.passes.rules import is_active, region_rule
+    from graphcell.passes.rules import region_rule
 
-    before = state.tapes
-    tape, state.tapes = before[-1], before[:-1]
-    try:
-        needed = tuple(tape.number(t) is not None for t in operands)
-        if not any(needed) or not is_active(op, needed):  # type: ignore[arg-type]
-            return apply(op, *operands)
-        forward, rule = region_rule(op, needed)  # type: ignore[arg-type]
-        results = apply(forward, *operands)
-        count = len(_infer(op, tuple(t.ir_type for t in operands)))
-        tape.add(rule, operands, results[:count], results[count:])
-        return results[:count]
-    finally:
-        state.tapes = before
+    tapes = state.tapes
+    tape, outer = tapes[-1], tapes[:-1]
+    numbers = list(map(tape.number, operands))
+    needed = tuple([n is not None for n in numbers])
+    forward, rule = region_rule(op, needed)  # type: ignore[arg-type]
+    if not outer and hasattr(forward, "runner"):  # compiled: nothing inside looks at tapes
+        results = _run_region(forward, operands)
+    else:
+        state.tapes = outer
+        try:
+            results = apply(forward, *operands)
+        finally:
+            state.tapes = tapes
+    if rule is None:
+        return results
+    count = signature.results
+    tape.add(rule, tuple([n for n in numbers if n is not None]), operands, results[:count], results[count:])
+    return results[:count]
 
 
 def written_in(target: Tensor) -> Tensor:

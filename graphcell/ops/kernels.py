@@ -13,7 +13,7 @@ from __future__ import annotations
 import functools
 import os
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Protocol, TypeVar
 
 from graphcell.ir.graph import Graph
@@ -35,6 +35,9 @@ class Kernel(Protocol):
 
     def __call__(self, *operands: Tensor) -> Any: ...
 
+    def copying(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The same, with copies of operands that are not contiguous."""
+
 
 class Native:
     """What the runtime provides: `compile` makes a kernel of a graph (None if it would only call back into Python), `composite` makes a
@@ -54,6 +57,8 @@ class _Spent(threading.local):
 spent = _Spent()
 NATIVE_SHARE = 0.1
 """Of the time in numpy that native code takes, about."""
+_COPY_NANOSECONDS = 0.3
+"""Of a byte."""
 
 
 class Work:
@@ -64,6 +69,15 @@ class Work:
     def __init__(self) -> None:
         self.calls, self.nanoseconds = 0, 0.0
         self.kernel: Kernel | None = None
+
+    def run_natively(self, operands: Sequence[Tensor], nanoseconds: float) -> Any:
+        """What the kernel gives; NotImplemented where numpy, which takes so long, is quicker: it reads operands that are not contiguous as they lie."""
+        assert self.kernel is not None
+        results = self.kernel(*operands)
+        if results is not NotImplemented:
+            return results
+        apart = sum(t._data.nbytes for t in operands if t._data is not None and not t._data.flags.c_contiguous)
+        return self.kernel.copying(operands) if 2 * _COPY_NANOSECONDS * apart < nanoseconds else NotImplemented
 
     def is_due(self, nanoseconds: float) -> bool:
         """Notes a call in numpy that takes so long; True, once, when it should be compiled."""

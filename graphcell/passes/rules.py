@@ -17,7 +17,7 @@ from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.op import Op, evaluate, infer_types
 from graphcell.ir.types import TensorType
 from graphcell.ops.base import View
-from graphcell.ops.control import Linearized, RegionOp, positions
+from graphcell.ops.control import RegionOp, positions
 from graphcell.ops.dispatch import Trace, apply
 from graphcell.ops.kernels import Native, Work, spent
 from graphcell.passes.autodiff import check_gradient, cotangent_of, live_nodes, lowest_category
@@ -82,34 +82,18 @@ def rule_of(op: Op, types: tuple[TensorType, ...], needed: tuple[bool, ...]) -> 
 
 
 @lru_cache(maxsize=1024)
-def is_active(op: RegionOp, needed: tuple[bool, ...]) -> bool:
-    """Whether a result depends differentiably on the operands flagged `needed`."""
-    return any(op.active_results(needed))
-
-
-@lru_cache(maxsize=1024)
-def linearized(
-    op: RegionOp, needed: tuple[bool, ...]
-) -> tuple[Linearized, tuple[int, ...]] | NoGradientError:
-    """`op.linearize` for cotangents of all active results, with the positions of these; the error where there is no gradient."""
-    seeds = op.active_results(needed)
+def region_rule(op: RegionOp, needed: tuple[bool, ...]) -> tuple[Op, Rule | None]:
+    """The op to run instead of `op`, which leaves residuals, and the rule for its gradients; None: no result depends on these operands so that
+    there are any."""
+    seeds = op.active_results(needed) if any(needed) else ()
+    if not any(seeds):
+        return op, None
     try:
-        return op.linearize(needed, seeds), tuple(positions(seeds))
+        parts = op.linearize(needed, seeds)
     except NoGradientError as e:
-        return e
-
-
-def region_rule(op: RegionOp, needed: tuple[bool, ...]) -> tuple[Op, Rule]:
-    """The op to run instead of `op`, which leaves residuals, and the rule for its gradients."""
-    found = linearized(op, needed)
-    if isinstance(found, NoGradientError):
-        return op, Rule((), (), tuple(positions(op.active_results(needed))), _raiser(found))
-    parts, seeds = found
+        return op, Rule((), (), tuple(positions(seeds)), _raiser(e))
     return parts.forward, Rule(
-        parts.operands,
-        parts.results,
-        seeds,
-        lambda kept, cotangents: apply(parts.backward, *kept, *cotangents),
+        parts.operands, parts.results, tuple(positions(seeds)), lambda kept, cotangents: apply(parts.backward, *kept, *cotangents)
     )
 
 
@@ -134,7 +118,7 @@ class _Plan:
         if state.tapes or state.trace is not None:
             return self._apply((*kept, *cotangents))
         if self.work.kernel is not None:
-            results = self.work.kernel(*kept, *cotangents)
+            results = self.work.run_natively((*kept, *cotangents), self._each)
             if results is not NotImplemented:
                 found = iter(results)
                 return [None if v is None else next(found) for v in self.values]

@@ -25,6 +25,8 @@ _KEPT_SIGNATURES = 512
 """So many signatures of a composition are kept; the oldest go first."""
 _KEPT_GRAPHS = 256
 _RUNS_BEFORE_NATIVE = 2
+_PYTHON_NANOSECONDS = 7000.0
+"""What a composition takes beside its ops, about, and compiled does not."""
 
 
 class Kernel(NativelyCalled):
@@ -51,6 +53,10 @@ class Kernel(NativelyCalled):
         if self.binding.spaces.runs >= _RUNS_BEFORE_NATIVE:
             self._serve(operands)
         return results
+
+    def copying(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+        """The same for operands of whatever layout; those that are not contiguous are from now on."""
+        return self.binding(operands)
 
     def _serve(self, operands: Sequence[Tensor]) -> None:
         from graphcell.runtime.binding import Record
@@ -106,7 +112,7 @@ def _keep(graph: Graph, kernel: Kernel) -> tuple[Graph, Kernel]:
 def _call(kernel: Kernel, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
     """What the kernel gives for operands of whatever layout."""
     results = kernel(*operands)
-    return kernel.binding(operands) if results is NotImplemented else results
+    return kernel.copying(operands) if results is NotImplemented else results
 
 
 # -- compositions --------------------------------------------------------------------------------------------------------
@@ -190,7 +196,7 @@ class Composite(NativelyCalled):
             return self._run(entry, entry.compiled, leaves, args, kwargs)
         before = spent.nanoseconds
         result = self._function(*args, **kwargs)
-        if entry.is_due(spent.nanoseconds - before):
+        if entry.is_due(spent.nanoseconds - before + _PYTHON_NANOSECONDS):
             entry.compiled = self._compile(args, kwargs, leaves)
         return result
 

@@ -190,6 +190,7 @@ def test_half_precision_parameters_stay_half(mode: int, gradient: Any) -> None:
         lambda ps: nn.Momentum(ps, 0.1, 0.9),
         lambda ps: nn.Adam(ps, 0.1),
         lambda ps: nn.AdamWeightDecay(ps, 0.1, weight_decay=0.1),
+        lambda ps: nn.Lamb(ps, 0.1, weight_decay=0.1),
         nn.AdaFactor,
     ):
         half, whole = (Parameter(Tensor(ramp((2, 3)), dtype), name="w") for dtype in (ms.float16, ms.float32))
@@ -201,6 +202,21 @@ def test_half_precision_parameters_stay_half(mode: int, gradient: Any) -> None:
             optimizers[1]((Tensor(ramp((2, 3), 3.0 + k)),))
         assert half.dtype is ms.float16
         np.testing.assert_allclose(half.asnumpy(), whole.asnumpy(), atol=0.02)
+
+
+@pytest.mark.parametrize("mode", [PYNATIVE_MODE, GRAPH_MODE])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize(
+    "make", [lambda p: nn.Adam(p, 1e-3), lambda p: nn.Adam(p, 1e-3, use_nesterov=False, use_amsgrad=True), lambda p: nn.AdaMax(p, 1e-3)], ids=["Adam", "amsgrad", "AdaMax"]
+)  # fmt: skip
+def test_the_first_steps_are_as_long_as_the_rate(make: Any, dtype: Any, mode: int) -> None:
+    """The averages of equal gradients are these gradients once their bias is corrected."""
+    ms.set_context(mode=mode)
+    p = Parameter(Tensor(np.zeros((2, 3), dtype)), name="w")
+    optimizer = make([p])
+    for k in range(3):
+        optimizer((Tensor(np.full((2, 3), 64.0, dtype)),))
+        np.testing.assert_allclose(p.asnumpy(), -1e-3 * (k + 1), rtol=2e-7 if k == 0 else 3e-5)
 
 
 EVERY: dict[str, Any] = {

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from graphcell import ops
 from graphcell.nn.optim.checks import check_fraction, check_positive
 from graphcell.nn.optim.optimizer import Optimizer
 
 
 class AdamBase(Optimizer):
-    """beta1, beta2, eps, and the powers of the first two."""
+    """beta1, beta2, eps, and the powers of the first two. These are float32, and so the betas count as float32: else 1 - beta and 1 - beta**t, which
+    the first steps divide by one another, were not alike."""
 
     def _set_betas(self, beta1: float, beta2: float, eps: float) -> None:
         owner = type(self).__name__
-        self.beta1, self.beta2 = check_fraction(owner, "beta1", beta1), check_fraction(owner, "beta2", beta2)
+        self.beta1, self.beta2 = (float(np.float32(check_fraction(owner, *given))) for given in (("beta1", beta1), ("beta2", beta2)))
         self.eps = check_positive(owner, "eps", eps)
 
     def _raise_power(self, power: Any, beta: float) -> Any:

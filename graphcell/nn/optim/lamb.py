@@ -7,7 +7,7 @@ from typing import Any
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.nn.optim.adam_base import AdamBase
-from graphcell.nn.optim.updates import average, descend
+from graphcell.nn.optim.updates import average
 from graphcell.tensor import Tensor
 
 
@@ -39,13 +39,15 @@ class Lamb(AdamBase):
         step: Any = ops.cast(self.global_step, dt.float32).reshape(())
         scale1, scale2 = 1.0 / (1.0 - self.beta1**step), 1.0 / (1.0 - self.beta2**step)
         for k, (p, m, v, g) in enumerate(zip(self.parameters, self.moments1, self.moments2, grads)):
-            first = average(m, g, self.beta1) * scale1
-            second = average(v, g * g, self.beta2) * scale2
+            width = dt.promote(p.dtype, dt.float32)  # half precision would lose eps
+            wide, gradient = ops.cast(p, width), ops.cast(g, width)
+            first = average(m, gradient, self.beta1) * scale1
+            second = average(v, gradient * gradient, self.beta2) * scale2
             update: Any = first / (ops.sqrt(second) + self.eps)
             if isinstance(decays[k], Tensor) or decays[k]:
-                update = update + p * decays[k]
-            own, new = ops.sqrt((p * p).sum()), ops.sqrt((update * update).sum())
+                update = update + wide * decays[k]
+            own, new = ops.sqrt((wide * wide).sum()), ops.sqrt((update * update).sum())
             both = ops.logical_and(own > 0, new > 0)
             trust = ops.select(both, ops.minimum(own / ops.select(both, new, ops.ones_like(new)), 10.0), ops.ones_like(own))
-            descend(p, rates[k] * trust, update)
+            ops.assign(p, ops.cast(wide - rates[k] * trust * update, p.dtype))
         return self._updated

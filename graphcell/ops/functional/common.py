@@ -6,6 +6,7 @@ Also the few functions that gradient rules need (cast, select, zeros_like, …).
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import Any, TypeGuard
 
 import numpy as np
@@ -13,16 +14,18 @@ import numpy as np
 from graphcell import dtype as dt
 from graphcell.dtype import DType
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, ShapeError
-from graphcell.ir.op import Op
+from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Cast, Select
 from graphcell.ops.creation import Constant, Full, Literal, number_of
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.movement import BroadcastTo, Pad, Slice
+from graphcell.ops.movement import BroadcastTo, Pad, Slice, repeat
 from graphcell.tensor import Tensor, state
 
 Number = bool | int | float
 NUMBER_TYPES = (bool, int, float, np.bool_, np.integer, np.floating)
+_WHOLE_BYTES = 1 << 12
+"""Up to this size an eager operand that repeats a number is written out, as native code needs it."""
 
 
 def is_number(x: object) -> TypeGuard[Number]:
@@ -103,7 +106,10 @@ def broadcast_shapes(function: str, *shapes: Shape) -> Shape:
 
 
 def broadcast(x: Tensor, shape: Shape) -> Tensor:
-    return x if x.shape == shape else apply1(BroadcastTo(shape), x)
+    return x if x.shape == shape else apply1(_broadcast_to(shape), x)
+
+
+_broadcast_to = lru_cache(maxsize=1024)(BroadcastTo)
 
 
 def common_dtype(x: Any, y: Any, function: str) -> DType:
@@ -123,6 +129,8 @@ def _number(x: Any, function: str) -> Number:
 
 def pair(x: Any, y: Any, function: str, dtype: DType | None = None) -> tuple[Tensor, Tensor]:
     """Two operands as Tensors of one dtype (the promoted one, or `dtype`) and one shape."""
+    if isinstance(x, Tensor) and isinstance(y, Tensor) and x.shape == y.shape and x.dtype is y.dtype and dtype in (None, x.dtype):
+        return x, y
     if not isinstance(x, (Tensor, *NUMBER_TYPES)):
         x = as_tensor(x, "the first operand", function)
     if not isinstance(y, (Tensor, *NUMBER_TYPES)):
@@ -137,8 +145,19 @@ def _operand(x: Any, dtype: DType, shape: Shape) -> Tensor:
         return broadcast(cast(x, dtype), shape)
     if state.trace is not None:
         return full(shape, x, dtype)
+    return Tensor.of_array(_repeated(type(x).__name__, x, x == 0 and str(x), dtype, shape))
+
+
+@lru_cache(maxsize=1024)
+def _repeated(kind: str, x: Number, zero: str | bool, dtype: DType, shape: Shape) -> Array:
+    """A number, read-only, in each element; beyond `_WHOLE_BYTES` all of them are one in memory. `kind` and `zero` tell equal numbers apart."""
     with np.errstate(over="ignore"):
-        return Tensor.of_array(np.broadcast_to(np.array(in_range(x, dtype), dtype.np_type), shape))  # no memory for a repeated number
+        one = np.array(in_range(x, dtype), dtype.np_type)
+    repeated = repeat(one, shape)
+    if repeated.nbytes <= _WHOLE_BYTES:
+        repeated = np.ascontiguousarray(repeated).reshape(shape)
+        repeated.flags.writeable = False
+    return repeated
 
 
 def binary(op: Op, x: Any, y: Any, dtype: DType | None = None) -> Tensor:

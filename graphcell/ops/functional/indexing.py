@@ -12,6 +12,7 @@ import builtins
 import math
 import weakref
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -24,7 +25,7 @@ from graphcell.ops.dispatch import apply, apply1, write, written_in
 from graphcell.ops.functional.axes import int_of, known_array, plain_number
 from graphcell.ops.functional.common import NUMBER_TYPES, as_tensor, broadcast, broadcast_shapes, cast, constant, full, select
 from graphcell.ops.functional.creation import another, deepcopy
-from graphcell.ops.functional.movement import cut, permuted, reshaped
+from graphcell.ops.functional.movement import permuted, reshaped
 from graphcell.ops.host import CheckIndex
 from graphcell.ops.indexing import Gather, Scatter, ScatterElements
 from graphcell.ops.movement import Slice, UpdateSlice
@@ -222,8 +223,8 @@ def _mask_indices(mask: Tensor, dims: Shape) -> list[Tensor]:
 class _Planner:
     """Builds a `Plan` from canonical entries, one after another."""
 
-    def __init__(self, x: Tensor, items: Sequence[Any]):
-        self.x, self.items = x, items
+    def __init__(self, extents: Shape, items: Sequence[Any]):
+        self.extents, self.items = extents, items
         self.start: list[int] = []
         self.size: list[int] = []
         self.step: list[int] = []
@@ -258,17 +259,17 @@ class _Planner:
             self.core.append(1)
             self.advanced([constant(np.zeros(int(item), np.int64))], [len(self.core) - 1])
         elif isinstance(item, builtins.slice):
-            self.keep(*_slice_bounds(item, self.x.shape[len(self.start)]))
+            self.keep(*_slice_bounds(item, self.extents[len(self.start)]))
             self.layout.append(self.core[-1])
             self.close()
         elif isinstance(item, int):
             self.drop(item)
         elif isinstance(item, Mask):
             first = len(self.start)
-            dims = self.x.shape[first : first + item.values.ndim]
+            dims = self.extents[first : first + item.values.ndim]
             self.index(_mask_indices(item.values, dims))
         else:
-            check_range(item, self.x.shape[len(self.start)], f"dimension {len(self.start)} of a Tensor")
+            check_range(item, self.extents[len(self.start)], f"dimension {len(self.start)} of a Tensor")
             self.unique = self.unique and item.ndim == 0
             self.index([item])
 
@@ -284,7 +285,7 @@ class _Planner:
 
     def drop(self, place: int) -> None:
         k = len(self.start)
-        self.start.append(place_of(place, self.x.shape, k))
+        self.start.append(place_of(place, self.extents, k))
         self.size.append(1)
         self.step.append(1)
         if self.has_arrays:
@@ -293,7 +294,7 @@ class _Planner:
     def index(self, tensors: list[Tensor]) -> None:
         axes = []
         for _ in tensors:
-            self.keep(0, self.x.shape[len(self.start)], 1)
+            self.keep(0, self.extents[len(self.start)], 1)
             axes.append(len(self.core) - 1)
         self.advanced(tensors, axes)
 
@@ -333,13 +334,40 @@ def plan_index(x: Tensor, index: Any) -> Plan:
         IndexError: an entry of another kind, too many entries, or known to be out of range. ValueError: a Bool Tensor of another shape.
         RuntimeError: a Bool Tensor whose values are not known while the graph is being built.
     """
-    planner = _Planner(x, _items(index, x.ndim, x.shape))
+    entries = _entries(index)
+    plain = _plain(entries)
+    if plain is not None:
+        return _plan_of(x.shape, plain)
+    planner = _Planner(x.shape, _items(index, x.ndim, x.shape))
     try:
         return planner.plan()
     except IndexRangeError as e:
-        if any(isinstance(i, Tensor) for i in _entries(index)):
+        if any(isinstance(i, Tensor) for i in entries):
             raise DataIndexError(e.message) from None
         raise
+
+
+_BOUNDS = (int, type(None))
+
+
+def _plain(entries: tuple[Any, ...]) -> tuple[Any, ...] | None:
+    """Entries that are ints, slices of such, `...` and None, with tuples for slices: they can be hashed. None if there are others."""
+    key: list[Any] = []
+    for e in entries:
+        if type(e) is builtins.slice and type(e.start) in _BOUNDS and type(e.stop) in _BOUNDS and type(e.step) in _BOUNDS:
+            key.append((e.start, e.stop, e.step))
+        elif type(e) is int or e is None or e is Ellipsis:
+            key.append(e)
+        else:
+            return None
+    return tuple(key)
+
+
+@lru_cache(maxsize=4096)
+def _plan_of(shape: Shape, plain: tuple[Any, ...]) -> Plan:
+    """The plan of such an index of a Tensor of `shape`."""
+    index = tuple([builtins.slice(*e) if type(e) is tuple else e for e in plain])
+    return _Planner(shape, _items(index, len(shape), shape)).plan()
 
 
 # -- taking -------------------------------------------------------------------------------------------------------------------
@@ -354,8 +382,6 @@ def tensor_getitem(x: Tensor, index: Any) -> Tensor:
         IndexError: an entry of another kind, too many entries, or an index known to be out of range. ValueError: a Bool Tensor that does not
         fit. RuntimeError: a Bool Tensor whose values are not known while the graph is being built.
     """
-    if type(index) is int and x.ndim:  # the most frequent one
-        return reshaped(cut(x, 0, place_of(index, x.shape, 0), 1), x.shape[1:])
     plan = plan_index(x, index)
     y = _core(x, plan)
     if plan.axes:
