@@ -277,6 +277,10 @@ def cases() -> Iterator[MatmulCase | ConvCase]:
         (True, 10, 1024),
     ):
         yield matmul("one row", 1, n, k, tb=tb)
+    for m in (8, 16, 32, 64):
+        for n, k in ((1024, 256), (1024, 1024), (2048, 2048)):
+            yield matmul("few rows", m, n, k)
+        yield matmul("few rows", m, 300, 784, tb=True)
     yield matmul("column", 1024, 1, 1024)
     yield matmul("tall", 100_000, 16, 16)
     yield matmul("strip", 256, 32, 8192, ta=True)

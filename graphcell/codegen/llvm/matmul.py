@@ -179,7 +179,7 @@ class _BlockedMatmul:
         return plan.pack_b == "shared" and self.spec.m > 1 and come_from_memory(self._packed_bytes(plan), plan.row_tiles, self.target)
 
     def _packed_bytes(self, plan: Schedule) -> int:
-        return plan.padded_columns * self._panel_depth(plan) * self._size
+        return plan.padded_columns * self._panel_depth(plan) * LType(plan.panel_kind).bytes
 
     def _turns_back(self, plan: Schedule) -> bool:
         """Whether the strips are taken forwards and backwards in turns: of panels that the L2 cache almost holds, those read last are still there when
@@ -192,8 +192,9 @@ class _BlockedMatmul:
     def _emit_pack_functions(self, plan: Schedule, name: str) -> list[str]:
         b, lanes = self.spec.b, self.target.lanes(self.spec.kind)
         whole = plan.depth % lanes == 0 and plan.split_depth % lanes == 0 and self.spec.k % lanes == 0
+        kinds = (b.kind, plan.panel_kind) if LType(plan.panel_kind).bytes > 2 else ("i16", "i16")  # which are moved as they are
         return [
-            emit_pack_panel(self.module, f"{name}{j}", columns, b.row, b.column, b.kind, self.spec.packed_kind, whole, b.pair)
+            emit_pack_panel(self.module, f"{name}{j}", columns, b.row, b.column, *kinds, whole, b.pair)
             for j, (_, columns) in enumerate(plan.column_segments)
         ]
 
@@ -201,7 +202,7 @@ class _BlockedMatmul:
         """Packs all of B. Its name says all that it depends on: products of the same matrix, with whatever epilogue, share it."""
         spec, tile = self.spec, plan.tile
         layout = f"{spec.b.row}.{spec.b.column}.{spec.b.kind}.{spec.b.pair}"
-        name = f"pack.{spec.k}x{spec.n}.{layout}.{spec.packed_kind}.{tile.vectors}x{tile.lanes}"
+        name = f"pack.{spec.k}x{spec.n}.{layout}.{plan.panel_kind}.{tile.vectors}x{tile.lanes}"
         params = KernelParams(("b", "packed"))
         stage = Stage(name, params.buffers, (), plan.column_tiles, spec.k * tile.columns)
         if self.module.has_function(name):
@@ -211,7 +212,7 @@ class _BlockedMatmul:
         for packer, (segment, _) in zip(packers, plan.column_segments, strict=True):
             with tile_loop(b, segment, b.args["begin"], b.args["end"], "panel") as (_, column):
                 source = b.gep(b.args["b"], affine(b, [(column, spec.b.column)]), LType(spec.b.kind))
-                to = b.gep(b.args["packed"], affine(b, [(column, self._panel_depth(plan))]), LType(spec.kind))
+                to = b.gep(b.args["packed"], affine(b, [(column, self._panel_depth(plan))]), LType(plan.panel_kind))
                 b.call(packer, LType("void"), source, to, i64(spec.k))
         b.finish()
         return stage
@@ -241,7 +242,7 @@ class _BlockedMatmul:
                     tuple(steps),
                     (Level(spec.k // plan.splits if static else "count", a_k, b_k, multiple),),
                     spec.a.kind if plan.pack_a == "no" else spec.packed_kind,
-                    spec.b.kind if plan.pack_b == "no" else spec.packed_kind,
+                    spec.b.kind if plan.pack_b == "no" else plan.panel_kind,
                     spec.kind if partial else spec.c.kind,
                     b_packed=plan.pack_b != "no",
                     resumes=plan.passes > 1,
@@ -488,7 +489,7 @@ class _Block:
                 LType(spec.b.kind),
             )
         if plan.pack_b == "shared":
-            return b.gep(panels, affine(b, [(column, depth), (k, shape.padded)]), LType(spec.kind))
+            return b.gep(panels, affine(b, [(column, depth), (k, shape.padded)]), LType(plan.panel_kind))
         within = column if origin.text == "0" else b.sub(column, origin)
         return b.gep(panels, affine(b, [(within, depth)]), LType(spec.kind))
 
@@ -509,7 +510,7 @@ class _Block:
         for packer, (segment, shape) in zip(self.packers, plan.column_segments, strict=True):
             with tile_loop(b, segment, *columns, "pack") as (_, column):
                 source = b.gep(right, affine(b, [(b.add(k, first), spec.b.row), (column, spec.b.column)]), LType(spec.b.kind))
-                to = b.gep(self._b_at(panels, k, column, origin, shape), affine(b, [(first, shape.padded)]), LType(spec.packed_kind))
+                to = b.gep(self._b_at(panels, k, column, origin, shape), affine(b, [(first, shape.padded)]), LType(plan.panel_kind))
                 b.call(packer, LType("void"), source, to, count)
 
     def _column_panel(self, tile: Val, first: Val) -> Val:

@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
     round_up,
     split_index,
     tile_loop,
+    vector_registers,
 )
 from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
 from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec
@@ -31,6 +32,10 @@ from graphcell.records import dataclass
 
 _FEWEST_ROWS = 16
 """Rows from which few columns are worth a copy."""
+_ROWS = 6, 12, 32
+"""Of a product with a transposed matrix, at most: from memory, one of twice the L2 cache, and one of long rows in that cache."""
+_LONG_ROW = 16
+"""Vectors of such a row, at least."""
 _SHORT, _LONG = 4, 32
 """Vectors of the reduction from which the sums over the lanes at the end weigh little: beside columns that fill no vector, and beside those that fill the
 second one less than half."""
@@ -42,7 +47,16 @@ def uses_dot(spec: MatmulSpec, target: ContractionTarget) -> bool:
         return False
     if is_narrow(spec, target):
         return True
-    return spec.b.row == 1 and (spec.n == 1 or (spec.m <= 6 and spec.b.column != 1))
+    return spec.b.row == 1 and (spec.n == 1 or (spec.m <= _most_rows(spec, target) and spec.b.column != 1))
+
+
+def _most_rows(spec: MatmulSpec, target: ContractionTarget) -> int:
+    """Rows to which it takes less to read a transposed B again for every few of them than to turn it once: the more, the nearer B is."""
+    if vector_registers(target) < 32:
+        return _ROWS[0]
+    nbytes = spec.k * spec.n * LType(spec.b.kind).bytes
+    is_near = nbytes <= target.l2_bytes // 2 and spec.k >= _LONG_ROW * target.lanes(spec.kind)
+    return _ROWS[2 if is_near else 1 if nbytes <= 2 * target.l2_bytes else 0]
 
 
 def is_narrow(spec: MatmulSpec, target: ContractionTarget) -> bool:

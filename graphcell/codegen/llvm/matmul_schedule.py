@@ -24,6 +24,7 @@ from graphcell.codegen.llvm.contraction import (
     split_columns,
     split_evenly,
 )
+from graphcell.codegen.llvm.few_rows import HALVES, tile_for_few_rows
 from graphcell.codegen.llvm.text import LType
 from graphcell.records import dataclass
 
@@ -236,6 +237,7 @@ class Schedule(RegisterTiles):
     depth: int  # k of one pass over a block
     pack_a: str  # "no", "rows" or "columns"
     pack_b: str  # "no", "block" or "shared"
+    panel_kind: str  # the element kind of packed panels
     mirrored: bool = False  # only tiles that reach down to the diagonal are computed
     together: int = 1  # blocks one below another that a thread to which all of them fall carries out as one
 
@@ -254,7 +256,8 @@ class Schedule(RegisterTiles):
         return (
             f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
             f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, "
-            f"pack a: {self.pack_a}, b: {self.pack_b}{', the upper half mirrored' if self.mirrored else ''}"
+            f"pack a: {self.pack_a}, b: {self.pack_b}{' in halves' if LType(self.panel_kind).bytes == 2 else ''}"
+            f"{', the upper half mirrored' if self.mirrored else ''}"
             f"{f', {self.together} blocks as one' if self.together > 1 else ''}"
         )
 
@@ -264,18 +267,21 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     kind, size = spec.kind, LType(spec.kind).bytes
     # Rows a multiple of 2 KiB apart fall on the same cache lines: no more of them than the cache has ways.
     aliases = spec.a.row * size % 2048 == 0 and spec.a.column == 1
-    tile = choose_tile(spec.m, spec.n, kind, target, 8 if aliases else 64)
+    most_rows, by_rows = 8 if aliases else 64, _reads_b_by_rows(spec, target)
+    of_few = tile_for_few_rows(spec, by_rows, most_rows, target)
+    tile = choose_tile(spec.m, spec.n, kind, target, most_rows) if of_few is None else of_few[0]
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
-    pack_b = _pack_b(spec, row_tiles, size, target)
-    in_rows = pack_b == "no" and _reads_b_by_rows(spec, target)
+    way = _pack_b(spec, row_tiles, size, target) if of_few is None else of_few[1]
+    pack_b, panel_kind = ("shared", spec.b.kind) if way == HALVES else (way, spec.packed_kind)
+    in_rows = pack_b == "no" and by_rows
     splits, split_depth = _split_k(spec, row_tiles * column_tiles, target.lanes(kind), in_rows, target)
     narrow = spec.c.kind != kind and splits == 1
     copies = _copies_lines(spec, tile, target)
     depth = split_depth if narrow else _depth_of_pass(spec, tile, split_depth, in_rows, copies, target)
     per_row, per_column = _tiles_of_block(spec, tile, (row_tiles, column_tiles), splits, (split_depth, depth), pack_b, copies, target)
     pack_a = "columns" if copies else _pack_a(spec, tile, per_column)
-    plan = Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, spec.mirrored and splits == 1)
+    plan = Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, panel_kind, spec.mirrored and splits == 1)
     return replace(plan, together=_blocks_together(plan, size, target))
 
 

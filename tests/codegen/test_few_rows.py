@@ -1,0 +1,159 @@
+"""Products of few rows: how their tile and the way to read B are chosen, against numpy in float64 on memory with guard pages, and what prepared weights in
+half precision take."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as ms
+from graphcell import Tensor, nn
+from graphcell.codegen.llvm.few_rows import FEW_ROWS, IN_ROWS
+from graphcell.codegen.llvm.matmul import dense_matmul
+from graphcell.codegen.llvm.matmul_dot import uses_dot
+from graphcell.codegen.llvm.matmul_schedule import Operand, Schedule, schedule, with_prepared_weights
+from graphcell.codegen.llvm.target import Target
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_contraction import HOST, Case, check
+
+WIDE = replace(TARGETS[HOST], vector_bytes=64, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=64 << 20, features="+avx512f")
+"""A processor of a known kind, whatever runs the tests."""
+ALIKE = [2, 7, 16, 31, 48, 77, FEW_ROWS]
+
+
+def plan_of(m: int, k: int, n: int, kind: str = "float", *, turned: bool = False, prepared: bool = False, target: Target = WIDE) -> Schedule:
+    spec = dense_matmul(m, n, k, kind, transpose_b=turned)
+    return schedule(with_prepared_weights(spec) if prepared else spec, target)
+
+
+# -- the choice ------------------------------------------------------------------------------------------------------------
+def test_a_b_that_the_l2_cache_holds_is_read_as_it_lies() -> None:
+    for m in (8, 16, 24, 32, 48, 64, 96):
+        plan = plan_of(m, 256, 1024)
+        assert plan.pack_b == "no" and plan.tile.rows == 8, m
+
+
+def test_a_b_from_further_away_is_read_by_one_tall_tile_or_copied() -> None:
+    assert plan_of(8, 900, 1024).tile.rows == 8 and plan_of(8, 900, 1024).pack_b == "no"
+    assert plan_of(64, 900, 1024).pack_b == "block" and plan_of(64, 900, 1024).tile.rows == 8
+    assert plan_of(16, 2000, 768, prepared=True).tile.rows == 16  # all rows at once, since each column waits for memory
+    assert plan_of(16, 100, 768, prepared=True).tile.rows < 16  # for nothing is to be waited for here
+
+
+@pytest.mark.parametrize("m", [4, 16, IN_ROWS])
+def test_a_large_b_is_read_row_by_row(m: int) -> None:
+    plan = plan_of(m, 2048, 2048)
+    assert plan.pack_b == "no" and plan.depth <= 16
+    assert plan_of(IN_ROWS + 16, 2048, 2048).pack_b == "block"
+
+
+def test_narrow_tiles_do_not_read_b_as_it_lies() -> None:
+    for m in range(2, FEW_ROWS + 1):
+        for k, n in ((1000, 1000), (333, 1111), (500, 777), (96, 300)):
+            plan = plan_of(m, k, n)
+            assert plan.pack_b != "no" or plan.tile.vectors >= 3, (m, k, n)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat"])
+def test_prepared_halves_stay_halves_where_they_come_from_memory(kind: str) -> None:
+    for m in (1, 4, 16):
+        plan = plan_of(m, 2048, 2048, kind, turned=True, prepared=True)
+        assert plan.pack_b == "shared" and plan.panel_kind == kind and "in halves" in str(plan)
+    assert plan_of(256, 2048, 2048, kind, turned=True, prepared=True).panel_kind == "float"
+    assert plan_of(1, 2048, 2048, "float", turned=True, prepared=True).panel_kind == "float"
+    assert plan_of(1, 2048, 2048, "double", turned=True, prepared=True).panel_kind == "double"
+
+
+def test_transposed_matrices_are_read_again_by_the_more_rows_the_nearer_they_are() -> None:
+    for (k, n), most in {(300, 784): 32, (512, 512): 32, (64, 512): 12, (900, 900): 12, (2048, 2048): 6}.items():
+        for m in range(1, 40):
+            assert uses_dot(dense_matmul(m, n, k, transpose_b=True), WIDE) == (m <= most), (m, k, n)
+    assert not uses_dot(dense_matmul(8, 512, 512, transpose_b=True), TARGETS[min(TARGETS)])
+
+
+def test_many_rows_are_as_before() -> None:
+    assert plan_of(FEW_ROWS + 1, 256, 1024).pack_b == "block"
+
+
+# -- the numbers -----------------------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("m", ALIKE)
+@pytest.mark.parametrize(("k", "n", "turned"), [(128, 259, False), (515, 130, False), (260, 77, True), (97, 261, True)])
+def test_results(m: int, k: int, n: int, turned: bool, width: int) -> None:
+    check(Case(m, n, k, transpose_b=turned), width)
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat", "double"])
+@pytest.mark.parametrize("m", [1, 5, 16, 40])
+@pytest.mark.parametrize(("k", "n", "turned"), [(515, 130, False), (260, 99, True)])
+def test_results_of_other_kinds(m: int, k: int, n: int, turned: bool, kind: str) -> None:
+    check(Case(m, n, k, kind, transpose_b=turned), HOST)
+    check(Case(m, n, k, kind, transpose_b=turned, share_b=True), HOST)
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("kind", ["half", "bfloat"])
+@pytest.mark.parametrize("m", [1, 3, 8, 17])
+@pytest.mark.parametrize(("k", "n", "turned"), [(333, 150, False), (333, 150, True), (64, 70, True), (40, 33, False)])
+def test_panels_in_halves(m: int, k: int, n: int, turned: bool, kind: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of small matrices too, and of columns and steps that fill no vector."""
+    monkeypatch.setattr("graphcell.codegen.llvm.few_rows._ways", lambda spec, in_rows: ("halves",))
+    monkeypatch.setattr("graphcell.codegen.llvm.few_rows._bytes_of_b", lambda spec: 1 << 30)
+    case = Case(m, n, k, kind, transpose_b=turned, share_b=True)
+    assert schedule(case.spec, TARGETS[width]).panel_kind == kind
+    check(case, width)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40))
+def test_random_products_of_few_rows(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    m, k, n = int(rng.integers(1, 110)), int(2 ** rng.uniform(4, 10)), int(2 ** rng.uniform(4, 10))
+    kind = str(rng.choice(["float", "float", "double", "half", "bfloat"]))
+    check(Case(m, n, k, kind, transpose_b=bool(rng.integers(2)), share_b=bool(rng.integers(2))), int(rng.choice(list(TARGETS))))
+
+
+def test_rows_of_b_further_apart_than_they_are_long() -> None:
+    """A part of the columns of a larger matrix."""
+    spec = replace(dense_matmul(16, 300, 200), b=Operand("float", 1024, 1))
+    assert schedule(spec, WIDE).pack_b == "no"
+
+
+# -- whole networks --------------------------------------------------------------------------------------------------------
+class Head(nn.Cell):
+    def __init__(self, dtype: Any):
+        super().__init__()
+        self.up, self.down = nn.Dense(700, 2100, dtype=dtype), nn.Dense(2100, 700, has_bias=False, dtype=dtype)
+
+    def construct(self, x: Any) -> Any:
+        return self.down(ms.ops.relu(self.up(x)))
+
+
+@pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
+@pytest.mark.parametrize("rows", [1, 6])
+def test_a_network_in_half_precision_is_that_of_wider_numbers(dtype: Any, rows: int) -> None:
+    ms.set_seed(3)
+    net = Head(dtype)
+    net.set_train(False)
+    x = Tensor(np.random.default_rng(1).standard_normal((rows, 700)).astype(np.float32)).astype(dtype)
+    run = ms.jit(net)
+    got = run(x).astype(ms.float32).asnumpy()
+    w, b, v = (p.astype(ms.float32).asnumpy().astype(np.float64) for p in (net.up.weight, net.up.bias, net.down.weight))
+    wide = x.astype(ms.float32).asnumpy().astype(np.float64)
+    want = np.maximum(wide @ w.T + b, 0.0) @ v.T
+    np.testing.assert_allclose(got, want, rtol=0.02, atol=0.02 * np.abs(want).max())
+    ms.ops.assign(net.down.weight, net.down.weight * 2.0)  # what was packed of it is made anew
+    np.testing.assert_allclose(run(x).astype(ms.float32).asnumpy(), 2 * want, rtol=0.02, atol=0.04 * np.abs(want).max())
+
+
+@pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
+def test_infinities_and_nan_in_half_weights_reach_the_result(dtype: Any) -> None:
+    weights = np.ones((2100, 700), np.float32)
+    weights[3, 5], weights[2099, 699], weights[8, 1] = np.inf, np.nan, -np.inf
+    net = nn.Dense(700, 2100, weight_init=Tensor(weights).astype(dtype), has_bias=False, dtype=dtype)
+    net.set_train(False)
+    got = ms.jit(net)(Tensor(np.ones((1, 700), np.float32)).astype(dtype)).astype(ms.float32).asnumpy()[0]
+    assert got[3] == np.inf and got[8] == -np.inf and np.isnan(got[2099]) and np.isfinite(np.delete(got, [3, 8, 2099])).all()
