@@ -67,6 +67,13 @@ COMPOSITIONS: dict[str, Callable[[], Any]] = {
     "arithmetic": lambda: (X * 2 + 1, 1 / (X * X + 1), -X, X - X.sum(0), abs(X) ** 0.5, ops.maximum(X, 0.1), X > 0, ops.tanh(X) / 3, X // 0.7, X % 0.7),
     "reductions": lambda: (X.sum(), X.mean(1), X.std(), ops.logsumexp(X, 0), X.var(0)),
     "matmul": lambda: (ops.matmul(X, W.T), ops.matmul(X.T, X)),
+    "clip_by_global_norm": lambda: (*ops.clip_by_global_norm((X, W, B), 0.7), *ops.clip_by_global_norm([X * 0.01, B * 0.01], 3.0), ops.clip_by_global_norm(X, 1.0)),
+    "stack": lambda: (ops.stack([X, X * 2.0, X.T.T], 1), ops.stack((B, B), -1), ops.stack([LABELS]), ops.stack((X[0], X[5]))),
+    "cross": lambda: (ops.cross(X[:, :3], X[:1, 3:6]), ops.cross(X[:3], X[3:], 0)),
+    "norm": lambda: (ops.norm(X), ops.norm(X, dim=1, keepdim=True), ops.norm(X, ord=1, dim=0), ops.norm(X, ord=float("inf"), dim=(0, 1))),
+    "masked_fill": lambda: (ops.masked_fill(X, X > 0.5, -1e4), ops.masked_fill(X, X[:, :1] > 0, Tensor(2.0)), ops.masked_fill(LABELS, LABELS > 3, 0)),
+    "one_hot": lambda: (ops.one_hot(LABELS, 7), ops.one_hot(LABELS, 16, 2.5, -1.0, axis=0)),
+    "running extrema": lambda: (*ops.cummax(X, 1), *ops.cummin(X, 0), *ops.cummin(LABELS, 0)),
 }
 
 
@@ -94,6 +101,12 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "conv2d": (lambda x, w: ops.sin(ops.conv2d(x, w, pad_mode="valid")).sum(), (IMAGE, KERNEL)),
     "max_pool2d": (lambda x: (ops.max_pool2d(x, 3, 2) * 3.0).sum(), (IMAGE,)),
     "arithmetic": (lambda x: ((x * 2 + 1) / (x * x + 1) - ops.exp(-x) * x).mean(), (t(6, 16),)),
+    "clip_by_global_norm": (lambda x, w: sum(g.sum() for g in ops.clip_by_global_norm((x, w * 3.0), 0.7)), (t(6, 16), W)),
+    "stack": (lambda x: (ops.stack([x, x * x, x], 1) * 2.0).sum(), (t(6, 16),)),
+    "cross": (lambda x: (ops.cross(x[:, :3], x[:, 3:6]) ** 2).sum(), (t(6, 16),)),
+    "norm": (lambda x: (ops.norm(x, dim=1) * 3.0).sum() + ops.norm(x), (t(6, 16),)),
+    "masked_fill": (lambda x: (ops.masked_fill(x, x > 0.5, 2.0) * x).sum(), (t(6, 16),)),
+    "running extrema": (lambda x: (ops.cummax(x, 1)[0] * X).sum() - ops.cummin(x, 0)[0].sum(), (t(6, 16),)),
 }
 
 

@@ -13,6 +13,7 @@ from graphcell.ops.functional.arithmetic import addn, maximum, pow
 from graphcell.ops.functional.axes import tensors_of
 from graphcell.ops.functional.common import cast, is_number
 from graphcell.ops.functional.comparison import isfinite
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = ["clip_by_global_norm", "clip_by_norm"]
@@ -59,6 +60,7 @@ def clip_by_norm(x: Any, max_norm: Any, norm_type: float = 2.0, error_if_nonfini
     return _scaled(x, xs, scale)
 
 
+@composite
 def clip_by_global_norm(x: Any, clip_norm: float = 1.0, use_norm: Any = None) -> Any:
     """x scaled by clip_norm / max(norm, clip_norm), with the Euclidean norm of all elements together.
 

@@ -20,6 +20,7 @@ from graphcell.ops.functional.comparison import equal
 from graphcell.ops.functional.gathering import indices_of
 from graphcell.ops.functional.movement import reshaped
 from graphcell.ops.indexing import Gather
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -38,6 +39,7 @@ def _mask(x: Any, function: str) -> Tensor:
     return mask
 
 
+@composite
 def masked_fill(input_x: Tensor, mask: Tensor, value: Any) -> Tensor:
     """`value`, a number or scalar Tensor, where `mask` is True, else `input_x`; the two broadcast.
 
@@ -101,6 +103,7 @@ def argwhere(input: Tensor) -> Tensor:
     return result
 
 
+@composite
 def one_hot(indices: Tensor, depth: int, on_value: Any = 1, off_value: Any = 0, axis: int = -1) -> Tensor:
     """`on_value` where the index along a new dimension of extent `depth` at `axis` is that of `indices`, else `off_value`.
 

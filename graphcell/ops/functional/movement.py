@@ -18,6 +18,7 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import infer_shape, int_of, int_or_ints, ints_of, normalize_axis, tensor_of, tensors_of
 from graphcell.ops.functional.common import broadcast, constant
 from graphcell.ops.movement import Bitcast, Concat, Reshape, Slice, Transpose
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -295,6 +296,7 @@ def _same_dtype(xs: Tensors, function: str) -> None:
             raise DTypeError(f"{function}: all Tensors must have one dtype, but tensors[0] is {xs[0].dtype} and tensors[{k}] is {x.dtype}")
 
 
+@composite
 def stack(tensors: Any, axis: int = 0) -> Tensor:
     """Tensors of one dtype and shape along a new dimension at `axis`.
 

@@ -21,6 +21,7 @@ from graphcell.ops.functional.movement import cut, joined
 from graphcell.ops.functional.rearranging import flipped
 from graphcell.ops.indexing import GatherElements
 from graphcell.ops.scan import Cumulative
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
@@ -115,6 +116,7 @@ def _extremum(x: Tensor, axis: Any, kind: str, function: str) -> tuple[Tensor, T
     return apply1(GatherElements(k), x, places), places
 
 
+@composite
 def cummax(input: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """The largest element up to each place along `axis`, and its index (Int64; the newest of equal ones).
 
@@ -124,6 +126,7 @@ def cummax(input: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     return _extremum(_numbers(input, "cummax", "input"), axis, "max", "cummax")
 
 
+@composite
 def cummin(input: Tensor, axis: int) -> tuple[Tensor, Tensor]:
     """The smallest element up to each place along `axis`, and its index (Int32, as MindSpore has it; the newest of equal ones).
 

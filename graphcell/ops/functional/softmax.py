@@ -189,6 +189,7 @@ def _spectral_norm(y: Tensor, ord: Any, row: int, column: int, keep: bool) -> Te
     return cast(reshaped(value, kept), y.dtype)
 
 
+@composite
 def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     """A vector norm, or a matrix norm where `dim` names two dimensions or a matrix comes with an order.
 

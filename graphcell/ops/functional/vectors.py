@@ -22,6 +22,7 @@ from graphcell.ops.functional.movement import cut, joined, permuted, reshaped, s
 from graphcell.ops.functional.reductions import mean_of, total
 from graphcell.ops.functional.softmax import vector_norm
 from graphcell.ops.indexing import Gather
+from graphcell.ops.kernels import composite
 from graphcell.tensor import Tensor
 
 __all__ = ["cdist", "cosine_similarity", "cov", "cross", "dist", "pdist", "renorm", "trapz", "vander"]
@@ -112,6 +113,7 @@ def renorm(input: Tensor, p: float, axis: int, maxnorm: float) -> Tensor:
     return mul(x, broadcast(factor, x.shape))
 
 
+@composite
 def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     """The cross products of vectors of three elements along `dim` (default: the first dimension of extent 3); the operands broadcast.
 
