@@ -311,6 +311,13 @@ class JitFunction(NativelyCalled):
             error = e.error
         raise _bare(error)
 
+    def knows(self, *args: Any, **kwargs: Any) -> bool:
+        """Whether a call with such arguments would run a graph that is there already."""
+        leaves: list[Tensor] = []
+        key = (key_of(args, leaves, []), key_of(kwargs, leaves, []))
+        entry, _ = self._search(self._table(args), key, ())
+        return isinstance(entry, _Entry)
+
     @property
     def is_eager(self) -> bool:
         """Whether it runs as Python always: as MindSpore's MS_JIT=0 in the environment asks for."""

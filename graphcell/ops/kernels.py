@@ -36,7 +36,7 @@ class Kernel(Protocol):
     def __call__(self, *operands: Tensor) -> Any: ...
 
     def copying(self, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """The same, with copies of operands that are not contiguous."""
+        """The same for operands of whatever layout; those that are not contiguous are from now on."""
 
 
 class Native:

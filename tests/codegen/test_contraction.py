@@ -95,6 +95,15 @@ def check(case: Case, width: int) -> None:
     assert got.tobytes() == again.tobytes()
 
 
+@pytest.mark.parametrize("kind", ["half", "bfloat"])
+def test_one_row_whose_elements_lie_apart(kind: str) -> None:
+    """It is copied to be converted; its row stride says nothing."""
+    spec = MatmulSpec(1, 40, 17, Operand(kind, 1, 3), Operand(kind, 40, 1), Operand(kind, 40, 1))
+    a, b = (np.arange(49) / 8).astype(storage(kind)), np.ones((17, 40), storage(kind))
+    got = build(spec, HOST)({"a": a, "b": b}, "c", (1, 40), storage(kind))
+    np.testing.assert_array_equal(got.astype(np.float64), float(a[::3].astype(np.float64).sum()))
+
+
 TRANSPOSES = list(itertools.product((False, True), repeat=2))
 SHAPES = [
     (1, 1, 1),

@@ -11,15 +11,16 @@ import pytest
 
 import graphcell as ms
 from graphcell import Tensor, nn
-from graphcell.codegen.llvm.few_rows import FEW_ROWS, IN_ROWS
-from graphcell.codegen.llvm.matmul import dense_matmul
+from graphcell.codegen.llvm.few_rows import FEW_ROWS, IN_ROWS, tile_for_few_rows
+from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul
 from graphcell.codegen.llvm.matmul_dot import uses_dot
 from graphcell.codegen.llvm.matmul_schedule import Operand, Schedule, schedule, with_prepared_weights
 from graphcell.codegen.llvm.target import Target
+from graphcell.codegen.llvm.text import Module
 from tests.codegen.plans import TARGETS
 from tests.codegen.test_contraction import HOST, Case, check
 
-WIDE = replace(TARGETS[HOST], vector_bytes=64, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=64 << 20, features="+avx512f")
+WIDE = replace(TARGETS[HOST], triple="x86_64-unknown-linux-gnu", cpu="sapphirerapids", vector_bytes=64, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=64 << 20, features="+avx512f")
 """A processor of a known kind, whatever runs the tests."""
 ALIKE = [2, 7, 16, 31, 48, 77, FEW_ROWS]
 
@@ -67,11 +68,33 @@ def test_prepared_halves_stay_halves_where_they_come_from_memory(kind: str) -> N
     assert plan_of(1, 2048, 2048, "double", turned=True, prepared=True).panel_kind == "double"
 
 
+def test_halves_take_half_the_memory() -> None:
+    sizes = {}
+    for m in (1, 200):
+        spec = with_prepared_weights(dense_matmul(m, 2048, 2048, "half", transpose_b=True))
+        ((name, sizes[m]),) = emit_matmul(Module(), "matmul", spec, WIDE).shared
+        assert name == "packed"
+    assert sizes[200] == 4 << 22 and (4 << 22) // 2 <= sizes[1] <= (4 << 22) // 2 + 64
+
+
+def test_costs_that_decide() -> None:
+    """Each of these plans is another one without one of the costs."""
+    assert plan_of(96, 333, 1024).pack_b == "block" and plan_of(16, 333, 1024).pack_b == "no"  # what later tiles read again, and what a copy takes
+    assert plan_of(24, 200, 1024).pack_b == "no"
+    assert plan_of(32, 400, 500).pack_b == "no"
+    assert schedule(dense_matmul(32, 500, 400, batch=(8,)), WIDE).pack_b == "block"  # all matrices together are more than the cache holds
+    assert tile_for_few_rows(dense_matmul(8, 64, 64), False, 64, WIDE) is None  # a B in the L1 cache
+    assert tile_for_few_rows(dense_matmul(1, 512, 512), False, 64, WIDE) is None
+    assert tile_for_few_rows(dense_matmul(8, 512, 512, transpose_a=True), False, 64, WIDE) is None
+
+
 def test_transposed_matrices_are_read_again_by_the_more_rows_the_nearer_they_are() -> None:
     for (k, n), most in {(300, 784): 32, (512, 512): 32, (64, 512): 12, (900, 900): 12, (2048, 2048): 6}.items():
         for m in range(1, 40):
             assert uses_dot(dense_matmul(m, n, k, transpose_b=True), WIDE) == (m <= most), (m, k, n)
-    assert not uses_dot(dense_matmul(8, 512, 512, transpose_b=True), TARGETS[min(TARGETS)])
+    assert not uses_dot(dense_matmul(8, 512, 512, transpose_b=True), replace(WIDE, vector_bytes=32))
+    bfloats, pairs = dense_matmul(8, 512, 512, "bfloat", transpose_b=True), replace(WIDE, features="+avx512f,+avx512bf16")
+    assert uses_dot(bfloats, WIDE) and not uses_dot(bfloats, pairs)  # which multiply two at once
 
 
 def test_many_rows_are_as_before() -> None:
@@ -100,11 +123,15 @@ def test_results_of_other_kinds(m: int, k: int, n: int, turned: bool, kind: str)
 @pytest.mark.parametrize(("k", "n", "turned"), [(333, 150, False), (333, 150, True), (64, 70, True), (40, 33, False)])
 def test_panels_in_halves(m: int, k: int, n: int, turned: bool, kind: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small matrices too, and of columns and steps that fill no vector."""
+    tile_for_few_rows.cache_clear()
     monkeypatch.setattr("graphcell.codegen.llvm.few_rows._ways", lambda spec, in_rows: ("halves",))
     monkeypatch.setattr("graphcell.codegen.llvm.few_rows._bytes_of_b", lambda spec: 1 << 30)
     case = Case(m, n, k, kind, transpose_b=turned, share_b=True)
-    assert schedule(case.spec, TARGETS[width]).panel_kind == kind
-    check(case, width)
+    try:
+        assert schedule(case.spec, TARGETS[width]).panel_kind == kind
+        check(case, width)
+    finally:
+        tile_for_few_rows.cache_clear()
 
 
 @pytest.mark.slow
@@ -147,6 +174,30 @@ def test_a_network_in_half_precision_is_that_of_wider_numbers(dtype: Any, rows: 
     np.testing.assert_allclose(got, want, rtol=0.02, atol=0.02 * np.abs(want).max())
     ms.ops.assign(net.down.weight, net.down.weight * 2.0)  # what was packed of it is made anew
     np.testing.assert_allclose(run(x).astype(ms.float32).asnumpy(), 2 * want, rtol=0.02, atol=0.04 * np.abs(want).max())
+
+
+class Twice(nn.Cell):
+    """One weight that few rows and many meet."""
+
+    def __init__(self, dtype: Any):
+        super().__init__()
+        self.a = nn.Dense(768, 3072, has_bias=False, dtype=dtype)
+
+    def construct(self, x: Any, y: Any) -> Any:
+        return self.a(x), self.a(y)
+
+
+@pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16, ms.float32])
+@pytest.mark.parametrize(("few", "many"), [(8, 97), (1, 97), (16, 120)])
+def test_panels_of_one_matrix_in_both_kinds_are_kept_apart(few: int, many: int, dtype: Any) -> None:
+    net = Twice(dtype)
+    net.set_train(False)
+    rng = np.random.default_rng(2)
+    inputs = [Tensor(rng.standard_normal((rows, 768)).astype(np.float32)).astype(dtype) for rows in (few, many)]
+    w = net.a.weight.astype(ms.float32).asnumpy().astype(np.float64)
+    for x, y in zip(inputs, ms.jit(net)(*inputs), strict=True):
+        want = x.astype(ms.float32).asnumpy().astype(np.float64) @ w.T
+        np.testing.assert_allclose(y.astype(ms.float32).asnumpy(), want, rtol=0.01, atol=0.01 * np.abs(want).max())
 
 
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import pickle
 import threading
 from typing import Any
@@ -14,7 +15,9 @@ import graphcell as ms
 from graphcell import Parameter, Tensor, mint, nn, ops
 from graphcell.errors import GraphcellError
 from graphcell.experimental import optim
+from graphcell.jit import JitFunction
 from graphcell.nn.optim import updater
+from graphcell.nn.optim.updater import _steps
 from graphcell.ops.kernels import Native
 from tests.recording import ramp
 
@@ -168,11 +171,143 @@ def test_schedules_and_optimizers_of_others_stay_python() -> None:
     assert Own.count == LONG and not is_compiled(own)
 
 
-def test_hooks_see_every_step() -> None:
-    optimizer, seen = nn.Momentum(parameters(), 0.1, 0.9), []
-    optimizer.register_forward_hook(lambda cell, args, output: seen.append(len(args[0])))
+class Random:
+    """Numbers that differ from call to call, which a graph would have once."""
+
+    def __init__(self) -> None:
+        self.rng = np.random.default_rng(0)
+
+    def __call__(self, *args: Any) -> float:
+        return float(self.rng.random())
+
+
+def _overriding(params: Any, random: Random) -> Any:
+    class Own(nn.Momentum):
+        def scale_grad(self, gradients: Any) -> Any:
+            return tuple(g * random() for g in gradients)
+
+    return Own(params, 0.1, 0.9)
+
+
+def _replacing(params: Any, random: Random) -> Any:
+    optimizer = nn.Momentum(params, 0.1, 0.9)
+    optimizer.scale_grad = lambda gradients: tuple(g * random() for g in gradients)
+    return optimizer
+
+
+def _hooked(params: Any, random: Random) -> Any:
+    optimizer = nn.Momentum(params, 0.1, 0.9)
+    optimizer.register_forward_pre_hook(lambda cell, args: (tuple(g * random() for g in args[0]),))
+    return optimizer
+
+
+def _hooked_schedule(params: Any, random: Random) -> Any:
+    schedule = nn.ExponentialDecayLR(0.1, 0.9, 3)
+    schedule.register_forward_hook(lambda cell, args, output: output * random())
+    return nn.Momentum(params, schedule, 0.9)
+
+
+def _wrapped(params: Any, random: Random) -> Any:
+    class Own(nn.Momentum):
+        @functools.wraps(nn.Momentum.construct)
+        def construct(self, gradients: Any) -> Any:
+            return nn.Momentum.construct(self, tuple(g * random() for g in gradients))
+
+    return Own(params, 0.1, 0.9)
+
+
+def _own_decay_of_a_group(params: Any, random: Random) -> Any:
+    class Decay(nn.Cell):
+        def construct(self, step: Any) -> Any:
+            return Tensor(random(), ms.float32)
+
+    return nn.Momentum([{"params": params[:1], "weight_decay": Decay()}, {"params": params[1:]}], 0.1, 0.9)
+
+
+def _inside_of_lars(params: Any, random: Random) -> Any:
+    return nn.LARS(_overriding(params, random), 0.001)
+
+
+@pytest.mark.parametrize("make", [_overriding, _replacing, _hooked, _hooked_schedule, _wrapped, _own_decay_of_a_group, _inside_of_lars])
+def test_what_others_do_in_a_step_is_done_in_each(make: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    after = []
+    for enabled in (True, False):
+        monkeypatch.setattr(Native, "enabled", enabled)
+        params = parameters()
+        optimizer = make(params, Random())
+        run(optimizer, LONG + 12)
+        assert not is_compiled(optimizer)
+        after.append(values(params))
+    for got, want in zip(*after, strict=True):
+        np.testing.assert_array_equal(got, want)
+
+
+def test_what_others_add_later_counts() -> None:
+    schedule = Counting()
+    optimizer = nn.Momentum(parameters(), nn.ExponentialDecayLR(0.1, 0.9, 3), 0.9)
     run(optimizer, LONG)
-    assert seen == [len(SHAPES)] * LONG
+    assert is_compiled(optimizer)
+    optimizer.learning_rate = schedule
+    run(optimizer, 7)
+    assert schedule.calls == 7
+
+
+def test_an_optimizer_may_have_any_attributes() -> None:
+    class Own(nn.Momentum):
+        def __init__(self, *args: Any):
+            super().__init__(*args)
+            self._steps, self.steps, self.work = 0, 0, None
+
+        def construct(self, gradients: Any) -> Any:
+            self._steps += 1
+            return super().construct(gradients)
+
+    own = Own(parameters(), 0.1, 0.9)
+    run(own, LONG)
+    assert own._steps == LONG and b"_Steps" not in pickle.dumps(nn.Momentum(parameters(), 0.1, 0.9))
+
+
+@pytest.mark.parametrize("setting", ["weight_decay", "eps", "betas"])
+def test_settings_that_change_all_the_time_do_not_compile_all_the_time(setting: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    compiled: list[int] = []
+    original = JitFunction._compile
+    monkeypatch.setattr(JitFunction, "_compile", lambda self, *args: compiled.append(1) or original(self, *args))
+    params, reference = parameters(), parameters()
+    optimizer, other = optim.AdamW(params), optim.AdamW(reference)
+    for step in range(80):
+        value = 0.01 + 0.001 * step
+        for one, enabled in ((optimizer, True), (other, False)):
+            monkeypatch.setattr(Native, "enabled", enabled)
+            one.param_groups[0][setting] = (0.9 - value, 0.999) if setting == "betas" else value
+            one(gradients(step))
+    assert len(compiled) <= 3
+    for got, want in zip(values(params), values(reference), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-5)
+
+
+def test_parameters_as_gradients_are_new_numbers_each_time() -> None:
+    params, reference = parameters(), parameters()
+    optimizer, other = nn.SGD(params, 0.1), nn.SGD(reference, 0.1)
+    for step in range(LONG + 5):
+        optimizer(tuple(Parameter(g, name=f"g{k}") for k, g in enumerate(gradients(step))))
+        other(gradients(step))
+    assert not is_compiled(optimizer) and is_compiled(other)
+    for got, want in zip(values(params), values(reference), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+def test_cells_made_between_steps_do_no_harm() -> None:
+    """They may change what graphs depend on, as far as one can tell without looking."""
+    optimizer = nn.Momentum(parameters(), 0.1, 0.9)
+    for step in range(LONG + 5):
+        nn.Dense(2, 3)
+        optimizer(gradients(step))
+    assert is_compiled(optimizer) and _steps[optimizer].is_ready and _steps[optimizer].compilations == 1
+
+
+def test_betas_that_are_1_in_float32_are_refused() -> None:
+    with pytest.raises(ValueError, match="as a float32"):
+        nn.Adam(parameters(), 0.1, beta2=0.99999999)
 
 
 def test_gradients_flow_through_steps() -> None:

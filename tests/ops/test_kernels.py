@@ -17,8 +17,9 @@ from graphcell.ir.graph import Graph
 from graphcell.ops import kernels
 from graphcell.ops.arithmetic import Mul
 from graphcell.ops.creation import Full
-from graphcell.ops.dispatch import Signature, apply1
+from graphcell.ops.dispatch import Signature, apply, apply1
 from graphcell.ops.kernels import Native, Work, composite
+from graphcell.runtime import eager as kernels_of_runtime
 from graphcell.tensor import state
 
 RNG = np.random.default_rng(7)
@@ -334,3 +335,18 @@ def test_threads_share_kernels() -> None:
     for thread in threads:
         thread.join()
     assert not failures and state.trace is None
+
+
+@pytest.mark.parametrize(("dtype", "copied"), [(ms.float16, True), (ms.float32, False)])
+def test_operands_that_lie_apart_are_copied_where_numpy_is_slower(dtype: Any, copied: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Half precision is slow in numpy; floats are read as they lie."""
+    calls: list[int] = []
+    original = kernels_of_runtime.Kernel.copying
+    monkeypatch.setattr(kernels_of_runtime.Kernel, "copying", lambda self, operands: calls.append(1) or original(self, operands))
+    monkeypatch.setattr("graphcell.ops.dispatch._signatures", {})
+    x = np.random.default_rng(0).standard_normal((300, 200)).astype(np.float32)
+    for _ in range(3):
+        turned = Tensor.of_array(Tensor(x).astype(dtype).asnumpy().T)
+        (got,) = apply(Mul(), turned, turned)
+        np.testing.assert_allclose(got.astype(ms.float32).asnumpy(), (x * x).T, rtol=4e-3, atol=1e-3)
+    assert bool(calls) is copied

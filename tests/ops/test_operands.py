@@ -76,7 +76,12 @@ def test_a_kept_number_cannot_be_written_to(shape: tuple[int, ...]) -> None:
     np.testing.assert_array_equal((x * 2.0).asnumpy(), 2.0)
 
 
+class Other(Add):
+    """A class of its own, made without `frozen`."""
+
+
 def test_ops_without_parameters_are_one_object() -> None:
+    assert type(Other()) is Other and Other() is not Add()
     assert Mul() is Mul() and Mul() is not Add() and Mul() != Add()
     assert copy.deepcopy(Mul()) is Mul() and pickle.loads(pickle.dumps(Mul())) is Mul()
 
@@ -96,6 +101,17 @@ def test_indices_take_what_numpy_takes_in_any_shape_and_twice(k: int) -> None:
         given[INDICES[k]] = 7.0
         want[INDICES[k]] = 7.0
         np.testing.assert_array_equal(given.asnumpy(), want)
+
+
+def test_bools_are_no_ints_in_an_index() -> None:
+    x = np.arange(12.0).reshape(3, 4)
+    for index in (1, True, 0, False, 1, (True, 1), (1, 1), (False, 0), (0, 0)):
+        np.testing.assert_array_equal(Tensor(x)[index].asnumpy(), x[index])
+
+
+def test_a_dtype_that_is_asked_for() -> None:
+    x = Tensor(np.ones(3, np.int32))
+    assert all(t.dtype == ms.float32 for t in pair(x, x, "div", ms.float32)) and (x / x).dtype == ms.float32
 
 
 @pytest.mark.parametrize("bad", [9, -7, (0, 5), (0, 0, 0), (..., ...), (0, "a"), slice("a", None), slice(None, None, 0)])

@@ -1,10 +1,12 @@
 """Products of few rows: the register tile, and whether B is packed, by what it takes to read B.
 
 Each row tile reads all of B, the first of them from where B lies, those that follow from the L2 cache. Beside hundreds of rows that is little, and what
-the multiply-adds take decides; beside tens of them it is most. So tiles are tall, and B is copied only where that is less than to read it as it lies.
+the multiply-adds take decides; beside tens of them it is most. So tiles are tall, and B is copied only where that is less than to read it as it lies;
+a large one that lies row by row is read so by up to `IN_ROWS` rows, and copied for more.
 
-Enters: a spec. Leaves: a tile and a way to read B, or None where B is small or rows are many. Times are relative, in multiply-adds of a vector; they
-were measured on Emerald Rapids with 2 to 96 rows, B of 0.25 to 64 MB, whole pages apart and not.
+Enters: a spec. Leaves: a tile and a way to read B, or None where B is small or rows are many, for one row of a B that is not prepared, a transposed A, and
+pairs of bfloats. Times are relative, in multiply-adds of a vector, for vectors of a cache line; they were measured on Emerald Rapids with 2 to 96 rows, B of
+0.25 to 64 MB, whole pages apart and not. For shorter vectors they are an extrapolation.
 """
 
 from __future__ import annotations
@@ -48,7 +50,7 @@ _FORESEEN = 1536  # bytes that the processor fetches beyond what is read of a ro
 @functools.lru_cache(maxsize=1024)
 def tile_for_few_rows(spec: MatmulSpec, in_rows: bool, most_rows: int, target: ContractionTarget) -> tuple[TileShape, str] | None:
     """The tile of at most `most_rows` rows and the way to read B: "no" as it lies, "block" or "shared" packed, HALVES packed ahead in half precision;
-    None where this does not matter.
+    None where this does not matter (see above).
 
     `in_rows`: if B is not packed, it is read a few whole rows at a time.
     """

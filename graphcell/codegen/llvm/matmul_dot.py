@@ -25,7 +25,7 @@ from graphcell.codegen.llvm.contraction import (
     vector_registers,
 )
 from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
-from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec
+from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec, in_pairs
 from graphcell.codegen.llvm.packing import load_strided
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
@@ -52,7 +52,7 @@ def uses_dot(spec: MatmulSpec, target: ContractionTarget) -> bool:
 
 def _most_rows(spec: MatmulSpec, target: ContractionTarget) -> int:
     """Rows to which it takes less to read a transposed B again for every few of them than to turn it once: the more, the nearer B is."""
-    if vector_registers(target) < 32:
+    if vector_registers(target) < 32 or in_pairs(spec, target).paired:
         return _ROWS[0]
     nbytes = spec.k * spec.n * LType(spec.b.kind).bytes
     is_near = nbytes <= target.l2_bytes // 2 and spec.k >= _LONG_ROW * target.lanes(spec.kind)

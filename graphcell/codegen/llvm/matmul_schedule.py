@@ -34,7 +34,7 @@ BLOCKS_WANTED = 16
 FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
 _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
-_ROWS_IN_PLACE = range(3, 13)  # with fewer, reading B is all; with more, it is packed in any case
+_ROWS_IN_PLACE = range(3, 13)  # of prepared weights: with fewer, reading B is all; with more, packing it ahead pays
 _LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cache
 _COLUMN_TILES_TO_COPY = 3
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
@@ -426,7 +426,7 @@ def _pack_a(spec: MatmulSpec, tile: TileShape, column_tiles: int) -> str:
         return "no"
     if spec.a.kind == spec.kind and not (_takes_part_of_lines(spec, tile) and column_tiles >= _COLUMN_TILES_TO_COPY):
         return "no"
-    return "columns" if spec.a.row == 1 and spec.m > 1 else "rows"
+    return "columns" if spec.a.row == 1 and (spec.m > 1 or spec.a.column != 1) else "rows"
 
 
 def _takes_part_of_lines(spec: MatmulSpec, tile: TileShape) -> bool:

@@ -145,11 +145,11 @@ def _operand(x: Any, dtype: DType, shape: Shape) -> Tensor:
         return broadcast(cast(x, dtype), shape)
     if state.trace is not None:
         return full(shape, x, dtype)
-    return Tensor.of_array(_repeated(type(x).__name__, x, x == 0 and str(x), dtype, shape))
+    return Tensor.of_array(_repeated(type(x).__name__, x, str(x) if x == 0 else "", dtype, shape))
 
 
 @lru_cache(maxsize=1024)
-def _repeated(kind: str, x: Number, zero: str | bool, dtype: DType, shape: Shape) -> Array:
+def _repeated(kind: str, x: Number, zero: str, dtype: DType, shape: Shape) -> Array:
     """A number, read-only, in each element; beyond `_WHOLE_BYTES` all of them are one in memory. `kind` and `zero` tell equal numbers apart."""
     with np.errstate(over="ignore"):
         one = np.array(in_range(x, dtype), dtype.np_type)

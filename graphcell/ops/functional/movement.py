@@ -17,8 +17,8 @@ from graphcell.ops.automatic import listed
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.axes import infer_shape, int_of, int_or_ints, ints_of, normalize_axis, tensor_of, tensors_of
 from graphcell.ops.functional.common import broadcast, constant
-from graphcell.ops.movement import Bitcast, Concat, Reshape, Slice, Transpose
 from graphcell.ops.kernels import composite
+from graphcell.ops.movement import Bitcast, Concat, Reshape, Slice, Transpose
 from graphcell.tensor import Tensor
 
 __all__ = [

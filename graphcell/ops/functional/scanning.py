@@ -20,8 +20,8 @@ from graphcell.ops.functional.mathematics import logaddexp
 from graphcell.ops.functional.movement import cut, joined
 from graphcell.ops.functional.rearranging import flipped
 from graphcell.ops.indexing import GatherElements
-from graphcell.ops.scan import Cumulative
 from graphcell.ops.kernels import composite
+from graphcell.ops.scan import Cumulative
 from graphcell.tensor import Tensor
 
 __all__ = ["cummax", "cummin", "cumprod", "cumsum", "logcumsumexp"]
