@@ -305,6 +305,13 @@ def test_cells_made_between_steps_do_no_harm() -> None:
     assert is_compiled(optimizer) and _steps[optimizer].is_ready and _steps[optimizer].compilations == 1
 
 
+def test_cells_that_hold_each_other() -> None:
+    optimizer, schedule = nn.Momentum(parameters(), 0.1, 0.9), nn.ExponentialDecayLR(0.1, 0.9, 3)
+    schedule.places, optimizer.places = [optimizer], {"of": (schedule, [optimizer])}
+    run(optimizer, LONG)
+    assert is_compiled(optimizer)
+
+
 def test_betas_that_are_1_in_float32_are_refused() -> None:
     with pytest.raises(ValueError, match="as a float32"):
         nn.Adam(parameters(), 0.1, beta2=0.99999999)

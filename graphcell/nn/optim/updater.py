@@ -120,16 +120,22 @@ def _items(args: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(args[0]) if args and isinstance(args[0], (tuple, list)) else args
 
 
-def _cells_in(x: Any) -> Iterator[Cell]:
-    """The Cells in an attribute of an optimizer, however they are kept."""
-    if isinstance(x, Cell):
-        yield x
-        x = [v for v in vars(x).values() if isinstance(v, (Cell, dict, list, tuple))]
-    if isinstance(x, dict):
-        x = list(x.values())
-    if isinstance(x, (list, tuple)) and not isinstance(x, ParameterTuple):
-        for item in x:
-            yield from _cells_in(item)
+def _cells_in(optimizer: Cell) -> Iterator[Cell]:
+    """An optimizer and the Cells in its attributes, however they are kept."""
+    waiting: list[Any] = [optimizer]
+    seen: set[int] = set()
+    while waiting:
+        x = waiting.pop()
+        if id(x) in seen or isinstance(x, ParameterTuple):
+            continue
+        seen.add(id(x))
+        if isinstance(x, Cell):
+            yield x
+            waiting += vars(x).values()
+        elif isinstance(x, dict):
+            waiting += x.values()
+        elif isinstance(x, (list, tuple)):
+            waiting += x
 
 
 def _is_own(cell: Cell) -> bool:
