@@ -81,6 +81,9 @@ def test_costs_that_decide() -> None:
     """Each of these plans is another one without one of the costs."""
     assert plan_of(96, 333, 1024).pack_b == "block" and plan_of(16, 333, 1024).pack_b == "no"  # what later tiles read again, and what a copy takes
     assert plan_of(24, 200, 1024).pack_b == "no"
+    assert plan_of(24, 200, 2000).pack_b == "no" and plan_of(24, 200, 2048).pack_b == "block"  # rows whole pages apart do not stay in the cache
+    assert plan_of(50, 1416, 44, "half").pack_b == "block"  # whose lines and columns do not begin together
+    assert plan_of(16, 200, 2000, "half", turned=True, prepared=True).tile.rows == 16  # in which each number is converted once
     assert plan_of(32, 400, 500).pack_b == "no"
     assert schedule(dense_matmul(32, 500, 400, batch=(8,)), WIDE).pack_b == "block"  # all matrices together are more than the cache holds
     assert tile_for_few_rows(dense_matmul(8, 64, 64), False, 64, WIDE) is None  # a B in the L1 cache

@@ -42,7 +42,6 @@ _WIDENED = 2.0  # to convert a vector of half precision
 _OVERLAPPED = 0.75  # of the shorter of multiplying and reading
 _LEAST_WIDE = 3  # vectors of a tile that reads B as it lies: each row is on another page
 _KERNELS = 0.01  # of all, not to have tiles of two heights, which need kernels of their own
-_OUTPUT = 0.15  # of the multiply-adds: to read and write the output again, every few rows of B
 _PAGE = 4096
 _FORESEEN = 1536  # bytes that the processor fetches beyond what is read of a row
 
@@ -99,9 +98,7 @@ def _time(spec: MatmulSpec, tile: TileShape, way: str, in_rows: bool, target: Co
     copied, more = 0.0, 1.0
     if way == "block":
         copied, first = _COPIED[not is_near], _NEAR
-    elif way == "no" and in_rows:
-        more += _OUTPUT
-    elif way == "no" and not is_near and not _stays(spec, tile, target):
+    elif way == "no" and not in_rows and not is_near and not _stays(spec, tile, target):
         later = first
     split = _SPLIT if way == "no" and spec.b.row * stored % LINE_BYTES else 0.0
     if way in ("no", HALVES) and stored < size:
