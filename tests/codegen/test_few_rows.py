@@ -11,7 +11,7 @@ import pytest
 
 import graphcell as ms
 from graphcell import Tensor, nn
-from graphcell.codegen.llvm.few_rows import FEW_ROWS, IN_ROWS, tile_for_few_rows
+from graphcell.codegen.llvm.few_rows import FEW_ROWS, tile_for_few_rows
 from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul
 from graphcell.codegen.llvm.matmul_dot import uses_dot
 from graphcell.codegen.llvm.matmul_schedule import Operand, Schedule, schedule, with_prepared_weights
@@ -37,18 +37,41 @@ def test_a_b_that_the_l2_cache_holds_is_read_as_it_lies() -> None:
         assert plan.pack_b == "no" and plan.tile.rows == 8, m
 
 
-def test_a_b_from_further_away_is_read_by_one_tall_tile_or_copied() -> None:
+def test_a_b_from_further_away_is_read_by_one_tall_tile_or_packed() -> None:
     assert plan_of(8, 900, 1024).tile.rows == 8 and plan_of(8, 900, 1024).pack_b == "no"
     assert plan_of(64, 900, 1024).pack_b == "block" and plan_of(64, 900, 1024).tile.rows == 8
     assert plan_of(16, 2000, 768, prepared=True).tile.rows == 16  # all rows at once, since each column waits for memory
     assert plan_of(16, 100, 768, prepared=True).tile.rows < 16  # for nothing is to be waited for here
 
 
-@pytest.mark.parametrize("m", [4, 16, IN_ROWS])
+@pytest.mark.parametrize("m", [2, 16, 48])
 def test_a_large_b_is_read_row_by_row(m: int) -> None:
     plan = plan_of(m, 2048, 2048)
-    assert plan.pack_b == "no" and plan.depth <= 16
-    assert plan_of(IN_ROWS + 16, 2048, 2048).pack_b == "block"
+    assert plan.pack_b == "no" and plan.depth <= 16 and plan.rows_ahead == 0
+    assert plan_of(64, 2048, 2048).pack_b == "block"
+    assert plan_of(24, 1500, 1000).depth <= 16 and plan_of(40, 1500, 1000).pack_b == "block"
+    assert plan_of(8, 1024, 1024).depth == 1024 and plan_of(16, 1024, 1024).depth <= 16  # whole pages apart, though it is smaller
+    assert plan_of(16, 1024, 1000).depth == 1024
+
+
+def test_what_is_read_of_a_far_b_is_asked_for() -> None:
+    assert plan_of(8, 594, 1148).rows_ahead and plan_of(64, 594, 1148).rows_ahead
+    assert not plan_of(8, 300, 500).rows_ahead and not plan_of(64, 300, 500).rows_ahead  # in the L2 cache
+    assert not plan_of(64, 594, 1148, turned=True).rows_ahead
+
+
+def test_the_first_tile_packs_what_lies_row_by_row() -> None:
+    for m in (64, 300, 1024):
+        assert plan_of(m, 1024, 1024).packs_meanwhile and "by the first row tile" in str(plan_of(m, 1024, 1024))
+        assert schedule(dense_matmul(m, 1024, 1024, transpose_a=True), WIDE).packs_meanwhile
+        assert not plan_of(m, 1024, 1024, turned=True).packs_meanwhile and not plan_of(m, 1024, 1024, prepared=True).packs_meanwhile
+    assert not schedule(replace(dense_matmul(300, 300, 400, transpose_b=True), mirrored=True), WIDE).packs_meanwhile
+
+
+def test_few_steps_write_the_output_row_after_row() -> None:
+    assert plan_of(622, 6, 1140, "double").grid[0] == 1 and plan_of(622, 6, 1140, "double").pack_b == "no"
+    assert plan_of(2256, 4, 390, "double", turned=True).grid[0] == 1
+    assert plan_of(622, 9, 1140, "double").pack_b == "block"
 
 
 def test_narrow_tiles_do_not_read_b_as_it_lies() -> None:
@@ -79,16 +102,19 @@ def test_halves_take_half_the_memory() -> None:
 
 def test_costs_that_decide() -> None:
     """Each of these plans is another one without one of the costs."""
-    assert plan_of(96, 333, 1024).pack_b == "block" and plan_of(16, 333, 1024).pack_b == "no"  # what later tiles read again, and what a copy takes
-    assert plan_of(24, 200, 1024).pack_b == "no"
-    assert plan_of(24, 200, 2000).pack_b == "no" and plan_of(24, 200, 2048).pack_b == "block"  # rows whole pages apart do not stay in the cache
-    assert plan_of(50, 1416, 44, "half").pack_b == "block"  # whose lines and columns do not begin together
+    assert plan_of(96, 594, 1148).pack_b == "block" and plan_of(16, 333, 1024).pack_b == "no"  # what later tiles read again, and what the cache holds
+    assert plan_of(24, 116, 2729).pack_b == "no"  # to store panels
+    assert plan_of(16, 100, 8100).pack_b == "no" and plan_of(16, 100, 8192).pack_b == "block"  # rows whole pages apart do not stay in the cache
+    assert plan_of(32, 151, 280).pack_b == "no" and plan_of(40, 134, 126).pack_b == "block"  # whose lines and columns do not begin together
+    assert plan_of(31, 99, 512, "half").pack_b == "block"  # in which each number is converted once
     assert plan_of(16, 200, 2000, "half", turned=True, prepared=True).tile.rows == 16  # in which each number is converted once
     assert plan_of(32, 400, 500).pack_b == "no"
-    assert schedule(dense_matmul(32, 500, 400, batch=(8,)), WIDE).pack_b == "block"  # all matrices together are more than the cache holds
+    assert not plan_of(32, 400, 500).rows_ahead and schedule(dense_matmul(32, 500, 400, batch=(8,)), WIDE).rows_ahead  # all together do not stay there
     assert tile_for_few_rows(dense_matmul(8, 64, 64), False, 64, WIDE) is None  # a B in the L1 cache
     assert tile_for_few_rows(dense_matmul(1, 512, 512), False, 64, WIDE) is None
-    assert tile_for_few_rows(dense_matmul(8, 512, 512, transpose_a=True), False, 64, WIDE) is None
+    turned = dense_matmul(21, 482, 450, transpose_a=True)
+    assert schedule(turned, WIDE).tile.rows == 7 and schedule(turned, WIDE).pack_b == "no"
+    assert tile_for_few_rows(replace(turned, a=Operand("float", 1, 1000)), False, 64, WIDE) is None  # whose steps are far apart
 
 
 def test_transposed_matrices_are_read_again_by_the_more_rows_the_nearer_they_are() -> None:
@@ -127,14 +153,36 @@ def test_results_of_other_kinds(m: int, k: int, n: int, turned: bool, kind: str)
 def test_panels_in_halves(m: int, k: int, n: int, turned: bool, kind: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of small matrices too, and of columns and steps that fill no vector."""
     tile_for_few_rows.cache_clear()
-    monkeypatch.setattr("graphcell.codegen.llvm.few_rows._ways", lambda spec, in_rows: ("halves",))
-    monkeypatch.setattr("graphcell.codegen.llvm.few_rows._bytes_of_b", lambda spec: 1 << 30)
+    monkeypatch.setattr("graphcell.codegen.llvm.few_rows._ways", lambda spec, in_rows, target: ("halves",))
+    monkeypatch.setattr("graphcell.codegen.llvm.few_rows.bytes_of_all", lambda spec: 1 << 30)
     case = Case(m, n, k, kind, transpose_b=turned, share_b=True)
     try:
         assert schedule(case.spec, TARGETS[width]).panel_kind == kind
         check(case, width)
     finally:
         tile_for_few_rows.cache_clear()
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(64, 259, 700),
+        Case(330, 300, 600),  # several blocks of rows, with panels that the first of them leaves
+        Case(700, 150, 1500),  # several passes
+        Case(333, 515, 301, "half"),
+        Case(97, 77, 2100, "double"),
+        Case(300, 700, 400, transpose_a=True),  # whose groups of rows are copied, too
+        Case(45, 67, 300, batch=(3,), b_batch=(1,)),
+    ],
+    ids=str,
+)
+def test_panels_that_a_tile_packs(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule.bytes_of_all", lambda spec: 1 << 22)  # as if it were large: rows ahead are asked for
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._reads_b_by_rows", lambda spec, target: False)
+    plan = schedule(case.spec, TARGETS[width])
+    assert plan.packs_meanwhile and plan.rows_ahead
+    check(case, width)
 
 
 @pytest.mark.slow

@@ -13,6 +13,7 @@ References: K. Goto, R. van de Geijn, "Anatomy of high-performance matrix multip
 
 from __future__ import annotations
 
+import contextlib
 import math
 
 from graphcell.codegen.llvm.contraction import (
@@ -217,8 +218,8 @@ class _BlockedMatmul:
         b.finish()
         return stage
 
-    def _kernels(self, plan: Schedule) -> list[list[tuple[MicroKernel, str]]]:
-        """The micro-kernel of each (row segment, column segment), emitted."""
+    def _kernels(self, plan: Schedule, packs: bool = False) -> list[list[tuple[MicroKernel, str]]]:
+        """The micro-kernel of each (row segment, column segment), emitted. `packs`: those that pack B, of the row segments in which it may be to do."""
         spec, partial = self.spec, plan.splits > 1
         a_row, a_k = {
             "no": (spec.a.row, spec.a.column),
@@ -229,10 +230,11 @@ class _BlockedMatmul:
         multiple = math.gcd(plan.depth, plan.split_depth, spec.k)
         static = plan.passes == 1 and plan.splits * plan.split_depth == max(spec.k, 0)
         table = []
-        for i, rows in enumerate(plan.row_segments):
+        in_place = packs or plan.pack_b == "no"
+        for i, rows in enumerate(plan.row_segments[:1] if packs and plan.grid[1] == 1 else plan.row_segments):
             line = []
             for j, (_, columns) in enumerate(plan.column_segments):
-                b_k = columns.padded if plan.pack_b != "no" else spec.b.row
+                b_k = spec.b.row if in_place else columns.padded
                 steps = range(rows.size)
                 kernel = MicroKernel(
                     spec.kind,
@@ -242,19 +244,21 @@ class _BlockedMatmul:
                     tuple(steps),
                     (Level(spec.k // plan.splits if static else "count", a_k, b_k, multiple),),
                     spec.a.kind if plan.pack_a == "no" else spec.packed_kind,
-                    spec.b.kind if plan.pack_b == "no" else plan.panel_kind,
+                    spec.b.kind if in_place else plan.panel_kind,
                     spec.kind if partial else spec.c.kind,
-                    b_packed=plan.pack_b != "no",
+                    b_packed=not in_place,
                     resumes=plan.passes > 1,
                     batch_rows=self.batch_rows,
                     paired=spec.paired,
                     ahead=self._ahead(plan),
                     next_tile=self._next_tile(plan, rows.size),
                     streams=self._streams(plan),
+                    rows_ahead=plan.rows_ahead if in_place else 0,
+                    packs=packs,
                 )
                 name = emit_micro(
                     self.module,
-                    f"{self.name}.micro{i}{j}",
+                    f"{self.name}.{'pack' if packs else 'micro'}{i}{j}",
                     kernel,
                     None if partial else self.epilogue,
                     () if partial else self.extra,
@@ -265,8 +269,8 @@ class _BlockedMatmul:
 
     def _emit_main(self, plan: Schedule, blocks: int) -> Stage:
         spec, partial = self.spec, plan.splits > 1
-        kernels = self._kernels(plan)
-        packers = self._emit_pack_functions(plan, f"{self.name}.pack") if plan.pack_b == "block" else []
+        kernels, packing = self._kernels(plan), self._kernels(plan, packs=True) if plan.packs_meanwhile else []
+        packers = self._emit_pack_functions(plan, f"{self.name}.pack") if plan.pack_b == "block" and not plan.packs_meanwhile else []
         scratch = self._scratch(plan)[1] > 0
         buffers = (
             "a",
@@ -290,7 +294,7 @@ class _BlockedMatmul:
             if backwards is not None:
                 strip = b.select(backwards, b.sub(b.add(first, b.sub(past, i64(1))), strip), strip)
             if height == 1:
-                _Block(self, plan, b, strip, (i64(0), i64(1)), None, kernels, packers, extra).emit()
+                _Block(self, plan, b, strip, (i64(0), i64(1)), None, kernels, packing, packers, extra).emit()
             else:
                 above = b.mul(strip, i64(height))
                 top = b.binary("smax", b.sub(b.args["begin"], above), i64(0))
@@ -298,7 +302,7 @@ class _BlockedMatmul:
                 with b.loop(top, bottom, plan.together, name="block") as block:
                     stop = b.binary("smin", b.add(block.index, i64(plan.together)), bottom)
                     is_first = b.icmp("eq", block.index, top)
-                    _Block(self, plan, b, strip, (block.index, stop), is_first, kernels, packers, extra).emit()
+                    _Block(self, plan, b, strip, (block.index, stop), is_first, kernels, packing, packers, extra).emit()
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
 
     def _turn(self, b: FunctionBuilder, plan: Schedule) -> Val:
@@ -338,6 +342,22 @@ def _balanced(b: FunctionBuilder, number: Val, count: int) -> Val:
 
 
 @dataclass(frozen=True)
+class _Pass:
+    """Reduction steps k .. k + count of a block: where its operands and its output begin, and which columns it has."""
+
+    a: Val
+    right: Val  # B where it lies, or where it has been packed for all
+    panels: Val
+    c: Val
+    columns: tuple[Val, Val]  # column tiles, the last one exclusive
+    base_row: Val
+    k: Val
+    count: Val
+    resume: Val | None = None
+    last: Val | None = None
+
+
+@dataclass(frozen=True)
 class _Block:
     """Emits the work of blocks one below another, which a thread carries out as one."""
 
@@ -348,7 +368,8 @@ class _Block:
     down: tuple[Val, Val]  # those of the strip that are carried out now, the last one exclusive
     is_first: Val | None  # an i1: whether the thread carries out no block of the strip before; None: always
     kernels: list[list[tuple[MicroKernel, str]]]
-    packers: list[str]
+    packing: list[list[tuple[MicroKernel, str]]]  # those which pack B as they read it
+    packers: list[str]  # if no tile does
     extra: Extra
 
     def emit(self) -> None:
@@ -380,137 +401,128 @@ class _Block:
             left_over = b.sub(i64(spec.k), b.mul(split, i64(plan.split_depth)))
             length = b.binary("smin", left_over, i64(plan.split_depth))
         if plan.passes == 1:
-            self._pass(a, right, c, i64(0), length, None, None, rows, columns, base_row)
+            self._pass(_Pass(a, right, self._panels(right, i64(0)), c, columns, base_row, i64(0), length), rows)
             return
         with b.loop(0, length, plan.depth, name="pass", at_least_once=True) as loop:
             count = b.binary("smin", i64(plan.depth), b.sub(length, loop.index))
             resume = b.cast(b.icmp("sgt", loop.index, i64(0)), LType("i64"))
             last = b.cast(b.icmp("sge", b.add(loop.index, i64(plan.depth)), length), LType("i64"))
-            self._pass(a, right, c, loop.index, count, resume, last, rows, columns, base_row)
+            panels = self._panels(right, loop.index)
+            self._pass(_Pass(a, right, panels, c, columns, base_row, loop.index, count, resume, last), rows)
 
-    def _pass(
-        self,
-        a: Val,
-        right: Val,
-        c: Val,
-        k: Val,
-        count: Val,
-        resume: Val | None,
-        last: Val | None,
-        rows: tuple[Val, Val],
-        columns: tuple[Val, Val],
-        base_row: Val,
-    ) -> None:
-        """One pass over the block with reduction indices k .. k + count."""
-        b, plan, spec = self.b, self.plan, self.owner.spec
-        a_bytes, _ = self.owner._scratch(plan)
-        origin = affine(b, [(columns[0], plan.tile.columns)])
-        panels = b.gep(b.args["scratch"], a_bytes, LType("i8")) if plan.pack_b == "block" else right
-        if plan.pack_b == "block":
-            kept = self.owner._kept_passes(plan)
-            if kept > 1:
-                panels = b.gep(panels, b.mul(k, i64(plan.columns_per_block * plan.tile.columns)), LType(spec.kind))
-            if kept == plan.passes and self.is_first is not None:
-                with b.if_then(self.is_first):  # later row blocks of the same columns find the panels here
-                    self._pack_slab(right, panels, k, count, columns, origin)
-            else:
-                self._pack_slab(right, panels, k, count, columns, origin)
+    def _panels(self, right: Val, k: Val) -> Val:
+        """Where the panels of a pass begin, or what the tiles read instead."""
+        b, plan = self.b, self.plan
+        if plan.pack_b != "block":
+            return right
+        panels = b.gep(b.args["scratch"], self.owner._scratch(plan)[0], I8)
+        if self.owner._kept_passes(plan) == 1:
+            return panels
+        return b.gep(panels, b.mul(k, i64(plan.columns_per_block * plan.tile.columns)), LType(self.owner.spec.kind))
+
+    def _pass(self, p: _Pass, rows: tuple[Val, Val]) -> None:
+        """One pass over the block: row tiles rows[0] .. rows[1]."""
+        b, plan = self.b, self.plan
+        # Later row blocks of the same columns find the panels where the first one has left them.
+        is_first = self.is_first if self.owner._kept_passes(plan) == plan.passes else None
+        if plan.pack_b == "block" and not plan.packs_meanwhile:
+            with contextlib.nullcontext() if is_first is None else b.if_then(is_first):
+                self._pack_slab(p)
         if plan.pack_a != "columns":
-            self._tiles(a, panels, c, k, count, resume, last, rows, columns, origin, base_row)
+            self._tiles(p, self._first_tile(p, rows, rows[0], is_first), rows[0])
             return
-        group = self.owner._group(plan)
+        spec, group = self.owner.spec, self.owner._group(plan)
         with b.loop(rows[0], rows[1], group, name="group") as loop:
             high = b.binary("smin", b.add(loop.index, i64(group)), rows[1])
-            self._copy_columns(
-                b.gep(a, affine(b, [(k, spec.a.column)]), LType(spec.a.kind)), count, loop.index, high
-            )
-            self._tiles(a, panels, c, k, count, resume, last, (loop.index, high), columns, origin, base_row)
+            self._copy_columns(b.gep(p.a, affine(b, [(p.k, spec.a.column)]), LType(spec.a.kind)), p.count, loop.index, high)
+            begins = b.icmp("eq", loop.index, rows[0])
+            is_first = begins if is_first is None else b.and_(begins, is_first)
+            self._tiles(p, self._first_tile(p, (loop.index, high), loop.index, is_first), loop.index)
 
-    def _tiles(
-        self,
-        a: Val,
-        panels: Val,
-        c: Val,
-        k: Val,
-        count: Val,
-        resume: Val | None,
-        last: Val | None,
-        rows: tuple[Val, Val],
-        columns: tuple[Val, Val],
-        origin: Val,
-        base_row: Val,
-    ) -> None:
-        """All register tiles with row tiles rows[0] .. rows[1] and column tiles columns[0] .. columns[1]."""
+    def _first_tile(self, p: _Pass, rows: tuple[Val, Val], low: Val, is_first: Val | None) -> tuple[Val, Val]:
+        """Has the first row tile pack B, if that is its work here (`is_first`; None: yes); returns the row tiles that remain."""
+        b = self.b
+        if not self.plan.packs_meanwhile:
+            return rows
+        second = b.add(rows[0], i64(1))
+        with contextlib.nullcontext() if is_first is None else b.if_then(is_first):
+            self._tiles(p, (rows[0], second), low, packs=True)
+        return second if is_first is None else b.select(is_first, second, rows[0]), rows[1]
+
+    def _tiles(self, p: _Pass, rows: tuple[Val, Val], low: Val, packs: bool = False) -> None:
+        """All register tiles with row tiles rows[0] .. rows[1]; the copies of A begin with row tile `low`. `packs`: they pack B, which they read where
+        it lies.
+        """
         b, plan, spec = self.b, self.plan, self.owner.spec
         partial = plan.splits > 1
-        for i, row_segment in enumerate(plan.row_segments):
+        for row_segment, kernels in zip(plan.row_segments, self.packing if packs else self.kernels, strict=False):
             with tile_loop(b, row_segment, *rows, "rows") as (tile, row):
                 if plan.pack_a == "columns":
-                    a_at = self._column_panel(tile, rows[0])
+                    a_at = self._column_panel(tile, low)
                 else:
-                    a_at = b.gep(a, affine(b, [(row, spec.a.row), (k, spec.a.column)]), LType(spec.a.kind))
+                    a_at = b.gep(p.a, affine(b, [(row, spec.a.row), (p.k, spec.a.column)]), LType(spec.a.kind))
                 if plan.pack_a == "rows":
-                    a_at = self._copy_rows(a_at, row_segment.size, count)
+                    a_at = self._copy_rows(a_at, row_segment.size, p.count)
                 c_row = b.gep(
-                    c,
+                    p.c,
                     affine(b, [(row, spec.n if partial else spec.c.row)]),
                     LType(spec.kind if partial else spec.c.kind),
                 )
-                linear_row = row if base_row.text == "0" else b.add(base_row, row)
-                used = columns
+                linear_row = row if p.base_row.text == "0" else b.add(p.base_row, row)
+                used = p.columns
                 if plan.mirrored:
                     diagonal = b.div(b.add(row, i64(row_segment.size - 1)), i64(plan.tile.columns), signed=False)
-                    used = columns[0], b.binary("smin", columns[1], b.add(diagonal, i64(1)))
-                for j, (segment, shape) in enumerate(plan.column_segments):
+                    used = used[0], b.binary("smin", used[1], b.add(diagonal, i64(1)))
+                for (kernel, name), (segment, shape) in zip(kernels, plan.column_segments, strict=True):
                     with tile_loop(b, segment, *used, "columns") as (_, column):
-                        kernel, name = self.kernels[i][j]
+                        panel = self._panel_at(p, column, shape)
                         call_micro(
                             b,
                             name,
                             kernel,
                             a_at,
-                            self._b_at(panels, k, column, origin, shape),
+                            self._in_place(p, column) if packs else panel,
                             b.gep(c_row, column, LType(kernel.c_kind)),
-                            counts={"count": count},
-                            resume=resume,
-                            last=last,
+                            counts={"count": p.count},
+                            resume=p.resume,
+                            last=p.last,
                             row=linear_row,
                             column=column,
                             extra=self.extra,
+                            panel=panel if packs else None,
                         )
 
-    def _b_at(self, panels: Val, k: Val, column: Val, origin: Val, shape: Columns) -> Val:
+    def _in_place(self, p: _Pass, column: Val) -> Val:
+        b, spec = self.b, self.owner.spec
+        return b.gep(p.right, affine(b, [(p.k, spec.b.row), (column, spec.b.column if spec.n > 1 else 0)]), LType(spec.b.kind))
+
+    def _panel_at(self, p: _Pass, column: Val, shape: Columns) -> Val:
+        """What the tiles of a column read of B."""
         b, plan, spec = self.b, self.plan, self.owner.spec
         depth = self.owner._panel_depth(plan)
         if plan.pack_b == "no":
-            return b.gep(
-                panels,
-                affine(b, [(k, spec.b.row), (column, spec.b.column if spec.n > 1 else 0)]),
-                LType(spec.b.kind),
-            )
+            return self._in_place(p, column)
         if plan.pack_b == "shared":
-            return b.gep(panels, affine(b, [(column, depth), (k, shape.padded)]), LType(plan.panel_kind))
-        within = column if origin.text == "0" else b.sub(column, origin)
-        return b.gep(panels, affine(b, [(within, depth)]), LType(spec.kind))
+            return b.gep(p.panels, affine(b, [(column, depth), (p.k, shape.padded)]), LType(plan.panel_kind))
+        first = affine(b, [(p.columns[0], plan.tile.columns)])
+        within = column if first.text == "0" else b.sub(column, first)
+        return b.gep(p.panels, affine(b, [(within, depth)]), LType(spec.kind))
 
-    def _pack_slab(
-        self, right: Val, panels: Val, k: Val, count: Val, columns: tuple[Val, Val], origin: Val
-    ) -> None:
+    def _pack_slab(self, p: _Pass) -> None:
         b, spec = self.b, self.owner.spec
         if spec.b.column != 1 or spec.b.row * LType(spec.b.kind).bytes < _LONG_STEP:
-            self._pack_panels(right, panels, k, i64(0), count, columns, origin)
+            self._pack_panels(p, i64(0), p.count)
             return
-        with b.loop(0, count, _STEPS_AT_ONCE, name="slab") as loop:
-            some = b.binary("smin", i64(_STEPS_AT_ONCE), b.sub(count, loop.index))
-            self._pack_panels(right, panels, k, loop.index, some, columns, origin)
+        with b.loop(0, p.count, _STEPS_AT_ONCE, name="slab") as loop:
+            self._pack_panels(p, loop.index, b.binary("smin", i64(_STEPS_AT_ONCE), b.sub(p.count, loop.index)))
 
-    def _pack_panels(self, right: Val, panels: Val, k: Val, first: Val, count: Val, columns: tuple[Val, Val], origin: Val) -> None:
-        """Reduction steps k + first .. k + first + count of all panels of the slab."""
+    def _pack_panels(self, p: _Pass, first: Val, count: Val) -> None:
+        """Reduction steps first .. first + count of the pass, of all panels of the slab."""
         b, plan, spec = self.b, self.plan, self.owner.spec
         for packer, (segment, shape) in zip(self.packers, plan.column_segments, strict=True):
-            with tile_loop(b, segment, *columns, "pack") as (_, column):
-                source = b.gep(right, affine(b, [(b.add(k, first), spec.b.row), (column, spec.b.column)]), LType(spec.b.kind))
-                to = b.gep(self._b_at(panels, k, column, origin, shape), affine(b, [(first, shape.padded)]), LType(plan.panel_kind))
+            with tile_loop(b, segment, *p.columns, "pack") as (_, column):
+                source = b.gep(p.right, affine(b, [(b.add(p.k, first), spec.b.row), (column, spec.b.column)]), LType(spec.b.kind))
+                to = b.gep(self._panel_at(p, column, shape), affine(b, [(first, shape.padded)]), LType(plan.panel_kind))
                 b.call(packer, LType("void"), source, to, count)
 
     def _column_panel(self, tile: Val, first: Val) -> Val:

@@ -24,7 +24,7 @@ from graphcell.codegen.llvm.contraction import (
     split_columns,
     split_evenly,
 )
-from graphcell.codegen.llvm.few_rows import HALVES, tile_for_few_rows
+from graphcell.codegen.llvm.few_rows import HALVES, bytes_of_all, tile_for_few_rows
 from graphcell.codegen.llvm.text import LType
 from graphcell.records import dataclass
 
@@ -42,12 +42,15 @@ GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lin
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
 _PAGE = 4096
+_FEW_STEPS = 8  # of so few, most of the time goes to writing the output, for which row after row is best
+_ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
 MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AMD = "znver"  # how LLVM's names of its processors begin
 _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
+_IN_TILES = 9  # rows, from which on several tiles read a B in turn
 _STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
 _STRIP_TIMES = 8  # its width that such an output is long, at least
 _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
@@ -240,6 +243,8 @@ class Schedule(RegisterTiles):
     panel_kind: str  # the element kind of packed panels
     mirrored: bool = False  # only tiles that reach down to the diagonal are computed
     together: int = 1  # blocks one below another that a thread to which all of them fall carries out as one
+    rows_ahead: int = 0  # reduction steps by which what is read of a B that lies row by row is asked for
+    packs_meanwhile: bool = False  # the first row tile of a block packs what it reads of B, and no stage or loop does
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -257,6 +262,7 @@ class Schedule(RegisterTiles):
             f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
             f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, "
             f"pack a: {self.pack_a}, b: {self.pack_b}{' in halves' if LType(self.panel_kind).bytes == 2 else ''}"
+            f"{' by the first row tile' if self.packs_meanwhile else ''}"
             f"{', the upper half mirrored' if self.mirrored else ''}"
             f"{f', {self.together} blocks as one' if self.together > 1 else ''}"
         )
@@ -282,7 +288,16 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     per_row, per_column = _tiles_of_block(spec, tile, (row_tiles, column_tiles), splits, (split_depth, depth), pack_b, copies, target)
     pack_a = "columns" if copies else _pack_a(spec, tile, per_column)
     plan = Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, panel_kind, spec.mirrored and splits == 1)
-    return replace(plan, together=_blocks_together(plan, size, target))
+    plan = replace(plan, together=_blocks_together(plan, size, target))
+    meanwhile = _packs_meanwhile(spec, plan)
+    reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
+    return replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0)
+
+
+def _packs_meanwhile(spec: MatmulSpec, plan: Schedule) -> bool:
+    """Whether the first row tile of a block packs B as it reads it where it lies, row by row: multiplying hides what a copy would wait for."""
+    in_rows = plan.pack_b == "block" and spec.b.column == 1 and spec.n > 1
+    return in_rows and not spec.paired and not plan.mirrored and plan.row_tiles > 1
 
 
 def _blocks_together(plan: Schedule, size: int, target: ContractionTarget) -> int:
@@ -335,10 +350,11 @@ def _tiles_of_block(
     wanted = min(BLOCKS_WANTED // 2 if short_passes else BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
-    least_rows = ceil_div(GROUPED_ROWS if in_groups else _ROWS_PER_BLOCK, tile.rows) if pack_b == "block" else 1
+    least_rows = GROUPED_ROWS if in_groups else _ROWS_PER_BLOCK if spec.k > _FEW_STEPS else _FEW_STEPS * spec.k
+    least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     grid_columns = ceil_div(column_tiles, per_column)
     if outer * grid_columns < wanted:
-        per_row = min(row_tiles, max(least_rows, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
+        per_row = min(row_tiles, max(least_tiles, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
     wanted, least_columns = (min(wanted, _COPYING_BLOCKS), ceil_div(_COLUMNS_PER_COPY, tile.vectors)) if copies else (wanted, 1)
     if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
@@ -395,10 +411,13 @@ def _bytes_of_b(spec: MatmulSpec) -> int:
 
 
 def _reads_b_by_rows(spec: MatmulSpec, target: ContractionTarget) -> bool:
-    """Whether a B that few rows meet is large and lies row by row. It is read as it lies, a few whole rows at a time: column tiles would jump
-    from page to page, which takes up to twice as long.
+    """Whether a B that few rows meet is large and lies row by row. It is read as it lies, a few whole rows at a time: column tiles would jump from page to
+    page, which takes up to twice as long where neither caches nor the TLB know it, or where rows whole pages apart share a few sets of the caches.
     """
-    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > min(_STREAMED_FROM * target.l2_bytes, _STREAMED_FROM_BYTES)
+    large = min(_STREAMED_FROM * target.l2_bytes, _STREAMED_FROM_BYTES)
+    if spec.m >= _IN_TILES and spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) == 0:
+        large = min(large, target.l2_bytes)
+    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > large
 
 
 def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarget) -> str:
@@ -412,7 +431,7 @@ def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarg
         return "block"
     if spec.b.kind != spec.kind:
         return "block" if row_tiles > 1 else "no"
-    fits = spec.k * spec.b.row * size <= target.l1_bytes
+    fits = spec.k * spec.b.row * size <= target.l1_bytes if spec.k > _FEW_STEPS else _bytes_of_b(spec) <= target.l2_bytes // 4
     return "block" if row_tiles > 3 and not fits else "no"
 
 

@@ -71,7 +71,8 @@ class MicroKernel:
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
     `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is). `next_tile`: so many elements further
     begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not). `streams`: few tiles read a panel of B, which comes
-    from memory: it is asked for earlier than the processor does by itself.
+    from memory: it is asked for earlier than the processor does by itself. `rows_ahead`: in each reduction step, what is read of B so many steps further
+    is asked for (0: it is not). `packs`: what is read of B is copied to `panel`, which a packed B is read from.
     """
 
     kind: str
@@ -91,6 +92,8 @@ class MicroKernel:
     ahead: int = 0
     next_tile: int = 0
     streams: bool = False
+    rows_ahead: int = 0
+    packs: bool = False
 
     @property
     def rows(self) -> int:
@@ -135,10 +138,10 @@ def come_from_memory(nbytes: int, tiles: int, target: ContractionTarget) -> bool
 def emit_micro(
     module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra
 ) -> str:
-    """Emits `void name(ptr a, ptr b, ptr c, counts..., [resume, last], row, column, extra...)`; returns the
+    """Emits `void name(ptr a, ptr b, ptr c, [ptr panel], counts..., [resume, last], row, column, extra...)`; returns the
     name.
     """
-    params = [("a", PTR), ("b", PTR), ("c", PTR), *((count, I64) for count in kernel.counts)]
+    params = [("a", PTR), ("b", PTR), ("c", PTR), *[("panel", PTR)] * kernel.packs, *((count, I64) for count in kernel.counts)]
     params += [("resume", I64), ("last", I64)] if kernel.resumes else []
     params += [("row", I64), ("column", I64), *extra]
     work = kernel.size
@@ -176,9 +179,10 @@ def call_micro(
     row: Val,
     column: Val,
     extra: Extra,
+    panel: Val | None = None,
 ) -> None:
     """Calls what `emit_micro` emitted; the extra arguments are those of the calling function."""
-    args = [a, right, c, *(counts[count] for count in kernel.counts)]
+    args = [a, right, c, *([] if panel is None else [panel]), *(counts[count] for count in kernel.counts)]
     if kernel.resumes:
         assert resume is not None and last is not None
         args += [resume, last]
@@ -191,7 +195,7 @@ def _reduce(
 ) -> Accumulators:
     """The levels of `nest`, with the accumulators of the rows of `tap` carried through."""
     if not nest:
-        return _steps(b, kernel, Level(1, 0, 0), a, right, total, tap, 1)
+        return _steps(b, kernel, Level(1, 0, 0), a, right, total, tap, 1, None)
     level, inner = nest[0], nest[1:]
     if isinstance(level, Taps):
         return _reduce_taps(b, kernel, level, inner, a, right, total)
@@ -242,7 +246,7 @@ def _reduce_innermost(
     most = max(1, _UNROLLED // len(total))
     if isinstance(level.extent, int) and level.extent <= most:
         spare = _zeros_like(total) * (_ways(total, level.extent) - 1)
-        return _join(b, len(total), _steps(b, kernel, level, a, right, [*total, *spare], tap, level.extent))
+        return _join(b, len(total), _steps(b, kernel, level, a, right, [*total, *spare], tap, level.extent, _panel_at(b, kernel, i64(0))))
     unroll = _unroll_factor(level, min(most, 16))
     extent = level.extent
     if isinstance(extent, int):
@@ -259,14 +263,19 @@ def _reduce_innermost(
     ) as loop:
         if kernel.next_tile:
             _ask_for_next_tile(b, kernel, loop.carried[0], b.div(loop.index, i64(unroll), signed=False))
-        loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll))
+        loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll, _panel_at(b, kernel, loop.index)))
     a, right, *partial = loop.results
     total = _join(b, len(total), partial)
     if rest is None:
         return total
     with b.loop(full, rest, carried=[a, right, *total], name="k.rest") as loop:
-        loop.carry(*_advance(b, kernel, level, loop.carried, tap, 1))
+        loop.carry(*_advance(b, kernel, level, loop.carried, tap, 1, _panel_at(b, kernel, loop.index)))
     return list(loop.results[2:])
+
+
+def _panel_at(b: FunctionBuilder, kernel: MicroKernel, step: Val) -> Val | None:
+    """Where the copy of what reduction step `step` reads of B begins, if there is one."""
+    return b.gep(b.args["panel"], b.mul(step, i64(kernel.columns.padded)), LType(kernel.kind)) if kernel.packs else None
 
 
 def _ask_for_next_tile(b: FunctionBuilder, kernel: MicroKernel, a: Val, turn: Val) -> None:
@@ -313,11 +322,11 @@ def _join(b: FunctionBuilder, size: int, partial: Accumulators) -> Accumulators:
 
 
 def _advance(
-    b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], tap: Tap, steps: int
+    b: FunctionBuilder, kernel: MicroKernel, level: Level, carried: Sequence[Val], tap: Tap, steps: int, panel: Val | None
 ) -> list[Val]:
     """`steps` reduction steps on (a, b, accumulators...), which come back moved on."""
     a, right, *partial = carried
-    partial = _steps(b, kernel, level, a, right, partial, tap, steps)
+    partial = _steps(b, kernel, level, a, right, partial, tap, steps, panel)
     return [
         displaced(b, a, steps * level.a_stride, LType(kernel.a_kind)),
         b.gep(right, steps * level.b_stride, LType(kernel.b_kind)),
@@ -334,6 +343,7 @@ def _steps(
     partial: Accumulators,
     tap: Tap,
     steps: int,
+    panel: Val | None,
 ) -> Accumulators:
     """`steps` reduction steps in a row, dealt out in turn to the sets of accumulators in `partial`."""
     size = len(tap.rows) * kernel.columns.vectors
@@ -349,6 +359,8 @@ def _steps(
             tap.a_offset + step * level.a_stride,
             tap.rows,
             b.gep(right, step * level.b_stride, LType(kernel.b_kind)),
+            displaced(b, right, (step + kernel.rows_ahead) * level.b_stride, LType(kernel.b_kind)) if kernel.rows_ahead else None,
+            None if panel is None else b.gep(panel, step * kernel.columns.padded, LType(kernel.kind)),
             sets[step % len(sets)],
         )
     return [value for one in sets for value in one]
@@ -361,9 +373,13 @@ def _step(
     a_offset: int,
     rows: Sequence[int],
     right: Val,
+    later: Val | None,
+    panel: Val | None,
     total: Accumulators,
 ) -> None:
-    """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place."""
+    """One reduction step: total[i][j] += a[i] * right[j] for i in `rows`, in place. `later`: what is read of B `rows_ahead` steps further;
+    `panel`: where what this step reads of it is copied to.
+    """
     lanes, widths = kernel.columns.lanes, kernel.widths
     a_kind, b_kind = (kernel.a_kind, kernel.b_kind) if kernel.paired else (kernel.kind, kernel.kind)
     if kernel.ahead:
@@ -372,8 +388,12 @@ def _step(
     for v, width in enumerate(widths):
         if kernel.streams:
             prefetch(b, displaced(b, right, ASKED_AHEAD_BYTES // LType(kernel.b_kind).bytes + v * lanes, LType(kernel.b_kind)), 2)
+        if later is not None:
+            prefetch(b, displaced(b, later, v * lanes, LType(kernel.b_kind)))
         mask = None if kernel.b_packed else kernel.mask(v)
         vectors.append(load_as(b, b.gep(right, v * lanes, LType(kernel.b_kind)), kernel.b_kind, b_kind, width, mask))
+        if panel is not None:
+            b.store(vectors[-1], b.gep(panel, v * lanes, LType(kernel.kind)))
     for n, i in enumerate(rows):
         at = displaced(b, a, a_offset + kernel.a_offsets[i], LType(kernel.a_kind))
         scalar = None if kernel.a_vector else load_as(b, at, kernel.a_kind, a_kind, 0)
