@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import ml_dtypes
@@ -11,6 +12,10 @@ import numpy as np
 import pytest
 
 from graphcell import dtype as dt
+from graphcell.codegen.llvm.attention import emit_attention
+from graphcell.codegen.llvm.attention_products import AttentionSpec
+from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.text import Module
 from graphcell.codegen.lower import lower
 from graphcell.ir.graph import Builder, Graph
 from graphcell.ir.op import Array
@@ -306,6 +311,35 @@ def test_results_do_not_depend_on_the_split_into_blocks() -> None:
     for x, y, z in zip(one, other, again, strict=True):
         assert x.tobytes() == y.tobytes()
         np.testing.assert_allclose(x, z, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+@pytest.mark.parametrize("form", ["no mask", "causal", "padded", "later"])
+def test_blocks_find_the_panels_of_those_before(form: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The same bits as from blocks that pack their own, in scratch memory that begins as NaN and whatever block a thread begins with."""
+    m, n, d, e = 300, 530, 20, 24
+    q, k, v, g = operands((2,), m, n, d, e)
+    keys, queries = np.arange(n)[None, None], np.arange(m)[None, :, None]
+    hide = {"no mask": [], "causal": [keys <= queries], "padded": [keys < np.array([40, 530])[:, None, None]], "later": [keys > queries + 100]}[form]
+    masks = [np.ascontiguousarray(np.broadcast_to(x, (len(x), m, n))) for x in hide]
+    graph = attention_graph([type_of(x) for x in (q, k, v, *masks)], type_of(g), Attention(0.3, -1e9))
+    kept = run_guarded(graph, [q, k, v, *masks, g], TARGETS[width], at_end=True)
+    assert kept[0].tobytes() == run_guarded(graph, [q, k, v, *masks, g], TARGETS[width], at_end=False)[0].tobytes()
+    monkeypatch.setattr("graphcell.codegen.llvm.attention._MOST_KEPT_BYTES", 0)
+    packed = run_guarded(graph, [q, k, v, *masks, g], TARGETS[width], at_end=True)
+    for x, y in zip(kept, packed, strict=True):
+        assert x.tobytes() == y.tobytes()
+    close(kept, reference(q, k, v, g, masks[0] if masks else None, 0.3, -1e9), 3e-6)
+
+
+def test_panels_of_many_keys_are_packed_by_each_block() -> None:
+    """Scratch memory has room for those of all keys, if that is not too much."""
+    target, sizes = replace(TARGETS[max(TARGETS)], l2_bytes=2 << 20), {}
+    for n in (512, 4096, 40960):
+        x = Operand("float", 64, 1, (n * 64,))
+        plan = emit_attention(Module(), "attention", AttentionSpec(1024, n, 64, 64, (2,), 0.25, x, x, x, x), target)
+        sizes[n] = plan.scratch_bytes
+    assert sizes[4096] - sizes[512] >= (4096 - 512) * 128 * 4 and sizes[40960] < sizes[4096]
 
 
 def test_memory_does_not_grow_with_the_square_of_the_sequence() -> None:

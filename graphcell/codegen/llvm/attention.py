@@ -1,11 +1,11 @@
 """Attention forward: softmax(scale * q @ k^T, masked) @ v without the matrix of scores in memory.
 
 Enters: an `AttentionSpec`. Leaves: a function in the module and its `Plan`. A block is some rows of q of one batch entry. It goes over
-the keys in chunks: packs a chunk of k and v (few rows read them where they lie), computes the scores of its rows in scratch memory, turns
-them into exponentials and adds their product with v to the output so far, which is scaled down first where a larger score was found. With a
-mask this is done for some rows at a time, and for the first keys only, if the mask hides the others (attention_masks.py). The
-largest score and the sum of exponentials of each row are results, too. What a block does depends on the shapes and the numbers only, so results
-are the same for any number of threads.
+the keys in chunks: packs a chunk of k and v (few rows read them where they lie; the blocks that follow find the panels, if those of all keys are
+not too large), computes the scores of its rows in scratch memory, turns them into exponentials and adds their product with v to the output so
+far, which is scaled down first where a larger score was found. With a mask this is done for some rows at a time, and for the first keys only, if
+the mask hides the others (attention_masks.py). The largest score and the sum of exponentials of each row are results, too. What a block does
+depends on the shapes and the numbers only, so results are the same for any number of threads.
 
 References: M. Milakov, N. Gimelshein, "Online normalizer calculation for softmax", 2018; T. Dao et al., "FlashAttention", 2022.
 """
@@ -52,9 +52,11 @@ from graphcell.codegen.llvm.packing import displaced, load_as, store_as, zeros
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.records import dataclass
 
-_SCRATCH = 100_000  # elements of scratch memory that a block aims at
+_LEAST_SCRATCH = 100_000  # elements of scratch memory that a block aims at, if more than this are no more than that part of the L2 cache
+_SCRATCH_OF_L2 = 0.4
 _ROWS = 128
 _KEYS = 512
+_MOST_KEPT_BYTES = 4 << 20  # of panels of all keys: of more, each block packs its own
 MASKS = ("e", "f")
 
 
@@ -77,18 +79,23 @@ class Chunks:
     rest: int
 
     @property
+    def count(self) -> int:
+        return self.whole + (self.rest > 0)
+
+    @property
     def several(self) -> bool:
         """Whether the keys are more than one chunk."""
-        return self.whole + (self.rest > 0) > 1
+        return self.count > 1
 
 
 def choose_chunks(
-    spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, budget: int, per_key: int, per_row: int, per_score: int, whole: bool = False
+    spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, per_key: int, per_row: int, per_score: int, whole: bool = False
 ) -> Chunks:
-    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score stays near `budget` elements; `whole`: one chunk."""
+    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score is a part of the L2 cache; `whole`: one chunk."""
     lanes = target.lanes(spec.kind)
     size, rows = spec.n if whole else min(keys, round_up(spec.n, lanes)), min(rows, spec.m)
     smallest = spec.n if whole else 4 * lanes
+    budget = max(_LEAST_SCRATCH, int(_SCRATCH_OF_L2 * target.l2_bytes) // spec.size)
 
     def used() -> int:
         return size * per_key + rows * per_row + rows * size * per_score
@@ -124,7 +131,7 @@ class _Forward:
     def chunks(self) -> Chunks:
         width = round_up(self.spec.d, self.lanes) + round_up(self.spec.e, self.lanes)
         keys = keys_of_chunk(self.spec, _KEYS, self.limits)
-        return choose_chunks(self.spec, self.parts.target, _ROWS, keys, _SCRATCH, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
+        return choose_chunks(self.spec, self.parts.target, _ROWS, keys, width, round_up(self.spec.e, self.lanes), 1, self.spec.powers is not None)
 
     @property
     def pitch(self) -> int:
@@ -147,6 +154,22 @@ class _Forward:
         return not self.online and self.chunks.rows == self.spec.m
 
     @property
+    def grid(self) -> int:
+        """Blocks of one batch entry."""
+        return ceil_div(self.spec.m, self.chunks.rows)
+
+    @property
+    def panel_bytes(self) -> tuple[int, int]:
+        """Of the panels of a chunk's keys, and of its values."""
+        keys, values = (round_up(p.elements * self.spec.size, 64) for p in self._panels(max(self.chunks.size, self.chunks.rest)))
+        return keys, values
+
+    @property
+    def keeps(self) -> bool:
+        """Whether panels stay for the blocks of the same batch entry that a thread carries out next."""
+        return self.grid > 1 and 0 < sum(self.panel_bytes) * self.chunks.count <= _MOST_KEPT_BYTES
+
+    @property
     def sources(self) -> dict[str, Operand]:
         """The operands by their buffers."""
         return {"a": self.spec.q, "b": self.spec.k, "d": self.spec.v}
@@ -163,32 +186,36 @@ class _Forward:
 
     def emit(self) -> Plan:
         spec, chunks, size = self.spec, self.chunks, self.spec.size
-        keys = max(chunks.size, chunks.rest)
-        k_panels, v_panels = (p.elements for p in self._panels(keys))
-        seen = count_tiles(split_queries(spec, chunks.rows)) * I64.bytes // size if self.limits else 0
-        sections = (chunks.rows * self.pitch, k_panels, v_panels, chunks.rows * self.width, seen)
-        offsets = [sum(round_up(s, 64) for s in sections[:k]) * size for k in range(6)]
+        seen = count_tiles(split_queries(spec, chunks.rows)) * I64.bytes if self.limits else 0
+        panels = [nbytes * (chunks.count if self.keeps else 1) for nbytes in self.panel_bytes]
+        sections = chunks.rows * self.pitch * size, *panels, chunks.rows * self.width * size, seen, chunks.count * I64.bytes if self.keeps else 0
+        offsets = [sum(round_up(s, 64) for s in sections[:k]) for k in range(len(sections) + 1)]
         powers = ("c3",) if spec.powers is not None else ()
         buffers = ("a", "b", "d", *MASKS[: len(spec.masks)], "c", "c1", "c2", *powers, "scratch")
         segments = split_evenly(spec.m, chunks.rows)
         params = KernelParams(buffers)
         b = FunctionBuilder(self.parts.module, self.parts.name, params.list, internal=False)
-        grid = sum(s.tiles for s in segments)
+        grid = self.grid
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             batch, within = split_batch(b, loop.index, spec, grid)
             scratch = [b.gep(b.args["scratch"], offset, LType("i8")) for offset in offsets[: 5 if self.limits else 4]]
+            packed = b.gep(b.args["scratch"], offsets[5], LType("i8"))
+            if self.keeps:
+                is_first = b.or_(b.icmp("eq", loop.index, b.args["begin"]), b.icmp("eq", within, i64(0)))
+                with b.if_then(is_first), b.loop(0, chunks.count, name="packed", at_least_once=True) as number:
+                    b.store(i64(0), b.gep(packed, number.index, I64))
             if self.single:
                 after, _ = split_batch(b, b.add(loop.index, i64(1)), spec, grid)
                 scratch += [displaced(b, b.args[letter], batch_offset(b, after, x), LType(x.kind)) for letter, x in self.sources.items()]
             for segment in segments:
                 with tile_loop(b, segment, within, b.add(within, i64(1)), "rows") as (_, row):
-                    self._block(b, segment.size, batch, row, scratch)
+                    self._block(b, segment.size, batch, row, scratch, packed)
         b.finish()
         blocks = spec.blocks * grid
         flops = 2 * chunks.rows * spec.n * (spec.d + spec.e + 8)
         note = f"attention, {chunks.rows} rows, {chunks.whole} chunks of {chunks.size} keys and {chunks.rest}"
         note += f", {describe(split_queries(spec, chunks.rows))}" if self.limits else ""
-        return Plan((Stage(self.parts.name, buffers, (), blocks, flops),), (), offsets[5], note)
+        return Plan((Stage(self.parts.name, buffers, (), blocks, flops),), (), offsets[-1], note)
 
     def _panels(self, keys: int) -> tuple[Panels, Panels]:
         """Of the keys, transposed, and of the values of a chunk."""
@@ -196,7 +223,7 @@ class _Forward:
         turned = Operand(spec.k.kind, spec.k.column, spec.k.row)
         return self.parts.right(spec.d, keys, rows, spec.q, turned, False), self.parts.right(keys, spec.e, rows, self.scores, spec.v, self.online)
 
-    def _block(self, b: FunctionBuilder, rows: int, batch: list[Val], row: Val, scratch: list[Val]) -> None:
+    def _block(self, b: FunctionBuilder, rows: int, batch: list[Val], row: Val, scratch: list[Val], packed: Val) -> None:
         spec, chunks = self.spec, self.chunks
         linear = affine(b, [(x, prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])
         state = [b.gep(b.args[n], b.add(b.mul(linear, i64(spec.m)), row), LType(spec.kind)) for n in ("c1", "c2")]
@@ -213,17 +240,22 @@ class _Forward:
         if self.online:
             b.call(self._begin(rows), VOID, *state, scratch[3])
 
-        def chunk(key: Val, keys: int) -> None:
+        def chunk(number: Val, keys: int) -> None:
+            key = b.mul(number, i64(chunks.size))
             columns = [at_column(b, pointer, key, operand) for pointer, operand in masks]
-            b.call(self._chunk(rows, keys), VOID, q, at_row(b, k, key, spec.k), at_row(b, v, key, spec.v), *columns, *state, *scratch)
+            places, flag = list(scratch), []
+            if self.keeps:
+                places[1:3] = (b.gep(at, b.mul(number, i64(nbytes)), LType("i8")) for at, nbytes in zip(scratch[1:3], self.panel_bytes, strict=True))
+                flag = [b.gep(packed, number, I64)]
+            b.call(self._chunk(rows, keys), VOID, q, at_row(b, k, key, spec.k), at_row(b, v, key, spec.v), *columns, *state, *places, *flag)
 
         if not self.online:
             chunk(i64(0), chunks.size)
         else:
             with b.loop(0, chunks.whole, name="chunk", at_least_once=True) as loop:
-                chunk(b.mul(loop.index, i64(chunks.size)), chunks.size)
+                chunk(loop.index, chunks.size)
             if chunks.rest:
-                chunk(i64(chunks.whole * chunks.size), chunks.rest)
+                chunk(i64(chunks.whole), chunks.rest)
         b.call(self._finish(rows), VOID, scratch[3], state[1], out)
 
     def _begin(self, rows: int) -> str:
@@ -241,12 +273,14 @@ class _Forward:
         return name
 
     def _chunk(self, rows: int, keys: int) -> str:
-        """`void f(q, k, v[, mask][, keep], peak, total[, powers], scores, k panels, v panels, output[, counts])`, all pointers."""
+        """`void f(q, k, v[, mask][, keep], peak, total[, powers], scores, k panels, v panels, output[, counts][, packed])`, all pointers; `packed`, a
+        word, is 0 as long as there are no panels of this chunk."""
         name, new = self.parts.fresh(("chunk", rows, keys), "chunk")
         if not new:
             return name
         spec, parts = self.spec, self.parts
         names = ["q", "k", "v", *spec.masks, *self._by_row, "scores", "kp", "vp", "output", *(("counts",) if self.limits else ()), *self._after]
+        names += ["packed"] if self.keeps else []
         b = FunctionBuilder(parts.module, name, [(n, PTR) for n in names], attributes="nounwind noinline")
         queries, total = split_queries(spec, rows), None
         if self.limits:
@@ -254,14 +288,13 @@ class _Forward:
             look = emit_seen(parts, spec, queries, keys, factors, peaks=self.online)
             total = b.call(look, I64, *(b.args[n] for n in ("mask", *(("peak",) if self.online else ()), *(x.name for x in factors), "counts")))
             b.return_if(b.icmp("eq", total, i64(0)))
-        k_panels, v_panels = self._panels(keys)
-        places = dict(b.args)
-        most = [] if total is None else [most_seen(b, b.args["counts"], queries)]
-        some, deep = first_keys(keys, self.lanes) if most else (None, None)
-        for name_of, panels, source, seen in (("k", k_panels, Operand(spec.k.kind, spec.k.column, spec.k.row), some), ("v", v_panels, spec.v, deep)):
-            if panels.lies is None:
-                places[name_of] = b.args[f"{name_of}p"]
-                b.call(parts.pack(panels, source, seen), VOID, b.args[name_of], places[name_of], *most)
+        places = dict(b.args) | {name: b.args[f"{name}p"] for name, panels in zip("kv", self._panels(keys), strict=True) if panels.lies is None}
+        if self.keeps:
+            with b.if_then(b.icmp("eq", b.load(b.args["packed"], I64), i64(0))):
+                self._pack(b, keys, None)
+                b.store(i64(1), b.args["packed"])
+        else:
+            self._pack(b, keys, None if total is None else most_seen(b, b.args["counts"], queries))
         strides = {"q": spec.q, **spec.masks, "output": Operand(spec.kind, self.width, 1)}
         strides |= {n: Operand(spec.kind, 1, 1) if spec.powers is None or n != "powers" else spec.powers for n in self._by_row}
         strides |= {f"next_{letter}": operand for letter, operand in self.sources.items() if self.single}
@@ -276,6 +309,15 @@ class _Forward:
             each_part(b, queries, rows, keys, b.args["counts"], total, part)
         b.finish()
         return name
+
+    def _pack(self, b: FunctionBuilder, keys: int, most: Val | None) -> None:
+        """Packs a chunk's keys and values, those that are not read where they lie; the first `most` if that is known."""
+        spec = self.spec
+        some, deep = first_keys(keys, self.lanes) if most is not None else (None, None)
+        k_panels, v_panels = self._panels(keys)
+        for name, panels, source, seen in (("k", k_panels, Operand(spec.k.kind, spec.k.column, spec.k.row), some), ("v", v_panels, spec.v, deep)):
+            if panels.lies is None:
+                b.call(self.parts.pack(panels, source, seen), VOID, b.args[name], b.args[f"{name}p"], *([] if most is None else [most]))
 
     @property
     def _by_row(self) -> tuple[str, ...]:

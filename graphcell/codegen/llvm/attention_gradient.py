@@ -40,7 +40,6 @@ from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import I1, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
 from graphcell.records import dataclass
 
-_SCRATCH = 100_000  # elements of scratch memory that a block aims at
 _ROWS = 128
 _KEYS = 256
 BY_SCORE = ("i", "j", "k")
@@ -103,7 +102,7 @@ class _Backward:
     @property
     def chunks(self) -> Chunks:
         d, e = self.width
-        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, _SCRATCH, 3 * d + 2 * e, d + e, 2)
+        return choose_chunks(self.spec, self.parts.target, _ROWS, _KEYS, 3 * d + 2 * e, d + e, 2)
 
     @property
     def pitch(self) -> int:
