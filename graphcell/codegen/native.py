@@ -24,7 +24,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
-from graphcell.ops.sorting import Sort, TopK
+from graphcell.ops.sorting import SearchSorted, Sort, TopK
 from graphcell.records import dataclass
 
 
@@ -91,6 +91,7 @@ _HOMES: dict[type[Op], tuple[str, str]] = {
     AttentionGrad: ("attention", "emit_attention_grad_op"),
     Sort: ("sorting", "emit_sort_op"),
     TopK: ("sorting", "emit_sort_op"),
+    SearchSorted: ("searching", "emit_search_op"),
 }
 """Where the other ops with native kernels beyond loop nests have them: a module beside this one, and its function."""
 

@@ -169,7 +169,6 @@ def test_matrix_products_of_integers_wrap(dtype: dt.DType) -> None:
 # -- what still goes to the host -----------------------------------------------------------------------------------------
 HOST = {
     "print", "assert", "raise",  # they act on the world outside
-    "search_sorted",
     "bessel", "betainc", "gcd", "igamma", "igamma_by_a", "nextafter", "polygamma", "zeta",
     "geqrf", "qr", "svd",  # LAPACK's
     "draw_classes", "random_gamma", "random_poisson",  # of rejected and accepted draws
