@@ -4,6 +4,7 @@ memory, against numpy.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,7 +18,7 @@ from graphcell import ops
 from graphcell.codegen.fuse import fuse
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.legalize import legalize
-from graphcell.codegen.llvm import rows
+from graphcell.codegen.llvm import loops, rows
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.points import lanes_of, registers_of
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module
@@ -116,6 +117,32 @@ def test_a_transposed_result_is_written_by_the_kernel_that_computes_it() -> None
 def test_long_transposes_are_tiled() -> None:
     (kernel,) = kernels(graph_of(lambda x: x.transpose(1, 0) + 1.0, [normal(64, 96)]))
     assert kernel.tile >= 0 and " tile" in str(kernel)
+
+
+@pytest.mark.parametrize("shape", [(3, 70, 31), (2, 33, 100), (1, 64, 16), (2, 129, 20), (70, 64), (200, 7)], ids=str)
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
+def test_blocks_of_some_columns_of_all_rows(shape: tuple[int, ...], dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_CHUNK", 32)
+    monkeypatch.setattr(loops, "_CHUNKED_FROM", (0, 0))
+    x, y = whole(dtype, *shape), whole(dtype, *shape[:-2], shape[-1], shape[-2])
+    (kernel,) = kernels(graph_of(lambda x, y: x.swapaxes(-1, -2) + y, [x, y]))
+    for target in TARGETS.values():
+        assert loops.block_count(kernel, target) == math.prod(shape[:-2]) * -(-kernel.extents[kernel.vector] // 32)
+    check(lambda x, y: x.swapaxes(-1, -2) + y, [x, y], x.swapaxes(-1, -2) + y)
+
+
+def test_large_images_are_moved_by_columns() -> None:
+    """Not those that the cache holds, nor matrices as high as long, of which columns of all rows would not stay there."""
+    target = replace(TARGETS[max(TARGETS)], vector_bytes=64, l2_bytes=2 << 20)
+
+    def blocks(axes: tuple[int, ...], *shape: int) -> int:
+        (kernel,) = kernels(trace(lambda x: ops.permute(x, axes) + 1.0, TensorType(dt.float32, shape)))
+        return loops.block_count(kernel, target)
+
+    assert blocks((0, 2, 3, 1), 4, 96, 91, 91) == blocks((0, 3, 1, 2), 4, 91, 91, 96) == 4 * -(-91 * 91 // 512)
+    assert blocks((0, 2, 3, 1), 4, 96, 20, 20) == 4 * 6  # tiles of sixteen rows
+    assert blocks((0, 2, 3, 1), 1, 96, 91, 30) == 6  # no more than a few times the cache
+    assert blocks((0, 2, 1), 1, 2000, 3000) == 125
 
 
 def test_short_contiguous_rows_of_slow_functions_are_not_gathered_from_images() -> None:

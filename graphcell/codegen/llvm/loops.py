@@ -39,6 +39,10 @@ MIN_BLOCKS = 16
 """Blocks that must remain for the threads."""
 _TILED_BY_PAIRS = 1 << 22
 """Bytes of an array of which two tiles are done side by side, at most."""
+_CHUNK = 512
+"""Columns that a block takes of all rows, if it takes no whole rows."""
+_CHUNKED_FROM = 0.5, 4
+"""Times the L2 cache that a matrix takes, read and written, and all of them together, from which on blocks do."""
 
 
 def block_count(kernel: LoopKernel, target: Target) -> int:
@@ -55,6 +59,8 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
     leading, within = _block_loops(kernel)
     blocks = math.prod(kernel.extents[d] for d in leading)
     if 0 <= kernel.tile < kernel.outer:
+        if _takes_chunks(kernel, target):
+            return blocks * -(-kernel.extents[kernel.vector] // _CHUNK)
         return blocks * -(-kernel.extents[kernel.tile] // _tile_rows(kernel, lanes_of(kernel, target)))
     if kernel.vector < kernel.outer and not within and not streams(kernel):
         return blocks * -(-kernel.extents[kernel.vector] // (lanes_of(kernel, target) * slots_of(kernel, target)))
@@ -67,6 +73,18 @@ def _tile_rows(kernel: LoopKernel, lanes: int) -> int:
     With one tile after the other, lines that lie far apart would be gone from the L2 cache before the tile that takes the other half of them.
     """
     return lanes * _in_line(kernel, lanes, [d for a, d in _accesses(kernel) if is_tiled(a.strides, kernel.vector, kernel.tile)])
+
+
+def _takes_chunks(kernel: LoopKernel, target: Target) -> bool:
+    """Whether a block of a kernel with tiles is some columns of all its rows, not some rows. Of large matrices that are long, cache lines which several rows
+    share would be gone before all of these have come, and so would what the processor knows of pages. Measured on Emerald Rapids: images of 96 x 91 x 91
+    numbers become channels-last in 0.65 of the time, and images again in 0.80.
+    """
+    rows, columns = kernel.extents[kernel.tile], kernel.extents[kernel.vector]
+    of_column = rows * sum(dtype.itemsize for access, dtype in _accesses(kernel) if access.strides[kernel.tile] and access.strides[kernel.vector])
+    matrix, together = (part * target.l2_bytes for part in _CHUNKED_FROM)
+    large = of_column * columns > matrix and of_column * (kernel.points // rows) > together
+    return large and columns > _CHUNK and of_column * _CHUNK <= target.l2_bytes // 2
 
 
 def _vectors_of_line(kernel: LoopKernel, lanes: int) -> int:
@@ -208,37 +226,54 @@ class LoopEmitter(RowEmitter):
 
     # -- tiles without reductions ------------------------------------------------------------------------------------
     def _tile_block(self, block: Val, others: list[int]) -> None:
-        """As many rows as a vector has lanes, or what is left of them."""
+        """As many rows as a vector has lanes, or what is left of them; or some columns of all rows."""
         b, k = self.b, self.kernel
-        rows, most = k.extents[k.tile], _tile_rows(k, self.lanes)
-        blocks, left = -(-rows // most), rows % most
+        rows, columns, most = k.extents[k.tile], k.extents[k.vector], _tile_rows(k, self.lanes)
+        chunked, left = _takes_chunks(k, self.target), rows % most
+        extent, size = (columns, _CHUNK) if chunked else (rows, most)
+        blocks = -(-extent // size)
         number = b.rem(block, i64(blocks), signed=False) if others else block
         if others:
             self._set_outer(b.div(block, i64(blocks), signed=False), others)
-        start = b.mul(number, i64(most))
-        if not left:
-            self._tile_rows(start, most)
-        elif blocks == 1:
-            self._tile_rows(start, left)
-        else:
-            b.if_else(b.icmp("slt", number, i64(blocks - 1)), lambda: self._tile_rows(start, most), lambda: self._tile_rows(start, left))
+        start = b.mul(number, i64(size))
 
-    def _tile_rows(self, start: Val, points: int) -> None:
-        """`points` rows from `start` on: squares as wide and as high as cache lines are long, then what is left of the columns."""
+        def part(count: int) -> None:
+            if not chunked:
+                self._tile_rows(start, count, i64(0), columns)
+                return
+            if rows > left:
+                with b.loop(0, rows - left, most, name="rows", at_least_once=True) as loop:
+                    self._tile_rows(loop.index, most, start, count)
+            if left:
+                self._tile_rows(i64(rows - left), left, start, count)
+
+        if extent % size == 0:
+            part(size)
+        elif blocks == 1:
+            part(extent)
+        else:
+            b.if_else(b.icmp("slt", number, i64(blocks - 1)), lambda: part(size), lambda: part(extent % size))
+
+    def _tile_rows(self, start: Val, points: int, first: Val, columns: int) -> None:
+        """`points` rows from `start` on, `columns` of their columns from `first` on: squares as wide and as high as cache lines are long, then what is left."""
         b, k = self.b, self.kernel
         self._begin_row()
         self.index[k.tile] = start
         self._prepare_row_values(0, range(len(k.stores)), [])
-        n, done = k.extents[k.vector], 0
+
+        def column(number: int) -> Val:
+            return i64(number) if first.text == "0" else b.add(first, i64(number))
+
+        done = 0
         for wide in (self.lanes * _vectors_of_line(k, self.lanes), self.lanes):
-            end = n - (n - done) % wide
+            end = columns - (columns - done) % wide
             if end > done:
-                with b.loop(done, end, wide, name="columns", at_least_once=True) as loop:
+                with b.loop(column(done), column(end), wide, name="columns", at_least_once=True) as loop:
                     self._tiles(start, points, loop.index, wide // self.lanes)
             done = end
-        if done < n:
-            self.mask = constant_mask(n - done, self.lanes)
-            self._tiles(start, points, i64(done), 1)
+        if done < columns:
+            self.mask = constant_mask(columns - done, self.lanes)
+            self._tiles(start, points, column(done), 1)
             self.mask = None
 
     def _tiles(self, start: Val, points: int, column: Val, vectors: int) -> None:
