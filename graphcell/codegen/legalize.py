@@ -33,7 +33,7 @@ from graphcell.ops.indexing import DynamicSlice, Gather, GatherElements
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
 from graphcell.ops.pooling import Windows
 from graphcell.passes.costs import masks_are_quick, pads_in_loops
-from graphcell.passes.row_blocks import RowBlocks, row_blocks
+from graphcell.passes.row_blocks import RowBlocks, fits_strips, row_blocks
 from graphcell.records import dataclass
 
 SPLIT_REDUCTION_FROM = 1 << 14
@@ -278,7 +278,9 @@ class _Legalizer:
         if all(x.type.shape[a] == 1 for a in op.axis):
             self.table[node.results[0]] = self.view(Reshape(result.shape), x, node)
             return
-        split = self._rows_above(op, x) or self._rows_within(op, x) or _split_axes(op, x.type) or row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
+        split = self._rows_above(op, x) or self._rows_within(op, x) or _split_axes(op, x.type)
+        if split is None and not (fits_strips(x.type.shape, op.axis, x.type.dtype.itemsize) and self._comes_back(node)):
+            split = row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
         if split is None:
             self.append(copy_node(node, self.table))
             return
@@ -332,6 +334,21 @@ class _Legalizer:
             if isinstance(node.op, Reduction) and node.op.axis == op.axis and node.operands[0].type.shape == shape:
                 return None
         return RowBlocks(shape, tuple(a for a in op.axis if a >= first), across)
+
+    def _comes_back(self, node: Node) -> bool:
+        """Whether the result of a reduction meets arrays as large as what was reduced, by way of loop ops."""
+        size = node.operands[0].type.size
+        seen, stack = set(node.results), list(node.results)
+        while stack and len(seen) < _MOST_ABOVE:
+            for user in self.users.get(stack.pop(), ()):
+                if not isinstance(user.op, (Elementwise, Reshape, BroadcastTo)):
+                    continue
+                if isinstance(user.op, Elementwise) and user.results[0].type.size == size:
+                    return True
+                found = [v for v in user.results if v not in seen]
+                seen.update(found)
+                stack += found
+        return False
 
     def _above(self, x: Value) -> Iterator[Node]:
         """What x is computed from by loop ops and the views among them, up to reductions, the nearest first."""

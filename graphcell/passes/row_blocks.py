@@ -16,6 +16,11 @@ BLOCK_BYTES = 1 << 16
 """What a block of rows should have at most; but never fewer rows than FEWEST_ROWS."""
 FEWEST_ROWS, MOST_ROWS = 16, 256
 MIN_BLOCKS = 4
+LONGEST_STRIP, MOST_PAGES = 4096, 1280
+"""Rows of a strip of columns, and the pages that they lie on: the TLB knows those of one or two arrays when they are read again."""
+FEWEST_IN_STRIPS, FEWEST_SIDE_BY_SIDE = 128, 16
+"""Columns that are worth taking a strip of them after the other, and those that lie side by side: a cache line of them, more or less."""
+_PAGE = 4096
 
 
 @dataclass(frozen=True)
@@ -56,6 +61,18 @@ def row_blocks(shape: Shape, axis: Sequence[int], itemsize: int) -> RowBlocks | 
             return RowBlocks(shape, tuple(b for b in axis if b > a), tuple(b for b in axis if b <= a))
         return RowBlocks((*shape[:a], shape[a] // part, part, *shape[a + 1 :]), (a + 1, *inner), tuple(b for b in axis if b <= a))
     return None
+
+
+def fits_strips(shape: Shape, axis: Sequence[int], itemsize: int) -> bool:
+    """Whether columns are so short that all rows of a few of them stay in the cache. Where what is reduced is read again with the result, as by a softmax,
+    it is better to do all that for a strip of columns, and then for the next, than to cut the columns and go over all of memory for each step.
+    """
+    reduced = [a for a in axis if shape[a] != 1]
+    if not reduced:
+        return False
+    rows, side_by_side = math.prod(shape[a] for a in reduced), math.prod(shape[reduced[-1] + 1 :])
+    short = rows <= LONGEST_STRIP and rows * min(side_by_side * itemsize, _PAGE) <= MOST_PAGES * _PAGE
+    return short and math.prod(shape) // rows >= FEWEST_IN_STRIPS and side_by_side >= FEWEST_SIDE_BY_SIDE
 
 
 def _divisor_near(n: int, wanted: float) -> int:

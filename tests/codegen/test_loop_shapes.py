@@ -145,6 +145,28 @@ def test_large_images_are_moved_by_columns() -> None:
     assert blocks((0, 2, 1), 1, 2000, 3000) == 125
 
 
+def columns_of_softmax(*shape: int) -> list[LoopKernel]:
+    return kernels(trace(lambda x: ops.softmax(x, -2), TensorType(dt.float32, shape)))
+
+
+def test_what_is_read_again_with_sums_of_its_columns_is_taken_by_strips() -> None:
+    for shape in ((1024, 256), (3, 960, 64), (4096, 160)):
+        (kernel,) = columns_of_softmax(*shape)
+        assert kernel.vector < kernel.outer and kernel.inner_points == shape[-2]
+    for shape in ((8192, 160), (2048, 1024), (1024, 64), (40, 1024, 8)):  # too long, on too many pages, too few, too short
+        assert len(columns_of_softmax(*shape)) > 1
+    total = kernels(trace(lambda x: x.sum(0), TensorType(dt.float32, (1024, 256))))
+    assert len(total) == 2  # which nothing is read again with
+
+
+def test_long_columns_keep_their_digits() -> None:
+    x = RNG.uniform(0.5, 1.5, (4096, 160)).astype(np.float32)
+    for target in TARGETS.values():
+        (got,) = run_guarded(graph_of(lambda x: ops.softmax(x, 0), [x]), [x], target, True)
+        powers = np.exp(x.astype(np.float64))
+        np.testing.assert_allclose(got, powers / powers.sum(0), rtol=4e-6)
+
+
 def test_short_contiguous_rows_of_slow_functions_are_not_gathered_from_images() -> None:
     """Eight channels of a group lie in short vectors, though sixteen images would fill long ones."""
     x, scale = normal(16, 9, 12, 8), normal(12, 8)
