@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 
 from graphcell import dtype as dt
+from graphcell.codegen.llvm import attention
 from graphcell.codegen.llvm.attention import emit_attention
 from graphcell.codegen.llvm.attention_products import AttentionSpec
 from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.codegen.lower import lower
 from graphcell.ir.graph import Builder, Graph
@@ -26,7 +28,7 @@ from graphcell.passes.attention import LONGEST_KEPT
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.runtime.executable import compile_graph
 from graphcell.tensor import Tensor
-from tests.codegen.plans import TARGETS
+from tests.codegen.plans import TARGETS, compile_plan, with_chunks
 from tests.codegen.test_guards import run_guarded
 
 RNG = np.random.default_rng(11)
@@ -316,7 +318,7 @@ def test_results_do_not_depend_on_the_split_into_blocks() -> None:
 @pytest.mark.parametrize("width", list(TARGETS))
 @pytest.mark.parametrize("form", ["no mask", "causal", "padded", "later"])
 def test_blocks_find_the_panels_of_those_before(form: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The same bits as from blocks that pack their own, in scratch memory that begins as NaN and whatever block a thread begins with."""
+    """The same bits as from blocks that pack their own."""
     m, n, d, e = 300, 530, 20, 24
     q, k, v, g = operands((2,), m, n, d, e)
     keys, queries = np.arange(n)[None, None], np.arange(m)[None, :, None]
@@ -330,6 +332,66 @@ def test_blocks_find_the_panels_of_those_before(form: str, width: int, monkeypat
     for x, y in zip(kept, packed, strict=True):
         assert x.tobytes() == y.tobytes()
     close(kept, reference(q, k, v, g, masks[0] if masks else None, 0.3, -1e9), 3e-6)
+
+
+class Forward:
+    """A compiled forward plan on its own: scratch memory has guards and begins as NaN for each range of blocks."""
+
+    def __init__(self, m: int, n: int, d: int, e: int, target: Target, turned: bool = False, mask: Array | None = None, batch: int = 3):
+        self.q, self.k, self.v, self.g = operands((batch,), m, n, d, e)
+        self.mask, self.shape = mask, (batch, m, e)
+        keys = Operand("float", 1, n, (d * n,)) if turned else Operand("float", d, 1, (d * n,))
+        across = None if mask is None else Operand("i1", n, 1, (0,))
+        lies = Operand("float", d, 1, (m * d,)), keys, Operand("float", e, 1, (n * e,)), Operand("float", e, 1, (m * e,))
+        spec = AttentionSpec(m, n, d, e, (batch,), 0.3, *lies, across, -1e9)
+        runner = compile_plan(lambda module, target: emit_attention(module, "attention", spec, target), target)
+        self.runner = replace(runner, plan=replace(runner.plan, shared=(("c1", batch * m * 4), ("c2", batch * m * 4))))
+        self.inputs = {"a": self.q, "b": np.ascontiguousarray(self.k.swapaxes(1, 2)) if turned else self.k, "d": self.v}
+        if mask is not None:
+            self.inputs["e"] = mask
+
+    @property
+    def blocks(self) -> int:
+        return self.runner.plan.stages[0].blocks
+
+    def __call__(self, *cuts: float) -> Array:
+        runner = with_chunks(self.runner, *cuts) if cuts else self.runner
+        return runner(self.inputs, "c", self.shape, np.dtype(np.float32))
+
+    def check(self) -> None:
+        """Right, and the same bits from blocks in one range, in ranges that begin amid a batch entry, and one by one."""
+        whole = self()
+        close([whole], reference(self.q, self.k, self.v, self.g, self.mask, 0.3, -1e9)[:1], 3e-6)
+        for cuts in ([0.2, 0.55, 0.8], [(k + 0.5) / self.blocks for k in range(1, self.blocks)]):
+            assert self(*cuts).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+@pytest.mark.parametrize("form", ["no mask", "causal", "later"])
+def test_ranges_of_blocks_may_begin_anywhere(form: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attention, "_ROWS", 40)
+    monkeypatch.setattr(attention, "_KEYS", 64)
+    m, n = 100, 150
+    keys, queries = np.arange(n)[None], np.arange(m)[:, None]
+    mask = {"no mask": None, "causal": keys <= queries, "later": keys > queries + 60}[form]
+    run = Forward(m, n, 20, 24, TARGETS[width], mask=mask)
+    assert run.blocks == 12
+    run.check()
+
+
+@pytest.mark.parametrize("width", list(TARGETS))
+@pytest.mark.parametrize(("m", "n", "d", "e"), [(45, 635, 31, 16), (45, 733, 60, 8), (44, 570, 9, 229), (24, 596, 10, 105), (336, 626, 8, 28)], ids=str)
+def test_a_rest_of_the_keys_has_room_where_others_are_read_where_they_lie(m: int, n: int, d: int, e: int, width: int) -> None:
+    """A chunk of fewer keys may have more tiles of rows, for which its keys are packed."""
+    for l2_bytes in (1 << 16, 2 << 20):
+        Forward(m, n, d, e, replace(TARGETS[width], l2_bytes=l2_bytes), turned=True, batch=2).check()
+
+
+def test_scratch_memory_grows_with_the_cache() -> None:
+    x = Operand("float", 64, 1, (4096 * 64,))
+    spec = AttentionSpec(4096, 4096, 64, 64, (1,), 0.25, x, x, x, x)
+    notes = [emit_attention(Module(), "attention", spec, replace(TARGETS[max(TARGETS)], l2_bytes=size)).note for size in (1 << 19, 1 << 20, 2 << 20)]
+    assert notes[0] == notes[1] != notes[2] and "chunks of 512 keys" in notes[2]
 
 
 def test_panels_of_many_keys_are_packed_by_each_block() -> None:

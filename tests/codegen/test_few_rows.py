@@ -14,10 +14,10 @@ from graphcell import Tensor, nn
 from graphcell.codegen.llvm.few_rows import FEW_ROWS, tile_for_few_rows
 from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul
 from graphcell.codegen.llvm.matmul_dot import uses_dot
-from graphcell.codegen.llvm.matmul_schedule import Operand, Schedule, schedule, with_prepared_weights
+from graphcell.codegen.llvm.matmul_schedule import Operand, Schedule, in_pairs, schedule, with_prepared_weights
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module
-from tests.codegen.plans import TARGETS
+from tests.codegen.plans import TARGETS, compile_plan, with_chunks
 from tests.codegen.test_contraction import HOST, Case, check
 
 WIDE = replace(TARGETS[HOST], triple="x86_64-unknown-linux-gnu", cpu="sapphirerapids", vector_bytes=64, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=64 << 20, features="+avx512f")
@@ -183,6 +183,41 @@ def test_panels_that_a_tile_packs(case: Case, width: int, monkeypatch: pytest.Mo
     plan = schedule(case.spec, TARGETS[width])
     assert plan.packs_meanwhile and plan.rows_ahead
     check(case, width)
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("kept", [True, False])
+def test_tiles_pack_for_blocks_that_begin_anywhere(kept: bool, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks one by one, with tiles of two heights, whose passes leave their panels for the blocks below or not."""
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul.MOST_KEPT_BYTES", 1 << 21 if kept else 1 << 10)
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._ROWS_PER_BLOCK", 20)
+    case = Case(203, 130, 900, transpose_b=False)
+    target = replace(TARGETS[width], l1_bytes=8 << 10, l2_bytes=64 << 10)
+    plan = schedule(case.spec, target)
+    assert plan.packs_meanwhile and plan.passes > 1 and plan.grid[1] > 2 and len(plan.row_segments) == 2
+    runner = compile_plan(lambda module, target: emit_matmul(module, "matmul", case.spec, target), target)
+    a, b = case.operands()
+    whole = runner(case.stored(a, b), "c", (203, 130), np.dtype(np.float32))
+    np.testing.assert_allclose(whole, a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
+    blocks = runner.plan.stages[-1].blocks
+    for cuts in ([0.3, 0.6], [(k + 0.5) / blocks for k in range(1, blocks)]):
+        assert with_chunks(runner, *cuts)(case.stored(a, b), "c", (203, 130), np.dtype(np.float32)).tobytes() == whole.tobytes()
+
+
+@pytest.mark.parametrize("kind", ["half", "bfloat", "float"])
+@pytest.mark.parametrize("k", [1, 2, 3, 4, 9])
+def test_tiles_pack_few_steps(k: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._FEW_STEPS", 0)
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._pack_b", lambda *args: "block")
+    case = Case(150, 300, k, kind)
+    assert schedule(case.spec, TARGETS[HOST]).packs_meanwhile
+    check(case, HOST)
+
+
+def test_pairs_of_bfloats_are_packed_before() -> None:
+    target = replace(WIDE, features="+avx512f,+avx512bf16")
+    plan = schedule(in_pairs(dense_matmul(300, 512, 512, "bfloat"), target), target)
+    assert plan.pack_b == "block" and not plan.packs_meanwhile
 
 
 @pytest.mark.slow

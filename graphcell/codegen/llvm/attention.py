@@ -52,8 +52,8 @@ from graphcell.codegen.llvm.packing import displaced, load_as, store_as, zeros
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.records import dataclass
 
-_LEAST_SCRATCH = 100_000  # elements of scratch memory that a block aims at, if more than this are no more than that part of the L2 cache
-_SCRATCH_OF_L2 = 0.4
+_SCRATCH_OF_L2 = 0.4  # the part of that cache which scratch memory of a block may take
+_LEAST_SCRATCH = 100_000  # elements that it may take however small that cache is
 _ROWS = 128
 _KEYS = 512
 _MOST_KEPT_BYTES = 4 << 20  # of panels of all keys: of more, each block packs its own
@@ -91,7 +91,7 @@ class Chunks:
 def choose_chunks(
     spec: AttentionSpec, target: ContractionTarget, rows: int, keys: int, per_key: int, per_row: int, per_score: int, whole: bool = False
 ) -> Chunks:
-    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score is a part of the L2 cache; `whole`: one chunk."""
+    """Chunk sizes for which chunks * per_key + rows * per_row + rows * chunk * per_score stays within what a block may take (above); `whole`: one chunk."""
     lanes = target.lanes(spec.kind)
     size, rows = spec.n if whole else min(keys, round_up(spec.n, lanes)), min(rows, spec.m)
     smallest = spec.n if whole else 4 * lanes
@@ -160,8 +160,9 @@ class _Forward:
 
     @property
     def panel_bytes(self) -> tuple[int, int]:
-        """Of the panels of a chunk's keys, and of its values."""
-        keys, values = (round_up(p.elements * self.spec.size, 64) for p in self._panels(max(self.chunks.size, self.chunks.rest)))
+        """Of the panels of a chunk's keys, and of its values: a chunk of fewer keys may pack what others read where it lies."""
+        sizes = [self._panels(keys) for keys in (self.chunks.size, self.chunks.rest) if keys]
+        keys, values = (round_up(max(p.elements for p in panels) * self.spec.size, 64) for panels in zip(*sizes, strict=True))
         return keys, values
 
     @property

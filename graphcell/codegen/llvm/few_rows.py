@@ -3,7 +3,7 @@
 Each row tile reads all of B, the first of them from where B lies, those that follow from the L2 cache. Beside hundreds of rows that is little, and what
 the multiply-adds take decides; beside tens of them it is most. So tiles are tall, and B is packed only where that is less than to read it as it lies: by
 the first row tile, which reads a B that lies row by row in any case, or in a copy of one that does not. A large one that lies row by row is read so by up
-to `_IN_ROWS` rows.
+to 24 rows, and a very large one by up to 48.
 
 Enters: a spec. Leaves: a tile and a way to read B, or None where B is small or rows are many, for one row of a B that is not prepared, an A whose steps are
 far apart, and pairs of bfloats. Times are relative, in multiply-adds of a vector, for vectors of a cache line; they were measured on Emerald Rapids with 2 to

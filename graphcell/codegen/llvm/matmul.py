@@ -455,7 +455,8 @@ class _Block:
         """
         b, plan, spec = self.b, self.plan, self.owner.spec
         partial = plan.splits > 1
-        for row_segment, kernels in zip(plan.row_segments, self.packing if packs else self.kernels, strict=False):
+        table = self.packing if packs else self.kernels
+        for row_segment, kernels in zip(plan.row_segments[: len(table)], table, strict=True):
             with tile_loop(b, row_segment, *rows, "rows") as (tile, row):
                 if plan.pack_a == "columns":
                     a_at = self._column_panel(tile, low)

@@ -43,6 +43,7 @@ _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache fo
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
 _PAGE = 4096
 _FEW_STEPS = 8  # of so few, most of the time goes to writing the output, for which row after row is best
+_ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least, for each of them
 _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
 MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AMD = "znver"  # how LLVM's names of its processors begin
@@ -50,7 +51,7 @@ _BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
-_IN_TILES = 9  # rows, from which on several tiles read a B in turn
+_IN_TILES = 9  # rows, from which on several tiles may read a B in turn, so that it matters where its rows lie in the caches
 _STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
 _STRIP_TIMES = 8  # its width that such an output is long, at least
 _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
@@ -350,7 +351,7 @@ def _tiles_of_block(
     wanted = min(BLOCKS_WANTED // 2 if short_passes else BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
-    least_rows = GROUPED_ROWS if in_groups else _ROWS_PER_BLOCK if spec.k > _FEW_STEPS else _FEW_STEPS * spec.k
+    least_rows = GROUPED_ROWS if in_groups else _ROWS_PER_BLOCK if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
     least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     grid_columns = ceil_div(column_tiles, per_column)
     if outer * grid_columns < wanted:
@@ -407,6 +408,7 @@ def _is_strip(spec: MatmulSpec, target: ContractionTarget) -> bool:
 
 
 def _bytes_of_b(spec: MatmulSpec) -> int:
+    """Of one of the matrices B, which a block reads again and again."""
     return spec.k * spec.n * LType(spec.b.kind).bytes
 
 
