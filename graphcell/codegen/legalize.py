@@ -21,7 +21,7 @@ from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.dtype import float32, int32, int64
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Array, Op, infer_types
-from graphcell.ir.types import TensorType
+from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.arithmetic import Cast, Select
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.base import Elementwise, Emitter, Reduction, Val, View, neutral
@@ -86,7 +86,11 @@ class _Legalizer:
         self.made_by: dict[Value, Node] = {}
         self.layouts: dict[Value, Layout | None] = {}
         self.copies: dict[Value, Value] = {}
+        self.strips: set[tuple[Shape, tuple[int, ...]]] = set()
+        """Shapes and axes of reductions whose columns stay whole."""
         self.users: dict[Value, list[Node]] = {}
+        self.makers = graph.producers()
+        """Who reads, and who makes, a value of the graph that enters."""
         for node in graph.nodes:
             for v in node.operands:
                 self.users.setdefault(v, []).append(node)
@@ -279,7 +283,7 @@ class _Legalizer:
             self.table[node.results[0]] = self.view(Reshape(result.shape), x, node)
             return
         split = self._rows_above(op, x) or self._rows_within(op, x) or _split_axes(op, x.type)
-        if split is None and not (fits_strips(x.type.shape, op.axis, x.type.dtype.itemsize) and self._comes_back(node)):
+        if split is None and not self._by_strips(node, x):
             split = row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
         if split is None:
             self.append(copy_node(node, self.table))
@@ -334,6 +338,31 @@ class _Legalizer:
             if isinstance(node.op, Reduction) and node.op.axis == op.axis and node.operands[0].type.shape == shape:
                 return None
         return RowBlocks(shape, tuple(a for a in op.axis if a >= first), across)
+
+    def _by_strips(self, node: Node, x: Value) -> bool:
+        """Whether the columns that are reduced stay whole: they fit in strips, and the loops that read them again do so with the result, an extremum, or what
+        is reduced is computed with such a result itself, which a cut would make them read apart from that.
+
+        Sums join where such a chain is, as those of the cotangent of a softmax; else they are cut, as means are: blocks keep more of their digits, which a
+        difference from a mean needs.
+        """
+        op = node.op
+        assert isinstance(op, Reduction)
+        if not fits_strips(x.type.shape, op.axis, x.type.dtype.itemsize):
+            return False
+        follows = any(isinstance(n.op, Reduction) and n.op.axis == op.axis and n.operands[0].type.shape == x.type.shape for n in self._above(x))
+        chain = x.type.shape, op.axis
+        joins = op.kind in ("max", "min") or chain in self.strips
+        if not (follows or (joins and self._is_read_again(node.operands[0]) and self._comes_back(node))):
+            return False
+        self.strips.add(chain)
+        return True
+
+    def _is_read_again(self, x: Value) -> bool:
+        """Whether more than one node reads x, or a large operand of the op that computes it."""
+        made = self.makers.get(x)
+        sources = [x] if made is None or not isinstance(made.op, Elementwise) else [x, *(v for v in made.operands if v.type.size == x.type.size)]
+        return any(len(self.users.get(v, ())) > 1 for v in sources)
 
     def _comes_back(self, node: Node) -> bool:
         """Whether the result of a reduction meets arrays as large as what was reduced, by way of loop ops."""

@@ -27,7 +27,7 @@ from graphcell.ops.pooling import Fold, ReduceMinPlace
 from graphcell.ops.reduction import ArgMax, ArgMin, ReduceMax, ReduceMin, ReduceSum
 from graphcell.passes.costs import masks_are_quick
 from graphcell.passes.integer_ranges import integer_range
-from graphcell.passes.row_blocks import RowBlocks, fits_strips, row_blocks
+from graphcell.passes.row_blocks import RowBlocks, row_blocks
 
 _MOST_OPS = 12
 """Elementwise ops that are done for each place of windows apart."""
@@ -101,7 +101,7 @@ class _Decomposition:
     def _moments(self, op: Moments, x: Value) -> tuple[Value, Value]:
         """Mean and variance: of rows in two passes over the row; of long columns block by block."""
         count = max(op.count(x.type.shape), 1)
-        cut = None if fits_strips(x.type.shape, op.axis, x.type.dtype.itemsize) else row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
+        cut = row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
         if cut is None:
             mean, centred = self._centred(x, op.axis)
             return mean, self._scaled(self._sum_of_squares(centred, op.axis), 1.0 / count)

@@ -19,7 +19,7 @@ MIN_BLOCKS = 4
 LONGEST_STRIP, MOST_PAGES = 4096, 1280
 """Rows of a strip of columns, and the pages that they lie on: the TLB knows those of one or two arrays when they are read again."""
 FEWEST_IN_STRIPS, FEWEST_SIDE_BY_SIDE = 128, 16
-"""Columns that are worth taking a strip of them after the other, and those that lie side by side: a cache line of them, more or less."""
+"""Columns that are worth taking a strip of them after the other, and those that lie side by side: a vector of them, more or less."""
 _PAGE = 4096
 
 
@@ -64,8 +64,9 @@ def row_blocks(shape: Shape, axis: Sequence[int], itemsize: int) -> RowBlocks | 
 
 
 def fits_strips(shape: Shape, axis: Sequence[int], itemsize: int) -> bool:
-    """Whether columns are so short that all rows of a few of them stay in the cache. Where what is reduced is read again with the result, as by a softmax,
-    it is better to do all that for a strip of columns, and then for the next, than to cut the columns and go over all of memory for each step.
+    """Whether columns are so short that all rows of a few of them stay in the cache. Where what is reduced is read again with the result, as by a softmax
+    (which the caller has to find), it is better to do all that for a strip of columns, and then for the next, than to cut the columns and go over all of
+    memory for each step.
     """
     reduced = [a for a in axis if shape[a] != 1]
     if not reduced:

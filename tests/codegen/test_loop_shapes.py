@@ -13,6 +13,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+import graphcell as ms
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.codegen.fuse import fuse
@@ -143,6 +144,8 @@ def test_large_images_are_moved_by_columns() -> None:
     assert blocks((0, 2, 3, 1), 4, 96, 20, 20) == 4 * 6  # tiles of sixteen rows
     assert blocks((0, 2, 3, 1), 1, 96, 91, 30) == 6  # no more than a few times the cache
     assert blocks((0, 2, 1), 1, 2000, 3000) == 125
+    (kernel,) = kernels(trace(lambda x, bias: ops.permute(x, (0, 2, 3, 1)) + bias, TensorType(dt.float32, (2, 200, 60, 60)), TensorType(dt.float32, (200,))))
+    assert loops.block_count(kernel, target) == 2 * -(-3600 // 512)  # what all columns share takes no room
 
 
 def columns_of_softmax(*shape: int) -> list[LoopKernel]:
@@ -150,13 +153,38 @@ def columns_of_softmax(*shape: int) -> list[LoopKernel]:
 
 
 def test_what_is_read_again_with_sums_of_its_columns_is_taken_by_strips() -> None:
-    for shape in ((1024, 256), (3, 960, 64), (4096, 160)):
+    for shape in ((1024, 256), (3, 960, 64), (4096, 160), (1200, 2000)):
         (kernel,) = columns_of_softmax(*shape)
         assert kernel.vector < kernel.outer and kernel.inner_points == shape[-2]
     for shape in ((8192, 160), (2048, 1024), (1024, 64), (40, 1024, 8)):  # too long, on too many pages, too few, too short
         assert len(columns_of_softmax(*shape)) > 1
-    total = kernels(trace(lambda x: x.sum(0), TensorType(dt.float32, (1024, 256))))
-    assert len(total) == 2  # which nothing is read again with
+
+
+def is_cut(fn: Function, *types: TensorType) -> bool:
+    """Whether sums of columns go by blocks of rows first."""
+    return any(k.reduces and len(k.extents) == 3 for k in kernels(trace(fn, *types)))
+
+
+def test_columns_that_are_not_read_again_are_cut_in_blocks_of_rows() -> None:
+    x = TensorType(dt.float32, (1024, 256))
+    assert is_cut(lambda x: x.sum(0), x)
+    assert is_cut(lambda x, y: ops.amax(x, 0) * y, x, x)  # y is as large, but it is not x
+    assert is_cut(lambda x: (ops.amax(x, 0) * 2.0, x + 1.0), x)  # x is read again, but not with the maximum
+    assert not is_cut(lambda x: x - ops.amax(x, 0), x)
+    assert is_cut(lambda x: (x - x.mean(0, keep_dims=True)) / ops.std(x, 0, 0, True), x)  # means and variances keep more digits by blocks
+    assert not is_cut(lambda x: ops.logsumexp(x, 0), x)  # the sum would read x apart from the maximum
+
+
+def test_deviations_of_columns_with_a_large_mean() -> None:
+    x = (1e4 + RNG.standard_normal((1000, 256))).astype(np.float32)
+    (deviations,) = run_guarded(graph_of(lambda x: ops.std(x, 0, 0), [x]), [x], TARGETS[max(TARGETS)], True)
+    np.testing.assert_allclose(deviations, x.astype(np.float64).std(0), rtol=5e-6)  # a plain mean loses 1e-4 of them
+
+
+def test_the_gradient_of_a_softmax_of_columns_is_taken_by_strips() -> None:
+    x = TensorType(dt.float32, (1040, 256))
+    assert not is_cut(lambda x, g: ms.grad(lambda x: (ops.softmax(x, 0) * g).sum())(x), x, x)
+    assert not is_cut(lambda x, g: ms.grad(lambda x: (ops.log_softmax(x, 0) * g).sum())(x), x, x)
 
 
 def test_long_columns_keep_their_digits() -> None:

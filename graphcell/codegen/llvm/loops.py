@@ -239,7 +239,7 @@ class LoopEmitter(RowEmitter):
 
         def part(count: int) -> None:
             if not chunked:
-                self._tile_rows(start, count, i64(0), columns)
+                self._tile_rows(start, count, None, columns)
                 return
             if rows > left:
                 with b.loop(0, rows - left, most, name="rows", at_least_once=True) as loop:
@@ -254,15 +254,16 @@ class LoopEmitter(RowEmitter):
         else:
             b.if_else(b.icmp("slt", number, i64(blocks - 1)), lambda: part(size), lambda: part(extent % size))
 
-    def _tile_rows(self, start: Val, points: int, first: Val, columns: int) -> None:
-        """`points` rows from `start` on, `columns` of their columns from `first` on: squares as wide and as high as cache lines are long, then what is left."""
+    def _tile_rows(self, start: Val, points: int, first: Val | None, columns: int) -> None:
+        """`points` rows from `start` on, `columns` of their columns from `first` (None: 0) on: squares as wide and as high as cache lines are long, then what
+        is left."""
         b, k = self.b, self.kernel
         self._begin_row()
         self.index[k.tile] = start
         self._prepare_row_values(0, range(len(k.stores)), [])
 
         def column(number: int) -> Val:
-            return i64(number) if first.text == "0" else b.add(first, i64(number))
+            return i64(number) if first is None else b.add(first, i64(number))
 
         done = 0
         for wide in (self.lanes * _vectors_of_line(k, self.lanes), self.lanes):
