@@ -34,8 +34,8 @@ if TYPE_CHECKING:
 
 HALVES = "halves"
 FEW_ROWS = 96
-_IN_ROWS = 24, 48  # rows for which a large B is read row by row, and one of so many times the L2 cache, at most: more of them pay for packing
-_LARGE = 8
+_IN_ROWS = 24, 48  # rows for which a large B is read row by row, and a very large one, at most: more of them pay for packing
+_VERY_LARGE = 8  # times the L2 cache, at least
 _FAR = 12.5  # to have a cache line of B from beyond the L2 cache
 _NEAR = 0.7  # from the L2 cache
 _SPLIT = 3.0  # to have one more of them, where they and the columns of a tile do not begin together
@@ -84,7 +84,7 @@ def _ways(spec: MatmulSpec, in_rows: bool, target: ContractionTarget) -> tuple[s
         return ("block",)
     if not in_rows:
         return "no", "block"
-    return ("no",) if spec.m <= _IN_ROWS[bytes_of_all(spec) >= _LARGE * target.l2_bytes] else ("block",)
+    return ("no",) if spec.m <= _IN_ROWS[bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes] else ("block",)
 
 
 def _tiles(spec: MatmulSpec, most_rows: int, target: ContractionTarget) -> Iterator[TileShape]:
@@ -103,7 +103,7 @@ def _time(spec: MatmulSpec, tile: TileShape, way: str, in_rows: bool, target: Co
     read = size if way == "shared" else stored
     is_near = bytes_of_all(spec) // stored * read <= target.l2_bytes // 2
     first, later = _NEAR if is_near else _FAR * tile.lanes * read / LINE_BYTES, _NEAR
-    copied = 0.0
+    copied = 0.0  # what follows has two values: of the first row tile, and of those after it
     splits = [_SPLIT if way != "shared" and way != HALVES and spec.b.row * stored % LINE_BYTES else 0.0] * 2
     widened = [way != "shared" and stored < size] * 2
     if way == "block":
