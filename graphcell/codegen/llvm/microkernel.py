@@ -24,6 +24,7 @@ ASKED_AHEAD_BYTES = 4096  # by which a panel from memory is asked for ahead: the
 _MOST_STREAMED_TILES = 8  # that read such a panel
 INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
+_MANY_TO_RESUME = 8  # vectors of an output that is read again at the end of a pass, which takes long enough to ask for them at its begin
 _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
 
 
@@ -157,6 +158,9 @@ def emit_micro(
     b = FunctionBuilder(module, name, params, attributes=attributes)
     b.keep_numbers()
     total = [zeros(LType(kernel.kind, lanes)) for lanes in kernel.widths] * kernel.rows
+    if kernel.resumes and kernel.size >= _MANY_TO_RESUME:
+        for pointer in _outputs(b, kernel):  # which are read again at the end
+            prefetch(b, pointer)
     if not kernel.empty:
         total = _reduce(
             b, kernel, kernel.nest, b.args["a"], b.args["b"], total, Tap(0, 0, tuple(range(kernel.rows)))
@@ -412,14 +416,15 @@ def _multiply_pairs(b: FunctionBuilder, left: Val, right: Val, total: Val) -> Va
     return b.intrinsic(f"x86.avx512bf16.dpbf16ps.{32 * total.type.lanes}", total.type, total, b.bitcast(left, pairs), b.bitcast(right, pairs))
 
 
+def _outputs(b: FunctionBuilder, kernel: MicroKernel) -> list[Val]:
+    """Where each vector of the tile lies in C, row by row."""
+    lanes, element = kernel.columns.lanes, LType(kernel.c_kind)
+    return [b.gep(b.gep(b.args["c"], offset, element), v * lanes, element) for offset in kernel.c_offsets for v in range(kernel.columns.vectors)]
+
+
 def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilogue: Epilogue | None) -> None:
     """Adds what C holds, applies the epilogue, stores."""
-    lanes, vectors = kernel.columns.lanes, kernel.columns.vectors
-    at = [
-        b.gep(b.gep(b.args["c"], offset, LType(kernel.c_kind)), v * lanes, LType(kernel.c_kind))
-        for offset in kernel.c_offsets
-        for v in range(vectors)
-    ]
+    at, vectors = _outputs(b, kernel), kernel.columns.vectors
     masks = [kernel.mask(v) for _ in kernel.c_offsets for v in range(vectors)]
     if kernel.resumes:
         with b.loop(0, b.args["resume"], carried=total, name="resume") as loop:
