@@ -281,6 +281,15 @@ class Instructions:
             return self.cast(self.fma(*(self.cast(v, t.with_kind("double")) for v in (x, y, z))), t)
         return self.intrinsic(f"fma.{t.suffix}", t, *map(self._operand, (x, y, z)))
 
+    def fma_in_place(self, x: Val, y: Val, total: Val) -> Val:
+        """x * y + total, in the register of `total`. Where y is used but once, LLVM would take that of y; with AVX2's sixteen registers it then keeps
+        some of the totals of a loop in memory.
+        """
+        result = self.fma(x, y, total)
+        if self.module.avx2:
+            self.effect(f'call void asm sideeffect "", "x"({y})')  # so y is in use beyond
+        return result
+
     def and_(self, x: Val, y: Val) -> Val:
         t = self._same("and", x, y)
         return self.raw(f"and {t} {x.text}, {y.text}", t)

@@ -24,6 +24,7 @@ from graphcell.codegen.llvm.contraction import (
     Extra,
     KernelParams,
     Plan,
+    Segment,
     Stage,
     affine,
     check_extra,
@@ -162,7 +163,7 @@ class _BlockedMatmul:
         """How many elements further A is asked for in each reduction step: the next cache line, or a later step."""
         if plan.pack_a != "no":
             return 0
-        if self.spec.reads_lines_in_parts(plan.tile):
+        if self.spec.reads_lines_in_parts(plan.tile, self.target):
             return LINE_BYTES // self._size
         return _AHEAD * self.spec.a.column if self.spec.a_aliases else 0
 
@@ -537,27 +538,43 @@ class _Block:
         whole cache lines.
         """
         b, plan, spec = self.b, self.plan, self.owner.spec
-        lanes, pitch, element = self.owner.target.lanes(spec.kind), self.owner._a_pitch(plan), LType(spec.a.kind)
+        element, group = LType(spec.a.kind), self.owner._group(plan)
+        whole = b.icmp("eq", b.sub(high, low), i64(group))
         with b.loop(0, count, name="copy") as k:
             source = b.gep(a, b.mul(k.index, i64(spec.a.column)), element)
             if spec.a.column * element.bytes >= _LONG_STEP:
                 start = b.gep(source, b.mul(low, i64(plan.tile.rows)), element)
-                for at in range(0, self.owner._group(plan) * plan.tile.rows, LINE_BYTES // element.bytes):
+                for at in range(0, group * plan.tile.rows, LINE_BYTES // element.bytes):
                     prefetch(b, displaced(b, start, _AHEAD * spec.a.column + at, element))
-            offset = b.mul(k.index, i64(pitch))
+            to = b.gep(b.args["scratch"], b.mul(k.index, i64(self.owner._a_pitch(plan))), LType(spec.kind))
             for segment in plan.row_segments:
-                with tile_loop(b, segment, low, high, "copy.tile") as (tile, row):
-                    to = b.gep(self._column_panel(tile, low), offset, LType(spec.kind))
-                    copy_run(
-                        b,
-                        b.gep(source, row, LType(spec.a.kind)),
-                        to,
-                        segment.size,
-                        spec.a.kind,
-                        spec.packed_kind,
-                        lanes,
-                        spec.a.pair,
-                    )
+                self._copy_tiles(segment, source, to, (low, high), whole)
+
+    def _copy_tiles(self, segment: Segment, source: Val, to: Val, tiles: tuple[Val, Val], whole: Val) -> None:
+        """One reduction step of those of the tiles that lie in a segment. `whole`: whether they are a whole group, whose copies are written out."""
+        b, group, panel, kind = self.b, self.owner._group(self.plan), self.owner._a_panel(self.plan), LType(self.owner.spec.kind)
+        first, past = segment.first, segment.first + segment.tiles
+
+        def each() -> None:
+            with tile_loop(b, segment, *tiles, "copy.tile") as (tile, row):
+                self._copy_rows_of_step(b.gep(source, row, LType(self.owner.spec.a.kind)), b.gep(to, b.mul(b.sub(tile, tiles[0]), i64(panel)), kind), segment.size)
+
+        def all_of_them() -> None:
+            row = affine(b, [(b.sub(tiles[0], i64(first)), segment.size)])
+            begin = b.gep(source, b.add(row, i64(segment.start)), LType(self.owner.spec.a.kind))
+            for t in range(group):
+                at = b.gep(begin, t * segment.size, LType(self.owner.spec.a.kind))
+                self._copy_rows_of_step(at, b.gep(to, t * panel, kind), segment.size)
+
+        if segment.tiles < group:
+            each()
+            return
+        inside = b.and_(b.icmp("sge", tiles[0], i64(first)), b.icmp("sle", tiles[1], i64(past)))
+        b.if_else(b.and_(whole, inside), all_of_them, each)
+
+    def _copy_rows_of_step(self, source: Val, to: Val, rows: int) -> None:
+        spec = self.owner.spec
+        copy_run(self.b, source, to, rows, spec.a.kind, spec.packed_kind, self.owner.target.lanes(spec.kind), spec.a.pair)
 
     def _copy_rows(self, a: Val, rows: int, count: Val) -> Val:
         """Copies the rows of one tile next to each other, converting them."""

@@ -47,7 +47,7 @@ _ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least,
 _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
 MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AMD = "znver"  # how LLVM's names of its processors begin
-_BUSY = 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
+_BUSY, _BUSY_AMD = 12, 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
@@ -58,7 +58,7 @@ _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its b
 _STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
 _STRIP_FROM = 4  # times the L2 cache that the long operand takes
 _MIRRORED_ROWS, _MIRRORED_STEPS = 128, (48, 128)  # from which it is quicker to copy half of a symmetric product, without and with an epilogue
-_COPIED_STEPS = 192  # of a transposed A in a pass, where there are several: a group of rows is copied to the L1 cache, more or less
+_COPIED_STEPS = 128  # of a transposed A in a pass, where there are several: a group of rows is copied to the L1 cache, more or less
 _COLUMNS_TO_COPY = 40  # vectors of B's columns, at least, that pay for such copies
 _COLUMNS_TO_COPY_PAGES = 32  # the same where A's rows are whole pages, which share a few sets of the caches
 _COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they are divided to have some blocks
@@ -131,13 +131,14 @@ class MatmulSpec:
         """Whether A is read in steps of one or two pages, which all fall on a few lines of the nearer caches and which no processor foresees."""
         return self.a.row == 1 and self.m > 1 and self.a.column * LType(self.kind).bytes in (4096, 8192)
 
-    def reads_lines_in_parts(self, tile: TileShape) -> bool:
+    def reads_lines_in_parts(self, tile: TileShape, target: ContractionTarget) -> bool:
         """Whether a transposed A is read where it lies, a part of a cache line in each reduction step: the tiles that follow find the rest in the
-        L2 cache, and the line beyond is asked for. Measured on Zen 4: as fast as to copy it, or up to 40 % faster where the output is narrow.
+        L2 cache, and the line beyond is asked for. Measured on Zen 4: as fast as to copy it, or up to 40 % faster where the output is narrow;
+        with the smaller tiles of AVX2 on Emerald Rapids 10 to 40 % faster.
         """
         size = LType(self.kind).bytes
         in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.a.kind == self.kind and not self.paired
-        return in_lines and tile.rows * tile.vectors >= _BUSY
+        return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if target.cpu.startswith(_AMD) else _BUSY)
 
     @property
     def flops(self) -> int:
@@ -287,7 +288,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     copies = _copies_lines(spec, tile, target)
     depth = split_depth if narrow else _depth_of_pass(spec, tile, split_depth, in_rows, copies, target)
     per_row, per_column = _tiles_of_block(spec, tile, (row_tiles, column_tiles), splits, (split_depth, depth), pack_b, copies, target)
-    pack_a = "columns" if copies else _pack_a(spec, tile, per_column)
+    pack_a = "columns" if copies else _pack_a(spec, tile, per_column, target)
     plan = Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, panel_kind, spec.mirrored and splits == 1)
     plan = replace(plan, together=_blocks_together(plan, size, target))
     meanwhile = _packs_meanwhile(spec, plan)
@@ -323,7 +324,7 @@ def _depth_of_pass(spec: MatmulSpec, tile: TileShape, split_depth: int, in_rows:
         most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
         if copies:
             most = min(most, _COPIED_STEPS)
-        elif spec.reads_lines_in_parts(tile):
+        elif spec.reads_lines_in_parts(tile, target):
             most = min(most, _line_steps(spec, target))
         elif _takes_part_of_lines(spec, tile):  # the copies of A share that cache with B
             most //= 2
@@ -341,7 +342,7 @@ def _tiles_of_block(
     """
     (row_tiles, column_tiles), (split_depth, depth) = tiles, depths
     panel = LType(spec.kind).bytes * tile.columns
-    short_passes = not copies and spec.reads_lines_in_parts(tile) and _line_steps(spec, target) < _LINE_STEPS
+    short_passes = not copies and spec.reads_lines_in_parts(tile, target) and _line_steps(spec, target) < _LINE_STEPS
     in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * panel))
     if short_passes:
         in_l2 = min(in_l2, max(1, MOST_KEPT_BYTES // (max(split_depth, 1) * panel)))
@@ -374,8 +375,8 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
     processors, where reading in place has been as fast as copies or faster.
     """
     columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % _PAGE == 0 else _COLUMNS_TO_COPY
-    wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= GROUPED_ROWS and spec.k >= _COPIED_STEPS // 2
-    return wide and spec.reads_lines_in_parts(tile) and not target.cpu.startswith(_AMD)
+    wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= GROUPED_ROWS and spec.k >= _COPIED_STEPS * 3 // 4
+    return wide and spec.reads_lines_in_parts(tile, target) and not target.cpu.startswith(_AMD)
 
 
 def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
@@ -437,13 +438,13 @@ def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarg
     return "block" if row_tiles > 3 and not fits else "no"
 
 
-def _pack_a(spec: MatmulSpec, tile: TileShape, column_tiles: int) -> str:
+def _pack_a(spec: MatmulSpec, tile: TileShape, column_tiles: int, target: ContractionTarget) -> str:
     """A is read in place: a copy would wait for memory where the micro-kernel overlaps it with arithmetic. Copied are operands to be converted,
     and those of which small tiles take parts of cache lines.
     """
     if spec.paired:
         return "columns" if spec.a.pair else "no"
-    if spec.reads_lines_in_parts(tile) or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
+    if spec.reads_lines_in_parts(tile, target) or spec.k == 0 or 1 not in (spec.a.row, spec.a.column):
         return "no"
     if spec.a.kind == spec.kind and not (_takes_part_of_lines(spec, tile) and column_tiles >= _COLUMN_TILES_TO_COPY):
         return "no"

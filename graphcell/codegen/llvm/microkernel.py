@@ -407,7 +407,11 @@ def _step(
             else:
                 left = b.splat(scalar, widths[v])
             index = n * len(widths) + v
-            total[index] = _multiply_pairs(b, left, vector, total[index]) if kernel.paired else b.fma(left, vector, total[index])
+            if kernel.paired:
+                total[index] = _multiply_pairs(b, left, vector, total[index])
+            else:
+                fma = b.fma_in_place if len(vectors) == 1 and scalar is not None else b.fma
+                total[index] = fma(vector, left, total[index])
 
 
 def _multiply_pairs(b: FunctionBuilder, left: Val, right: Val, total: Val) -> Val:

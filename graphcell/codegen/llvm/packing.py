@@ -266,11 +266,10 @@ def emit_transpose(module: Module, lanes: int, storage: str, kind: str) -> str:
 def _pack_transposed(
     b: FunctionBuilder, columns: Columns, column_stride: int, storage: str, kind: str, whole_chunks: bool
 ) -> None:
-    """Squares of lanes x lanes are transposed in registers, the last one overlapping the one before where
-    columns are left over; reduction steps beyond the last whole square go one by one.
+    """Squares of lanes x lanes are transposed in registers, the last ones overlapping those before where columns or
+    reduction steps are left over; fewer steps than lanes go one by one.
     """
     lanes, used, count = columns.lanes, columns.used, b.args["count"]
-    full = count if whole_chunks else b.and_(count, i64(-lanes))
     square = emit_transpose(b.module, lanes, storage, kind)
 
     def columns_at(k: Val, column: Val) -> None:
@@ -280,17 +279,24 @@ def _pack_transposed(
         to = b.gep(b.gep(b.args["panel"], b.mul(k, i64(columns.padded)), LType(kind)), column, LType(kind))
         b.call(square, VOID, source, i64(column_stride), to, i64(columns.padded))
 
-    with b.loop(0, full, lanes, name="k") as loop:
+    def steps_at(k: Val) -> None:
         with b.loop(0, used // lanes * lanes, lanes, name="columns", at_least_once=True) as column:
-            columns_at(loop.index, column.index)
+            columns_at(k, column.index)
         if used % lanes:
-            columns_at(loop.index, i64(used - lanes))
-    if used % lanes:
-        with b.loop(0, full, name="k") as loop:
-            to = b.gep(b.args["panel"], b.add(b.mul(loop.index, i64(columns.padded)), i64(used)), LType(kind))
-            clear_run(b, to, columns.padded - used, kind, lanes)
-    if not whole_chunks:
-        _pack_scalars(b, columns, 1, column_stride, storage, kind, full)
+            columns_at(k, i64(used - lanes))
+
+    def squares() -> None:
+        with b.loop(0, count, lanes, name="k") as loop:
+            steps_at(loop.index if whole_chunks else b.binary("smin", loop.index, b.sub(count, i64(lanes))))
+        if used % lanes:
+            with b.loop(0, count, name="k") as loop:
+                to = b.gep(b.args["panel"], b.add(b.mul(loop.index, i64(columns.padded)), i64(used)), LType(kind))
+                clear_run(b, to, columns.padded - used, kind, lanes)
+
+    if whole_chunks:
+        squares()
+    else:
+        b.if_else(b.icmp("sge", count, i64(lanes)), squares, lambda: _pack_scalars(b, columns, 1, column_stride, storage, kind))
 
 
 def _pack_scalars(
@@ -300,9 +306,8 @@ def _pack_scalars(
     column_stride: int,
     storage: str,
     kind: str,
-    start: Val | int = 0,
 ) -> None:
-    with b.loop(start, b.args["count"], name="k") as k:
+    with b.loop(0, b.args["count"], name="k") as k:
         row = b.gep(b.args["source"], b.mul(k.index, i64(k_stride)), LType(storage))
         to = b.gep(b.args["panel"], b.mul(k.index, i64(columns.padded)), LType(kind))
         with b.loop(0, columns.used, name="column", at_least_once=True) as column:
