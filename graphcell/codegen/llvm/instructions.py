@@ -286,9 +286,7 @@ class Instructions:
         some of the totals of a loop in memory.
         """
         result = self.fma(x, y, total)
-        if self.module.avx2:
-            self.effect(f'call void asm sideeffect "", "x"({y})')  # so y is in use beyond
-        return result
+        return self.raw(f'call {result.type} asm "", "=x,0,x"({result}, {y})', result.type) if self.module.avx2 else result  # so y is in use beyond
 
     def and_(self, x: Val, y: Val) -> Val:
         t = self._same("and", x, y)

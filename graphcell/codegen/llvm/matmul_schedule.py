@@ -137,7 +137,7 @@ class MatmulSpec:
         with the smaller tiles of AVX2 on Emerald Rapids 10 to 40 % faster.
         """
         size = LType(self.kind).bytes
-        in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.a.kind == self.kind and not self.paired
+        in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.k > _FEW_STEPS and self.a.kind == self.kind and not self.paired
         return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if target.cpu.startswith(_AMD) else _BUSY)
 
     @property

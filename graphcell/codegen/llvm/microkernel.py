@@ -25,6 +25,7 @@ _MOST_STREAMED_TILES = 8  # that read such a panel
 INLINE_BELOW = 256  # multiply-adds of a call below which LLVM may inline it
 _UNROLLED = 32  # multiply-adds in the body of the innermost loop, about
 _MANY_TO_RESUME = 8  # vectors of an output that is read again at the end of a pass, which takes long enough to ask for them at its begin
+_REGISTERS, _REGISTERS_AVX2 = 32, 16  # for vectors
 _IN_FLIGHT = 8  # independent accumulators that hide the latency of a multiply-add
 
 
@@ -249,7 +250,7 @@ def _reduce_innermost(
     """The innermost loop, unrolled; what the unrolling leaves over is a second loop of single steps."""
     most = max(1, _UNROLLED // len(total))
     if isinstance(level.extent, int) and level.extent <= most:
-        spare = _zeros_like(total) * (_ways(total, level.extent) - 1)
+        spare = _zeros_like(total) * (_ways(b, kernel, tap, level.extent) - 1)
         return _join(b, len(total), _steps(b, kernel, level, a, right, [*total, *spare], tap, level.extent, _panel_at(b, kernel, i64(0))))
     unroll = _unroll_factor(level, min(most, 16))
     extent = level.extent
@@ -261,7 +262,7 @@ def _reduce_innermost(
         exact = level.multiple % unroll == 0
         full = count if exact else b.and_(count, i64(-unroll))
         rest = None if exact else count
-    spare = _zeros_like(total) * (_ways(total, unroll) - 1)
+    spare = _zeros_like(total) * (_ways(b, kernel, tap, unroll) - 1)
     with b.loop(
         0, full, unroll, carried=[a, right, *total, *spare], name="k", at_least_once=isinstance(extent, int)
     ) as loop:
@@ -304,12 +305,15 @@ def _unroll_factor(level: Level, most: int) -> int:
     return divisor if divisor * 2 > power else power
 
 
-def _ways(total: Accumulators, steps: int) -> int:
-    """Into how many sets of accumulators `steps` consecutive steps go, so that enough multiply-adds are in
-    flight.
+def _ways(b: FunctionBuilder, kernel: MicroKernel, tap: Tap, steps: int) -> int:
+    """Into how many sets of accumulators `steps` consecutive steps go, so that enough multiply-adds are in flight and all
+    stay in registers, with those of the rows that `tap` is not for.
     """
+    vectors = kernel.columns.vectors
+    size = len(tap.rows) * vectors
+    room = (_REGISTERS_AVX2 if b.module.avx2 else _REGISTERS) - (kernel.size - size) - vectors - 1
     ways = 1
-    while len(total) * ways < _IN_FLIGHT and ways * 2 <= steps:
+    while size * ways < _IN_FLIGHT and ways * 2 <= steps and size * ways * 2 <= room:
         ways *= 2
     return ways
 
