@@ -160,12 +160,13 @@ class _BlockedMatmul:
         return plan.passes if plan.grid[1] > 1 and one * plan.passes <= MOST_KEPT_BYTES else 1
 
     def _ahead(self, plan: Schedule) -> int:
-        """How many elements further A is asked for in each reduction step: the next cache line, or a later step."""
+        """How many elements beyond the first row's the last is that each reduction step asks for of A: what the next tile reads of this step, a cache
+        line further at least, or a later step."""
         if plan.pack_a != "no":
             return 0
         if self.spec.reads_lines_in_parts(plan.tile, self.target):
-            return LINE_BYTES // self._size
-        return _AHEAD * self.spec.a.column if self.spec.a_aliases else 0
+            return max(LINE_BYTES // self._size, 2 * plan.tile.rows - 1)
+        return _AHEAD * self.spec.a.column + plan.tile.rows - 1 if self.spec.a_aliases else 0
 
     def _next_tile(self, plan: Schedule, rows: int) -> int:
         """Elements to what the next row tile reads of an A that lies row by row: the processor foresees a row, but not where the next ones begin. Not where
@@ -557,7 +558,8 @@ class _Block:
 
         def each() -> None:
             with tile_loop(b, segment, *tiles, "copy.tile") as (tile, row):
-                self._copy_rows_of_step(b.gep(source, row, LType(self.owner.spec.a.kind)), b.gep(to, b.mul(b.sub(tile, tiles[0]), i64(panel)), kind), segment.size)
+                at = b.gep(to, b.mul(b.sub(tile, tiles[0]), i64(panel)), kind)
+                self._copy_rows_of_step(b.gep(source, row, LType(self.owner.spec.a.kind)), at, segment.size)
 
         def all_of_them() -> None:
             row = affine(b, [(b.sub(tiles[0], i64(first)), segment.size)])

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.llvm.contraction import Columns, ContractionTarget, Epilogue, Extra
+from graphcell.codegen.llvm.contraction import LINE_BYTES, Columns, ContractionTarget, Epilogue, Extra
 from graphcell.codegen.llvm.packing import displaced, load_as, opaque, prefetch, store_as, store_finished, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
@@ -71,10 +71,10 @@ class MicroKernel:
     first one's, for the epilogue. `resumes` adds the parameters `resume` (add what C holds) and `last` (apply
     the epilogue), each 0 or 1. `batch_rows` is how many rows make a batch, as the epilogue understands it; 0
     if there is none. `paired`: an element of A and of B is a word of two bfloats, both multiplied and added in one step.
-    `ahead`: in each reduction step, the cache line so many elements further in A is asked for (0: none is). `next_tile`: so many elements further
-    begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not). `streams`: few tiles read a panel of B, which comes
-    from memory: it is asked for earlier than the processor does by itself. `rows_ahead`: in each reduction step, what is read of B so many steps further
-    is asked for (0: it is not). `packs`: what is read of B is copied to `panel`, which a packed B is read from.
+    `ahead`: in each reduction step, as many elements of A as there are rows are asked for, the last of them so many further than the first row's (0: none
+    is). `next_tile`: so many elements further begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not). `streams`:
+    few tiles read a panel of B, which comes from memory: it is asked for earlier than the processor does by itself. `rows_ahead`: in each reduction step,
+    what is read of B so many steps further is asked for (0: it is not). `packs`: what is read of B is copied to `panel`, which a packed B is read from.
     """
 
     kind: str
@@ -391,7 +391,9 @@ def _step(
     lanes, widths = kernel.columns.lanes, kernel.widths
     a_kind, b_kind = (kernel.a_kind, kernel.b_kind) if kernel.paired else (kernel.kind, kernel.kind)
     if kernel.ahead:
-        prefetch(b, displaced(b, a, a_offset + kernel.ahead, LType(kernel.a_kind)), 2)
+        line = LINE_BYTES // LType(kernel.a_kind).bytes
+        for before in range(0, kernel.rows, line):
+            prefetch(b, displaced(b, a, a_offset + kernel.ahead - before, LType(kernel.a_kind)), 2)
     vectors = []
     for v, width in enumerate(widths):
         if kernel.streams:
