@@ -286,7 +286,10 @@ class Instructions:
         some of the totals of a loop in memory.
         """
         result = self.fma(x, y, total)
-        return self.raw(f'call {result.type} asm "", "=x,0,x"({result}, {y})', result.type) if self.module.avx2 else result  # so y is in use beyond
+        in_register = result.type.kind in ("float", "double") and result.type.lanes * result.type.bytes in (16, 32)
+        if not (self.module.avx2 and in_register):
+            return result
+        return self.raw(f'call {result.type} asm "", "=x,0,x"({result}, {y})', result.type)  # so y is in use beyond
 
     def and_(self, x: Val, y: Val) -> Val:
         t = self._same("and", x, y)
