@@ -7,7 +7,7 @@ to 24 rows, and a very large one by up to 48.
 
 Enters: a spec. Leaves: a tile and a way to read B, or None where B is small or rows are many, for one row of a B that is not prepared, an A whose steps are
 far apart, and pairs of bfloats. Times are relative, in multiply-adds of a vector, for vectors of a cache line; they were measured on Emerald Rapids with 2 to
-96 rows, B of 0.25 to 64 MB, whole pages apart and not. For shorter vectors they are an extrapolation.
+96 rows, B of 0.25 to 64 MB, whole pages apart and not; for shorter vectors there with B of 1 to 4 MB.
 """
 
 from __future__ import annotations
@@ -47,6 +47,7 @@ _LEAST_WIDE = 3  # vectors of a tile that reads B as it lies: each row is on ano
 _KERNELS = 0.01  # of all, not to have tiles of two heights, which need kernels of their own
 _PAGE = 4096
 _LONG_STEP = 1024  # bytes from one reduction step of A to the next, at most
+_NARROW_ROWS = 28  # that find the columns of a narrow tile in the L2 cache, at most
 _FORESEEN = 1536  # bytes that the processor fetches beyond what is read of a row
 
 
@@ -129,7 +130,10 @@ def _time(spec: MatmulSpec, tile: TileShape, way: str, in_rows: bool, target: Co
 
 def _stays(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) -> bool:
     """Whether the columns of B that a tile reads as they lie are in the L2 cache when the next row tile reads them, with what the processor fetches
-    beside them. Rows whole pages apart share a few of its sets."""
+    beside them. Rows whole pages apart share a few of its sets. Tiles of short vectors are few columns, which a few row tiles find there in any case."""
     stored = LType(spec.b.kind).bytes
     pitch = spec.b.row * stored
-    return spec.k * pitch <= target.l2_bytes or (pitch % _PAGE != 0 and spec.k * (tile.columns * stored + _FORESEEN) <= target.l2_bytes // 4)
+    if spec.k * pitch <= target.l2_bytes:
+        return True
+    is_narrow = target.vector_bytes < LINE_BYTES and spec.m <= _NARROW_ROWS
+    return pitch % _PAGE != 0 and (is_narrow or spec.k * (tile.columns * stored + _FORESEEN) <= target.l2_bytes // 4)

@@ -51,7 +51,7 @@ _BUSY, _BUSY_AMD = 12, 16  # multiply-adds of a reduction step that hide such a 
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ROWS = 64  # of a part of k, at least
 _STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
-_IN_TILES = 9  # rows, from which on several tiles may read a B in turn, so that it matters where its rows lie in the caches
+_IN_TILES = 9, 2  # rows, from which on it matters where those of B lie in the caches: several tiles may read it in turn, or, of short vectors, parts of lines
 _STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
 _STRIP_TIMES = 8  # its width that such an output is long, at least
 _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its blocks read thousands of rows in any case
@@ -61,6 +61,7 @@ _MIRRORED_ROWS, _MIRRORED_STEPS = 128, (48, 128)  # from which it is quicker to 
 _COPIED_STEPS = 128  # of a transposed A in a pass, where there are several: a group of rows is copied to the L1 cache, more or less
 _COLUMNS_TO_COPY = 40  # vectors of B's columns, at least, that pay for such copies
 _COLUMNS_TO_COPY_PAGES = 32  # the same where A's rows are whole pages, which share a few sets of the caches
+_ROWS_TO_COPY = 64, 256  # that it has at least, with short vectors more: they take part of a line in most steps, and the rest waits in the caches
 _COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they are divided to have some blocks
 _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
@@ -375,7 +376,8 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
     processors, where reading in place has been as fast as copies or faster.
     """
     columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % _PAGE == 0 else _COLUMNS_TO_COPY
-    wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= GROUPED_ROWS and spec.k >= _COPIED_STEPS * 3 // 4
+    rows = _ROWS_TO_COPY[target.vector_bytes < LINE_BYTES]
+    wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= rows and spec.k >= _COPIED_STEPS * 3 // 4
     return wide and spec.reads_lines_in_parts(tile, target) and not target.cpu.startswith(_AMD)
 
 
@@ -418,7 +420,7 @@ def _reads_b_by_rows(spec: MatmulSpec, target: ContractionTarget) -> bool:
     page, which takes up to twice as long where neither caches nor the TLB know it, or where rows whole pages apart share a few sets of the caches.
     """
     large = min(_STREAMED_FROM * target.l2_bytes, _STREAMED_FROM_BYTES)
-    if spec.m >= _IN_TILES and spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) == 0:
+    if spec.m >= _IN_TILES[target.vector_bytes < LINE_BYTES] and spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) == 0:
         large = min(large, target.l2_bytes)
     return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > large
 
