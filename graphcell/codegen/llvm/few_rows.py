@@ -35,6 +35,7 @@ if TYPE_CHECKING:
 HALVES = "halves"
 FEW_ROWS = 96
 _IN_ROWS = 24, 48  # rows for which a large B is read row by row, and a very large one, at most: more of them pay for packing
+_IN_ROWS_ASKED = 15  # the same for a large one whose columns can be asked for while the ones before are multiplied (`Schedule.fetches`)
 _VERY_LARGE = 8  # times the L2 cache, at least
 _FAR = 12.5  # to have a cache line of B from beyond the L2 cache
 _NEAR = 0.7  # from the L2 cache
@@ -85,7 +86,10 @@ def _ways(spec: MatmulSpec, in_rows: bool, target: ContractionTarget) -> tuple[s
         return ("block",)
     if not in_rows:
         return "no", "block"
-    return ("no",) if spec.m <= _IN_ROWS[bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes] else ("block",)
+    rows = _IN_ROWS[bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes]
+    if spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) != 0 and bytes_of_all(spec) < _VERY_LARGE * target.l2_bytes:
+        rows = _IN_ROWS_ASKED
+    return ("no",) if spec.m <= rows else ("block",)
 
 
 def _tiles(spec: MatmulSpec, most_rows: int, target: ContractionTarget) -> Iterator[TileShape]:

@@ -27,6 +27,7 @@ from graphcell.codegen.llvm.contraction import (
     Segment,
     Stage,
     affine,
+    ceil_div,
     check_extra,
     even_range,
     round_up,
@@ -47,7 +48,7 @@ from graphcell.codegen.llvm.matmul_schedule import (
     schedule,
     with_prepared_weights,
 )
-from graphcell.codegen.llvm.microkernel import Level, MicroKernel, batch_of, call_micro, come_from_memory, emit_micro
+from graphcell.codegen.llvm.microkernel import Fetch, Level, MicroKernel, batch_of, call_micro, come_from_memory, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, LType, Module, Val, i64
@@ -168,6 +169,15 @@ class _BlockedMatmul:
             return max(LINE_BYTES // self._size, 2 * plan.tile.rows - 1)
         return _AHEAD * self.spec.a.column + plan.tile.rows - 1 if self.spec.a_aliases else 0
 
+    def _fetch(self, plan: Schedule) -> Fetch | None:
+        """What each row tile after the first asks for of the columns that the first one reads next: by turns a few cache lines of each row, and if there
+        are more such tiles, of a part of the rows."""
+        if not plan.fetches:
+            return None
+        tiles, lines = min(plan.row_tiles, plan.rows_per_block) - 1, ceil_div(plan.tile.columns * self._size, LINE_BYTES)
+        each = ceil_div(lines, tiles)
+        return Fetch(self.spec.b.row, each, 1 << (tiles // ceil_div(lines, each)).bit_length() - 1)
+
     def _next_tile(self, plan: Schedule, rows: int) -> int:
         """Elements to what the next row tile reads of an A that lies row by row: the processor foresees a row, but not where the next ones begin. Not where
         tiles follow each other on the same few lines of the nearer caches, which B's panels pass through meanwhile.
@@ -257,6 +267,7 @@ class _BlockedMatmul:
                     streams=self._streams(plan),
                     rows_ahead=plan.rows_ahead if in_place else 0,
                     packs=packs,
+                    fetch=None if packs else self._fetch(plan),
                 )
                 name = emit_micro(
                     self.module,
@@ -493,7 +504,22 @@ class _Block:
                             column=column,
                             extra=self.extra,
                             panel=panel if packs else None,
+                            later=None if kernel.fetch is None else self._later(p, column, b.sub(tile, rows[0]), kernel.fetch),
                         )
+
+    def _later(self, p: _Pass, column: Val, turn: Val, fetch: Fetch) -> Val:
+        """Where tile `turn` after the first of those of a column begins to ask for what is read of B next: that of the next pass, or of the next block."""
+        b, plan, spec = self.b, self.plan, self.owner.spec
+        element = LType(spec.b.kind)
+        further = i64(plan.columns_per_block * plan.tile.columns)
+        if p.last is not None:
+            further = b.select(b.icmp("ne", p.last, i64(0)), b.sub(further, b.mul(p.k, i64(spec.b.row))), i64(plan.depth * spec.b.row))
+        lines = ceil_div(plan.tile.columns * element.bytes, LINE_BYTES)
+        parts = ceil_div(lines, fetch.lines)
+        line = b.mul(b.rem(turn, i64(parts), signed=False), i64(fetch.lines * (LINE_BYTES // element.bytes)))
+        part = b.rem(b.div(turn, i64(parts), signed=False), i64(fetch.rounds), signed=False)
+        first = b.mul(b.mul(part, b.div(p.count, i64(fetch.rounds), signed=False)), i64(spec.b.row))
+        return displaced(b, displaced(b, self._in_place(p, column), further, element), b.add(line, first), element)
 
     def _in_place(self, p: _Pass, column: Val) -> Val:
         b, spec = self.b, self.owner.spec

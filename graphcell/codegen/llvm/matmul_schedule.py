@@ -44,6 +44,7 @@ _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages,
 _PAGE = 4096
 _FEW_STEPS = 8  # of so few, most of the time goes to writing the output, for which row after row is best
 _ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least, for each of them
+_FETCHING_TILES = 12  # row tiles of a block that ask for what the next one reads of B, at most
 _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
 MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _AMD = "znver"  # how LLVM's names of its processors begin
@@ -248,6 +249,7 @@ class Schedule(RegisterTiles):
     together: int = 1  # blocks one below another that a thread to which all of them fall carries out as one
     rows_ahead: int = 0  # reduction steps by which what is read of a B that lies row by row is asked for
     packs_meanwhile: bool = False  # the first row tile of a block packs what it reads of B, and no stage or loop does
+    fetches: bool = False  # the others ask for what it will read of B next
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -265,7 +267,7 @@ class Schedule(RegisterTiles):
             f"tile {self.tile.rows}x{self.tile.vectors}x{self.tile.lanes}, "
             f"grid {self.grid[0]}x{self.grid[1]}, depth {self.depth}, splits {self.splits}, "
             f"pack a: {self.pack_a}, b: {self.pack_b}{' in halves' if LType(self.panel_kind).bytes == 2 else ''}"
-            f"{' by the first row tile' if self.packs_meanwhile else ''}"
+            f"{' by the first row tile' if self.packs_meanwhile else ''}{', asked for by the others' if self.fetches else ''}"
             f"{', the upper half mirrored' if self.mirrored else ''}"
             f"{f', {self.together} blocks as one' if self.together > 1 else ''}"
         )
@@ -294,7 +296,15 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     plan = replace(plan, together=_blocks_together(plan, size, target))
     meanwhile = _packs_meanwhile(spec, plan)
     reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
-    return replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0)
+    plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0)
+    return replace(plan, fetches=_fetches(spec, plan))
+
+
+def _fetches(spec: MatmulSpec, plan: Schedule) -> bool:
+    """Whether the row tiles that follow the first ask for what that will read of B next. Where rows are whole pages apart or nearly so, that would
+    displace what is at hand; beside many row tiles the first one's wait is little."""
+    far = plan.packs_meanwhile and plan.rows_ahead > 0 and spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) != 0
+    return far and plan.grid[0] * plan.passes > 1 and 1 < min(plan.row_tiles, plan.rows_per_block) <= _FETCHING_TILES
 
 
 def _packs_meanwhile(spec: MatmulSpec, plan: Schedule) -> bool:

@@ -63,6 +63,17 @@ Nest = tuple[Level | Taps, ...]
 
 
 @dataclass(frozen=True, slots=True)
+class Fetch:
+    """Cache lines of a matrix that a tile asks for beside its work, from the parameter `later` on: in each step `lines` of one row, which lies `stride`
+    elements behind the one before; the same row in `rounds` steps, a power of two.
+    """
+
+    stride: int
+    lines: int
+    rounds: int
+
+
+@dataclass(frozen=True, slots=True)
 class MicroKernel:
     """One register tile: see the module's docstring. Offsets and strides are in elements of the buffer they
     refer to.
@@ -75,6 +86,7 @@ class MicroKernel:
     is). `next_tile`: so many elements further begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not). `streams`:
     few tiles read a panel of B, which comes from memory: it is asked for earlier than the processor does by itself. `rows_ahead`: in each reduction step,
     what is read of B so many steps further is asked for (0: it is not). `packs`: what is read of B is copied to `panel`, which a packed B is read from.
+    `fetch`: what of B, where it lies, other tiles will read (None: nothing is asked for).
     """
 
     kind: str
@@ -96,6 +108,7 @@ class MicroKernel:
     streams: bool = False
     rows_ahead: int = 0
     packs: bool = False
+    fetch: Fetch | None = None
 
     @property
     def rows(self) -> int:
@@ -140,10 +153,11 @@ def come_from_memory(nbytes: int, tiles: int, target: ContractionTarget) -> bool
 def emit_micro(
     module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra
 ) -> str:
-    """Emits `void name(ptr a, ptr b, ptr c, [ptr panel], counts..., [resume, last], row, column, extra...)`; returns the
+    """Emits `void name(ptr a, ptr b, ptr c, [ptr panel], [ptr later], counts..., [resume, last], row, column, extra...)`; returns the
     name.
     """
-    params = [("a", PTR), ("b", PTR), ("c", PTR), *[("panel", PTR)] * kernel.packs, *((count, I64) for count in kernel.counts)]
+    params = [("a", PTR), ("b", PTR), ("c", PTR), *[("panel", PTR)] * kernel.packs, *[("later", PTR)] * (kernel.fetch is not None)]
+    params += [(count, I64) for count in kernel.counts]
     params += [("resume", I64), ("last", I64)] if kernel.resumes else []
     params += [("row", I64), ("column", I64), *extra]
     work = kernel.size
@@ -185,9 +199,10 @@ def call_micro(
     column: Val,
     extra: Extra,
     panel: Val | None = None,
+    later: Val | None = None,
 ) -> None:
     """Calls what `emit_micro` emitted; the extra arguments are those of the calling function."""
-    args = [a, right, c, *([] if panel is None else [panel]), *(counts[count] for count in kernel.counts)]
+    args = [a, right, c, *(pointer for pointer in (panel, later) if pointer is not None), *(counts[count] for count in kernel.counts)]
     if kernel.resumes:
         assert resume is not None and last is not None
         args += [resume, last]
@@ -268,6 +283,8 @@ def _reduce_innermost(
     ) as loop:
         if kernel.next_tile:
             _ask_for_next_tile(b, kernel, loop.carried[0], b.div(loop.index, i64(unroll), signed=False))
+        if kernel.fetch is not None:
+            _ask_for_later(b, kernel, kernel.fetch, loop.index, unroll)
         loop.carry(*_advance(b, kernel, level, loop.carried, tap, unroll, _panel_at(b, kernel, loop.index)))
     a, right, *partial = loop.results
     total = _join(b, len(total), partial)
@@ -290,6 +307,15 @@ def _ask_for_next_tile(b: FunctionBuilder, kernel: MicroKernel, a: Val, turn: Va
     row = b.and_(turn, i64(rows - 1))
     at = b.add(b.mul(row, i64(kernel.next_tile // kernel.rows)), i64(kernel.next_tile))
     prefetch(b, displaced(b, a, at, LType(kernel.a_kind)))
+
+
+def _ask_for_later(b: FunctionBuilder, kernel: MicroKernel, fetch: Fetch, step: Val, steps: int) -> None:
+    """The rows whose turn it is in `steps` steps from `step` on."""
+    element = LType(kernel.b_kind)
+    row = displaced(b, b.args["later"], b.mul(b.div(step, i64(fetch.rounds), signed=False), i64(fetch.stride)), element)
+    for k in range(max(1, steps // fetch.rounds)):
+        for line in range(fetch.lines):
+            prefetch(b, displaced(b, row, k * fetch.stride + line * (LINE_BYTES // element.bytes), element), 2)
 
 
 def _zeros_like(total: Accumulators) -> Accumulators:
