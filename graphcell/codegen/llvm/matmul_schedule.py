@@ -42,7 +42,8 @@ GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lin
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
 _PAGE = 4096
-_FEW_STEPS = 8  # of so few, most of the time goes to writing the output, for which row after row is best
+_FEW_STEPS = 24  # of so few, much of the time goes to writing the output, for which row after row is best
+_FEWEST_STEPS = 8  # of a transposed A for which nothing is asked for ahead
 _ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least, for each of them
 _FETCHING_TILES = 12  # row tiles of a block that ask for what the next one reads of B, at most
 _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
@@ -139,7 +140,7 @@ class MatmulSpec:
         with the smaller tiles of AVX2 on Emerald Rapids 10 to 40 % faster.
         """
         size = LType(self.kind).bytes
-        in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.k > _FEW_STEPS and self.a.kind == self.kind and not self.paired
+        in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.k > _FEWEST_STEPS and self.a.kind == self.kind and not self.paired
         return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if target.cpu.startswith(_AMD) else _BUSY)
 
     @property
