@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import subprocess
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -18,13 +19,16 @@ for line in sys.stdin:
     case = json.loads(line)
     with torch.inference_mode(not case.get("gradients", False)):
         run = program(case)
-        run()
-        best, stop = 1e9, time.perf_counter() + case["seconds"]
-        while time.perf_counter() < stop:
-            start = time.perf_counter()
-            run()
-            best = min(best, time.perf_counter() - start)
-    print(best, flush=True)
+        answer = run()
+        if case["seconds"] is None:
+            answer = summary(answer)
+        else:
+            answer, stop = 1e9, time.perf_counter() + case["seconds"]
+            while time.perf_counter() < stop:
+                start = time.perf_counter()
+                run()
+                answer = min(answer, time.perf_counter() - start)
+    print(json.dumps(answer), flush=True)
 """
 
 
@@ -43,7 +47,7 @@ class Torch:
     """PyTorch in the interpreter `python`, on one thread, for as long as the `with` statement lasts.
 
     `source` defines `program(case)`: the function to time for a case, which is what `time` is given, as JSON. A true
-    "gradients" in it says that the function differentiates.
+    "gradients" in it says that the function differentiates. For `summary` it also defines `summary(result)`, which gives JSON.
     """
 
     def __init__(self, python: str | Path, source: str):
@@ -52,9 +56,18 @@ class Torch:
 
     def time(self, case: dict[str, Any], seconds: float) -> float:
         """As `shortest`, there."""
+        return float(self._answer(case | {"seconds": seconds}))
+
+    def summary(self, case: dict[str, Any]) -> Any:
+        """What the source's `summary` makes of the result of one call."""
+        return self._answer(case | {"seconds": None})
+
+    def _answer(self, request: dict[str, Any]) -> Any:
         assert self._process.stdin is not None and self._process.stdout is not None
-        print(json.dumps(case | {"seconds": seconds}), file=self._process.stdin, flush=True)
-        return float(self._process.stdout.readline())
+        print(json.dumps(request), file=self._process.stdin, flush=True)
+        if not (line := self._process.stdout.readline()):
+            sys.exit(f"PyTorch's process has ended, at {request}")
+        return json.loads(line)
 
     def __enter__(self) -> Torch:
         return self
