@@ -2,7 +2,7 @@
 
 Enters: a function, or a CellList with one Cell for each place along the dimension. Leaves: a function of Tensors with that dimension. In a graph
 the function becomes the body of one loop, whose steps may be fused like any other; eagerly it runs once for each place. Random numbers differ from
-place to place. Refused: functions that assign to Parameters, and results that are no Tensors.
+place to place. Refused: functions that assign to Parameters, and results that are neither Tensors nor nested tuples and lists of them.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ def vmap(fn: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Calla
     """`fn` applied to each slice of its arguments, its results stacked.
 
     Args:
-        fn: takes Tensors, or nested tuples and lists of them, and returns Tensors; a CellList has a Cell for each slice.
+        fn: takes and returns Tensors, or nested tuples and lists of them; a CellList has a Cell for each slice.
         in_axes: the dimension that is mapped over: one for all arguments, or one for each (nested as the arguments are); None: not mapped.
-        out_axes: where that dimension stands in the results: one for all, or one for each.
+        out_axes: where that dimension stands in the results: one for all, or one for each (nested as the results are).
 
     Returns:
-        A function with the arguments of `fn`.
+        A function with the arguments of `fn`. Lists among its results are tuples.
 
     Raises:
         RuntimeError: axes of other types, out of range, all None, or not as many as there are arguments or results; extents that differ.
@@ -47,9 +47,12 @@ def vmap(fn: Callable[..., Any], in_axes: Axes = 0, out_axes: Axes = 0) -> Calla
             raise MappedAxisError(f"The 'in_axes' of 'vmap' cannot be all None while 'fn' is not a 'CellList', but got {in_axes}.")
         _check_extents(given, len(fn) if _is_list_of_cells(fn) else None)  # type: ignore[arg-type]
         rows = [moveaxis(x, axis, 0) for x, axis in given]
-        items, is_single = (_each_cell if _is_list_of_cells(fn) else _each_row)(fn, args, axes, rows)
-        placed = _placed(items, out_axes)
-        return placed[0] if is_single else placed
+        items, structure = (_each_cell if _is_list_of_cells(fn) else _each_row)(fn, args, axes, rows)
+        if out_axes is None:
+            raise MappedAxisError("The 'out_axes' of 'vmap' cannot be a single None while 'fn' is not a 'CellList'.")
+        if structure is None and isinstance(out_axes, (tuple, list)):
+            return _placed((structure,), iter(items), out_axes)[0]
+        return _placed(structure, iter(items), out_axes)
 
     mapped.__name__ = f"vmap_{getattr(fn, '__name__', type(fn).__name__)}"
     compiled = jit(mapped)
@@ -115,41 +118,54 @@ def _with_rows(x: Any, axis: Any, rows: Iterator[Tensor]) -> Any:
     return x if axis is None else next(rows)
 
 
+# -- results -----------------------------------------------------------------------------------------------------------------------------
+Structure = tuple[Any, ...] | None
+"""How results are nested: None for a Tensor."""
+
+
+def _flat(result: Any, found: list[Tensor]) -> Structure:
+    """Appends the Tensors of a result to `found`; returns how they are nested."""
+    if isinstance(result, (tuple, list)):
+        return tuple(_flat(item, found) for item in result)
+    if not isinstance(result, Tensor):
+        raise MappedAxisError(f"vmap: the function must return Tensors, but returns {type(result).__name__}")
+    found.append(result)
+    return None
+
+
+def _placed(structure: Structure, items: Iterator[Tensor], axes: Any) -> Any:
+    """The stacked results, nested again, with the dimension where `axes` says."""
+    if structure is None:
+        if not isinstance(axes, int) or isinstance(axes, bool):
+            raise MappedAxisError(f"The axis in vmap`s 'out_axes' can only be of type Int, but got {axes!r}.")
+        x = next(items)
+        return moveaxis(x, 0, _checked_axis(axes, x.ndim, "out_axes"))
+    if isinstance(axes, (tuple, list)) and len(axes) != len(structure):
+        raise MappedAxisError(f"The size of vmap's 'out_axes' should be equal to the number of results of 'fn': {len(structure)}, but got size: {len(axes)}.")
+    each = axes if isinstance(axes, (tuple, list)) else [axes] * len(structure)
+    return tuple(_placed(inner, items, axis) for inner, axis in zip(structure, each, strict=True))
+
+
 # -- running -----------------------------------------------------------------------------------------------------------------------------
-def _each_row(fn: Callable[..., Any], args: Any, axes: Any, rows: Sequence[Tensor]) -> tuple[list[Tensor], bool]:
-    """The results of `fn`, stacked, and whether it is one that stands alone."""
-    is_single = False
+def _each_row(fn: Callable[..., Any], args: Any, axes: Any, rows: Sequence[Tensor]) -> tuple[list[Tensor], Structure]:
+    """The results of `fn`, stacked, and how they are nested."""
+    structure: Structure = None
 
     def row(*slices: Tensor) -> Sequence[Tensor]:
-        nonlocal is_single
-        result = invoke(fn, _with_rows(tuple(args), axes, iter(slices)), {})
-        is_single = not isinstance(result, (tuple, list))
-        return _tensors(result)
+        nonlocal structure
+        found: list[Tensor] = []
+        structure = _flat(invoke(fn, _with_rows(tuple(args), axes, iter(slices)), {}), found)
+        return found
 
-    return map_rows(row, *rows), is_single
-
-
-def _each_cell(cells: Any, args: Any, axes: Any, rows: Sequence[Tensor]) -> tuple[list[Tensor], bool]:
-    parts = [invoke(cell, _with_rows(tuple(args), axes, iter([r[k] for r in rows])), {}) for k, cell in enumerate(cells)]
-    return [stack(same) for same in zip(*map(_tensors, parts), strict=True)], not isinstance(parts[0], (tuple, list))
+    return map_rows(row, *rows), structure
 
 
-def _tensors(result: Any) -> list[Tensor]:
-    items = list(result) if isinstance(result, (tuple, list)) else [result]
-    for x in items:
-        if not isinstance(x, Tensor):
-            raise MappedAxisError(f"vmap: the function must return Tensors, but returns {type(x).__name__}")
-    return items
-
-
-def _placed(items: list[Tensor], out_axes: Any) -> tuple[Tensor, ...]:
-    """The stacked results with the dimension where `out_axes` says."""
-    if out_axes is None:
-        raise MappedAxisError("The 'out_axes' of 'vmap' cannot be a single None while 'fn' is not a 'CellList'.")
-    if isinstance(out_axes, (tuple, list)) and len(out_axes) != len(items):
-        raise MappedAxisError(f"The size of vmap's 'out_axes' should be equal to the number of results of 'fn': {len(items)}, but got size: {len(out_axes)}.")
-    axes = out_axes if isinstance(out_axes, (tuple, list)) else [out_axes] * len(items)
-    for axis in axes:
-        if not isinstance(axis, int) or isinstance(axis, bool):
-            raise MappedAxisError(f"The axis in vmap`s 'out_axes' can only be of type Int, but got {axis!r}.")
-    return tuple(moveaxis(x, 0, _checked_axis(axis, x.ndim, "out_axes")) for x, axis in zip(items, axes, strict=True))
+def _each_cell(cells: Any, args: Any, axes: Any, rows: Sequence[Tensor]) -> tuple[list[Tensor], Structure]:
+    parts: list[list[Tensor]] = []
+    structures: list[Structure] = []
+    for k, cell in enumerate(cells):
+        parts.append([])
+        structures.append(_flat(invoke(cell, _with_rows(tuple(args), axes, iter([r[k] for r in rows])), {}), parts[-1]))
+    if any(structure != structures[0] for structure in structures):
+        raise MappedAxisError("vmap: the Cells must return as many results as each other, nested in one way")
+    return [stack(same) for same in zip(*parts, strict=True)], structures[0]

@@ -117,3 +117,33 @@ def test_errors(make: Any, args: Any, text: str) -> None:
 def test_what_is_no_function() -> None:
     with pytest.raises(RuntimeError, match="must be a function"):
         vmap(3)  # type: ignore[arg-type]
+
+
+def nested_results(x: Tensor) -> tuple[Tensor, list[Tensor]]:
+    return x.sum(), [x * 2.0, x + 1.0]
+
+
+@pytest.mark.parametrize("mode", [gc.GRAPH_MODE, gc.PYNATIVE_MODE])
+def test_results_may_be_nested(mode: int) -> None:
+    gc.set_context(mode=mode)
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    total, (double, more) = vmap(nested_results, out_axes=(0, (1, 0)))(Tensor(x))
+    np.testing.assert_array_equal(total.asnumpy(), x.sum(1))
+    np.testing.assert_array_equal(double.asnumpy(), (2 * x).T)
+    np.testing.assert_array_equal(more.asnumpy(), x + 1)
+    with pytest.raises(RuntimeError, match="equal to the number of results of 'fn': 2, but got size: 1"):
+        vmap(nested_results, out_axes=(0, (1,)))(Tensor(x))
+
+
+def product(a: Tensor, b: Tensor) -> Tensor:
+    return (a * b).sum()
+
+
+@pytest.mark.parametrize("mode", [gc.GRAPH_MODE, gc.PYNATIVE_MODE])
+def test_gradients_of_each_slice(mode: int) -> None:
+    gc.set_context(mode=mode)
+    a, b = np.arange(2, dtype=np.float32), np.arange(6, dtype=np.float32).reshape(3, 2)
+    value, (in_a, in_b) = vmap(gc.value_and_grad(product, (0, 1)), in_axes=(None, 0))(Tensor(a), Tensor(b))
+    np.testing.assert_array_equal(value.asnumpy(), b @ a)
+    np.testing.assert_array_equal(in_a.asnumpy(), b)
+    np.testing.assert_array_equal(in_b.asnumpy(), np.tile(a, (3, 1)))
