@@ -49,9 +49,24 @@ def test_a_large_b_is_read_row_by_row(m: int) -> None:
     plan = plan_of(m, 2048, 2048)
     assert plan.pack_b == "no" and plan.depth <= 16 and plan.rows_ahead == 0
     assert plan_of(64, 2048, 2048).pack_b == "block"
-    assert plan_of(24, 1500, 1000).depth <= 16 and plan_of(40, 1500, 1000).pack_b == "block"
+    assert plan_of(12, 1500, 1000).depth <= 16 and plan_of(24, 1500, 1024).depth <= 16 and plan_of(40, 1500, 1000).pack_b == "block"
     assert plan_of(8, 1024, 1024).depth == 1024 and plan_of(16, 1024, 1024).depth <= 16  # whole pages apart, though it is smaller
     assert plan_of(16, 1024, 1000).depth == 1024
+
+
+def test_row_tiles_ask_for_the_columns_that_follow() -> None:
+    for m in (16, 24, 64):
+        assert plan_of(m, 1000, 2000).fetches and "asked for by the others" in str(plan_of(m, 1000, 2000))
+    assert not plan_of(24, 1024, 2048).fetches and not plan_of(64, 1024, 2048).fetches  # whose rows are whole pages apart
+    assert not plan_of(96, 300, 500).fetches  # in the L2 cache
+    assert not plan_of(8, 1000, 2000).fetches and not plan_of(300, 1000, 2000).fetches  # too few row tiles and too many
+
+
+def test_short_vectors_read_by_rows_what_lies_whole_pages_apart() -> None:
+    target = replace(WIDE, vector_bytes=32, features="+avx2,+fma")
+    for m in (2, 8):
+        assert plan_of(m, 1024, 1024, target=target).depth <= 16 and plan_of(m, 700, 768, target=target).depth == 700
+    assert plan_of(24, 900, 1000, target=target).pack_b == "no" and plan_of(32, 900, 1000, target=target).pack_b == "block"
 
 
 def test_what_is_read_of_a_far_b_is_asked_for() -> None:
@@ -71,7 +86,8 @@ def test_the_first_tile_packs_what_lies_row_by_row() -> None:
 def test_few_steps_write_the_output_row_after_row() -> None:
     assert plan_of(622, 6, 1140, "double").grid[0] == 1 and plan_of(622, 6, 1140, "double").pack_b == "no"
     assert plan_of(2256, 4, 390, "double", turned=True).grid[0] == 1
-    assert plan_of(622, 9, 1140, "double").pack_b == "block"
+    assert plan_of(622, 24, 1140).pack_b == "no" and plan_of(622, 25, 1140).pack_b == "block"
+    assert plan_of(622, 24, 6000).pack_b == "block"  # which the L2 cache does not hold beside the output
 
 
 def test_narrow_tiles_do_not_read_b_as_it_lies() -> None:
@@ -182,6 +198,32 @@ def test_panels_that_a_tile_packs(case: Case, width: int, monkeypatch: pytest.Mo
     monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._reads_b_by_rows", lambda spec, target: False)
     plan = schedule(case.spec, TARGETS[width])
     assert plan.packs_meanwhile and plan.rows_ahead
+    check(case, width)
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize(
+    "case",
+    [
+        Case(45, 259, 300),
+        Case(24, 515, 700),  # few row tiles, which ask for several lines of a row each
+        Case(70, 130, 900),  # several passes: the next one's rows
+        Case(61, 300, 333, "half"),
+        Case(40, 261, 301, "double"),
+        Case(66, 400, 300, transpose_a=True),
+        Case(45, 167, 300, batch=(3,), b_batch=(1,)),
+    ],
+    ids=str,
+)
+def test_tiles_ask_for_what_follows(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule.bytes_of_all", lambda spec: 1 << 22)  # as if it were large
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._reads_b_by_rows", lambda spec, target: False)
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._pack_b", lambda *args: "block")
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule.tile_for_few_rows", lambda *args: None)
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._FETCHING_TILES", 100)
+    target = replace(TARGETS[width], l1_bytes=16 << 10, l2_bytes=128 << 10)
+    monkeypatch.setitem(TARGETS, width, target)
+    assert schedule(case.spec, target).fetches
     check(case, width)
 
 
