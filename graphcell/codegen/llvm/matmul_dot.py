@@ -34,6 +34,8 @@ _FEWEST_ROWS = 16
 """Rows from which few columns are worth a copy."""
 _ROWS = 6, 12, 32
 """Of a product with a transposed matrix, at most: from memory, one of twice the L2 cache, and one of long rows in that cache."""
+_ROWS_FOR_A_VECTOR, _ROWS_SHORT = 2.5, 4
+"""The same by the vectors of the reduction, and where it fills none: B is turned number by number then."""
 _LONG_ROW = 16
 """Vectors of such a row, at least."""
 _SHORT, _LONG = 4, 32
@@ -51,12 +53,16 @@ def uses_dot(spec: MatmulSpec, target: ContractionTarget) -> bool:
 
 
 def _most_rows(spec: MatmulSpec, target: ContractionTarget) -> int:
-    """Rows to which it takes less to read a transposed B again for every few of them than to turn it once: the more, the nearer B is."""
+    """Rows to which it takes less to read a transposed B again for every few of them than to turn it once: the more, the nearer B is, and the longer
+    the reduction, at the end of which each dot product is added up.
+    """
+    lanes = target.lanes(spec.kind)
+    for_sums = _ROWS_SHORT if spec.k < lanes else int(_ROWS_FOR_A_VECTOR * spec.k / lanes)
     if vector_registers(target) < 32 or in_pairs(spec, target).paired:
-        return _ROWS[0]
+        return min(for_sums, _ROWS[0])
     nbytes = spec.k * spec.n * LType(spec.b.kind).bytes
-    is_near = nbytes <= target.l2_bytes // 2 and spec.k >= _LONG_ROW * target.lanes(spec.kind)
-    return _ROWS[2 if is_near else 1 if nbytes <= 2 * target.l2_bytes else 0]
+    is_near = nbytes <= target.l2_bytes // 2 and spec.k >= _LONG_ROW * lanes
+    return min(for_sums, _ROWS[2 if is_near else 1 if nbytes <= 2 * target.l2_bytes else 0])
 
 
 def is_narrow(spec: MatmulSpec, target: ContractionTarget) -> bool:

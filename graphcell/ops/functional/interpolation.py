@@ -6,6 +6,9 @@ weighted sum of a few elements of the input, whose places and weights are consta
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -26,6 +29,9 @@ _SMOOTH = ("linear", "bilinear", "bicubic", "trilinear")
 _AREA = {3: adaptive_avg_pool1d, 4: adaptive_avg_pool2d, 5: adaptive_avg_pool3d}
 _CUBIC_ALIGNED, _CUBIC = -0.75, -0.5
 """The parameter of the cubic convolution kernel (Keys, 1981): MindSpore has another one where the corners fall together."""
+
+_ONE_BY_ONE = 4
+"""How many times as long it takes to take elements one by one as rows of them."""
 
 Taps = list[tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]]
 
@@ -63,11 +69,25 @@ def resize(input: Any, size: Any, scale_factor: Any, mode: str, align_corners: b
     extents, factors = _extents(x, size, scale_factor, bool(recompute_scale_factor))
     if mode == "area":
         return _AREA[x.ndim](x, extents if x.ndim > 3 else extents[0])
-    for axis, (extent, factor) in enumerate(zip(extents, factors), start=2):
-        taps = _taps(mode, x.shape[axis], extent, factor, bool(align_corners), edges_repeat)
+    for k in _order(x.shape[2:], extents):
+        taps = _taps(mode, x.shape[k + 2], extents[k], factors[k], bool(align_corners), edges_repeat)
         if taps is not None:
-            x = resized(x, axis, taps)
+            x = resized(x, k + 2, taps)
     return x
+
+
+def _order(spatial: Shape, extents: Shape) -> tuple[int, ...]:
+    """In which order the axes are resized with the least work: what shrinks comes first, what grows last. Elements along the last axis are taken one by
+    one, whole rows along the others."""
+
+    def work(order: Sequence[int]) -> int:
+        now, total = list(spatial), 0
+        for k in order:
+            now[k] = extents[k]
+            total += math.prod(now) * (_ONE_BY_ONE if k == len(now) - 1 and extents[k] != spatial[k] else 1)
+        return total
+
+    return min(itertools.permutations(range(len(extents))), key=work)
 
 
 def upsample(input: Any, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None,
