@@ -166,7 +166,7 @@ class _BlockedMatmul:
         if plan.pack_a != "no":
             return 0
         if self.spec.reads_lines_in_parts(plan.tile, self.target):
-            return max(LINE_BYTES // self._size, 2 * plan.tile.rows - 1)
+            return max(LINE_BYTES // self._size, 2 * plan.tile.rows - 1) if plan.row_tiles > 1 else 0
         return _AHEAD * self.spec.a.column + plan.tile.rows - 1 if self.spec.a_aliases else 0
 
     def _fetch(self, plan: Schedule) -> Fetch | None:
