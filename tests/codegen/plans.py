@@ -116,7 +116,7 @@ class Runner:
 
 
 def compile_plan(emit: Callable[[Module, Target], Plan], target: Target) -> Runner:
-    module = Module()
+    module = target.module()
     plan = emit(module, target)
     return Runner(plan, load_object(compile_object(str(module), target)))
 

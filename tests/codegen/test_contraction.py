@@ -204,6 +204,22 @@ def test_transposed_operands_of_which_tiles_take_parts_of_cache_lines(m: int, n:
 
 
 @pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("k", [7, 8, 15, 16, 17, 31, 33])
+@pytest.mark.parametrize("n", [16, 23, 40])
+def test_squares_of_a_transposed_matrix_overlap(n: int, k: int, width: int) -> None:
+    """Where columns or reduction steps fill no square, with as few steps as a square has rows and fewer."""
+    check(Case(20, n, k, transpose_b=True), width)
+    check(Case(20, n, k, "double", transpose_b=True), width)
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("m", [65, 120, 128, 200, 319])
+def test_groups_of_rows_that_are_copied(m: int, width: int) -> None:
+    """Whole groups of tiles of either size, groups with tiles of both, and what is left over."""
+    check(Case(m, 96, 60, "half", transpose_a=True), width)
+
+
+@pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize("kind", ["float", "double"])
 @pytest.mark.parametrize(("cpu", "m", "n", "k", "copied"), [("sapphirerapids", 300, 700, 500, True), ("sapphirerapids", 1024, 96, 400, False), ("znver4", 700, 100, 1400, False)])
 def test_threads_carry_out_blocks_one_below_another_as_one(
