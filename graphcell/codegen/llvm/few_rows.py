@@ -3,7 +3,7 @@
 Each row tile reads all of B, the first of them from where B lies, those that follow from the L2 cache. Beside hundreds of rows that is little, and what
 the multiply-adds take decides; beside tens of them it is most. So tiles are tall, and B is packed only where that is less than to read it as it lies: by
 the first row tile, which reads a B that lies row by row in any case, or in a copy of one that does not. A large one that lies row by row is read so by up
-to 24 rows, and a very large one by up to 48.
+to 15 rows, by up to 24 if its rows lie whole pages apart, and a very large one by up to 48.
 
 Enters: a spec. Leaves: a tile and a way to read B, or None where B is small or rows are many, for one row of a B that is not prepared, an A whose steps are
 far apart, and pairs of bfloats. Times are relative, in multiply-adds of a vector, for vectors of a cache line; they were measured on Emerald Rapids with 2 to
@@ -86,9 +86,9 @@ def _ways(spec: MatmulSpec, in_rows: bool, target: ContractionTarget) -> tuple[s
         return ("block",)
     if not in_rows:
         return "no", "block"
-    rows = _IN_ROWS[bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes]
-    if spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) != 0 and bytes_of_all(spec) < _VERY_LARGE * target.l2_bytes:
-        rows = _IN_ROWS_ASKED
+    is_very_large = bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes
+    aliases = spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) == 0
+    rows = _IN_ROWS[is_very_large] if is_very_large or aliases else _IN_ROWS_ASKED
     return ("no",) if spec.m <= rows else ("block",)
 
 

@@ -174,9 +174,13 @@ class _BlockedMatmul:
         are more such tiles, of a part of the rows."""
         if not plan.fetches:
             return None
-        tiles, lines = min(plan.row_tiles, plan.rows_per_block) - 1, ceil_div(plan.tile.columns * self._size, LINE_BYTES)
+        tiles, lines = min(plan.row_tiles, plan.rows_per_block) - 1, self._lines(plan)
         each = ceil_div(lines, tiles)
         return Fetch(self.spec.b.row, each, 1 << (tiles // ceil_div(lines, each)).bit_length() - 1)
+
+    def _lines(self, plan: Schedule) -> int:
+        """Cache lines of what a tile reads of a row of B."""
+        return ceil_div(plan.tile.columns * LType(self.spec.b.kind).bytes, LINE_BYTES)
 
     def _next_tile(self, plan: Schedule, rows: int) -> int:
         """Elements to what the next row tile reads of an A that lies row by row: the processor foresees a row, but not where the next ones begin. Not where
@@ -514,8 +518,7 @@ class _Block:
         further = i64(plan.columns_per_block * plan.tile.columns)
         if p.last is not None:
             further = b.select(b.icmp("ne", p.last, i64(0)), b.sub(further, b.mul(p.k, i64(spec.b.row))), i64(plan.depth * spec.b.row))
-        lines = ceil_div(plan.tile.columns * element.bytes, LINE_BYTES)
-        parts = ceil_div(lines, fetch.lines)
+        parts = ceil_div(self.owner._lines(plan), fetch.lines)
         line = b.mul(b.rem(turn, i64(parts), signed=False), i64(fetch.lines * (LINE_BYTES // element.bytes)))
         part = b.rem(b.div(turn, i64(parts), signed=False), i64(fetch.rounds), signed=False)
         first = b.mul(b.mul(part, b.div(p.count, i64(fetch.rounds), signed=False)), i64(spec.b.row))
