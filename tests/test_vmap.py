@@ -102,6 +102,7 @@ ERRORS: list[tuple[Any, Any, str]] = [
     (lambda: vmap(several, (0, None), (0,)), (X, Y), "number of results of 'fn': 2, but got size: 1"),
     (lambda: vmap(squares, 0, None), (X,), "cannot be a single None"),
     (lambda: vmap(squares, 0, 1), (X,), "axis: 1 in 'out_axes' is out of bounds"),
+    (lambda: vmap(squares, 0, True), (X,), "'out_axes' can only be of type Int, but got True"),
     (lambda: vmap(squares), (3,), "must be a Tensor, but is int"),
     (lambda: vmap(lambda a: 3), (X,), "must return Tensors, but returns int"),
     (lambda: vmap(squares), (np.zeros((0, 2), np.float32),), "is empty"),
@@ -147,3 +148,24 @@ def test_gradients_of_each_slice(mode: int) -> None:
     np.testing.assert_array_equal(value.asnumpy(), b @ a)
     np.testing.assert_array_equal(in_a.asnumpy(), b)
     np.testing.assert_array_equal(in_b.asnumpy(), np.tile(a, (3, 1)))
+
+
+def test_one_result_with_an_axis_in_a_tuple() -> None:
+    x = np.arange(6, dtype=np.float32).reshape(3, 2)
+    np.testing.assert_array_equal(vmap(product, (None, 0), (0,))(Tensor(x[0]), Tensor(x)).asnumpy(), x @ x[0])
+    np.testing.assert_array_equal(vmap(lambda row: row + 1, 0, (1,))(Tensor(x)).asnumpy(), (x + 1).T)
+
+
+class Once(nn.Cell):
+    def construct(self, x: Tensor) -> Tensor:
+        return x * 2
+
+
+class Twice(nn.Cell):
+    def construct(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x, x
+
+
+def test_cells_whose_results_differ() -> None:
+    with pytest.raises(RuntimeError, match="nested in one way"):
+        vmap(nn.CellList([Once(), Twice()]))(Tensor(np.ones((2, 3), np.float32)))

@@ -213,7 +213,16 @@ def test_squares_of_a_transposed_matrix_overlap(n: int, k: int, width: int) -> N
 
 
 @pytest.mark.parametrize("width", TARGETS)
-@pytest.mark.parametrize("m", [65, 120, 128, 200, 319])
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("n", [2, 3, 4, 8])
+def test_one_vector_of_few_lanes(n: int, kind: str, width: int) -> None:
+    """Columns that fill a part of a register."""
+    check(Case(20, n, 3, kind, transpose_a=True), width)
+    check(Case(20, n, 30, kind, transpose_a=True), width)
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("m", [65, 120, 128, 200, 244, 319])
 def test_groups_of_rows_that_are_copied(m: int, width: int) -> None:
     """Whole groups of tiles of either size, groups with tiles of both, and what is left over."""
     check(Case(m, 96, 60, "half", transpose_a=True), width)

@@ -176,7 +176,7 @@ class _BlockedMatmul:
             return None
         tiles, lines = min(plan.row_tiles, plan.rows_per_block) - 1, self._lines(plan)
         each = ceil_div(lines, tiles)
-        return Fetch(self.spec.b.row, each, 1 << (tiles // ceil_div(lines, each)).bit_length() - 1)
+        return Fetch(self.spec.b.row, each, rounds=1 << ((tiles // ceil_div(lines, each)).bit_length() - 1))
 
     def _lines(self, plan: Schedule) -> int:
         """Cache lines of what a tile reads of a row of B."""

@@ -43,7 +43,7 @@ _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache fo
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
 _PAGE = 4096
 _FEW_STEPS = 24  # of so few, much of the time goes to writing the output, for which row after row is best
-_FEWEST_STEPS = 8  # of a transposed A for which nothing is asked for ahead
+_FEWEST_STEPS = 8  # of a transposed A for which the rest of its cache lines need not be waited for
 _ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least, for each of them
 _FETCHING_TILES = 12  # row tiles of a block that ask for what the next one reads of B, at most
 _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
@@ -60,6 +60,7 @@ _STRIP_LONGEST = 4096  # the parts of a longer one are much to add up, and its b
 _STRIP_STEPS = 512  # of a part of k, which pay for adding up the parts
 _STRIP_FROM = 4  # times the L2 cache that the long operand takes
 _MIRRORED_ROWS, _MIRRORED_STEPS = 128, (48, 128)  # from which it is quicker to copy half of a symmetric product, without and with an epilogue
+_LEAST_COPIED_STEPS = 96  # of a transposed A that pay for copies of groups of rows
 _COPIED_STEPS = 128  # of a transposed A in a pass, where there are several: a group of rows is copied to the L1 cache, more or less
 _COLUMNS_TO_COPY = 40  # vectors of B's columns, at least, that pay for such copies
 _COLUMNS_TO_COPY_PAGES = 32  # the same where A's rows are whole pages, which share a few sets of the caches
@@ -388,7 +389,7 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
     """
     columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % _PAGE == 0 else _COLUMNS_TO_COPY
     rows = _ROWS_TO_COPY[target.vector_bytes < LINE_BYTES]
-    wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= rows and spec.k >= _COPIED_STEPS * 3 // 4
+    wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= rows and spec.k >= _LEAST_COPIED_STEPS
     return wide and spec.reads_lines_in_parts(tile, target) and not target.cpu.startswith(_AMD)
 
 
