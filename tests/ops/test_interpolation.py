@@ -10,6 +10,7 @@ import pytest
 
 import graphcell as ms
 from graphcell import Tensor, ops
+from graphcell.ops.functional import interpolation
 
 MODES = [("nearest", 3), ("nearest", 4), ("nearest", 5), ("nearest-exact", 4), ("linear", 3), ("bilinear", 4), ("trilinear", 5), ("bicubic", 4)]
 SIZES = {3: [(4,), (11,), (1,)], 4: [(4, 9), (11, 3), (7, 5)], 5: [(4, 3, 9), (2, 5, 1)]}
@@ -93,6 +94,11 @@ def test_area_is_the_mean() -> None:
     x = X[4][:, :, :6, :4]
     got = ops.interpolate(Tensor(x), size=(3, 2), mode="area").asnumpy()
     np.testing.assert_allclose(got, x.reshape(2, 3, 3, 2, 2, 2).mean((3, 5)), rtol=1e-5)
+
+
+@pytest.mark.parametrize(("spatial", "extents", "order"), [((10, 168), (231, 18), (1, 0)), ((500, 30), (50, 90), (0, 1)), ((50, 50), (100, 100), (1, 0))])
+def test_what_shrinks_is_resized_first(spatial: tuple[int, int], extents: tuple[int, int], order: tuple[int, int]) -> None:
+    assert interpolation._order(spatial, extents) == order
 
 
 def test_dtypes() -> None:

@@ -87,8 +87,7 @@ def _ways(spec: MatmulSpec, in_rows: bool, target: ContractionTarget) -> tuple[s
     if not in_rows:
         return "no", "block"
     is_very_large = bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes
-    aliases = spec.b.row * LType(spec.b.kind).bytes % (_PAGE // 2) == 0
-    rows = _IN_ROWS[is_very_large] if is_very_large or aliases else _IN_ROWS_ASKED
+    rows = _IN_ROWS[is_very_large] if is_very_large or spec.b_aliases else _IN_ROWS_ASKED
     return ("no",) if spec.m <= rows else ("block",)
 
 

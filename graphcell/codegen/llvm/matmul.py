@@ -27,7 +27,6 @@ from graphcell.codegen.llvm.contraction import (
     Segment,
     Stage,
     affine,
-    ceil_div,
     check_extra,
     even_range,
     round_up,
@@ -36,6 +35,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.matmul_dot import DotMatmul, is_narrow, uses_dot
 from graphcell.codegen.llvm.matmul_mirror import emit_mirror
+from graphcell.codegen.llvm.matmul_prefetch import STEPS_AHEAD, elements_ahead, fetch_of, fetched_from, next_tile
 from graphcell.codegen.llvm.matmul_schedule import (
     GROUPED_ROWS,
     MOST_KEPT_BYTES,
@@ -56,10 +56,7 @@ from graphcell.records import dataclass
 
 __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepared_weights"]
 
-_ALIASING = 4096  # bytes: rows a multiple of this apart share a few lines of the L1 cache
-_FEW_COLUMN_TILES = 2  # of a block: so few panels of B leave the lines of A and of what is asked for where they are
 _ALMOST = 4  # times the L2 cache
-_AHEAD = 16  # reduction steps by which a transposed A is asked for where the processor does not do it by itself
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
 _STEPS_AT_ONCE = 8  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels
 
@@ -160,37 +157,6 @@ class _BlockedMatmul:
         one = plan.columns_per_block * plan.tile.columns * self._panel_depth(plan) * self._size
         return plan.passes if plan.grid[1] > 1 and one * plan.passes <= MOST_KEPT_BYTES else 1
 
-    def _ahead(self, plan: Schedule) -> int:
-        """How many elements beyond the first row's the last is that each reduction step asks for of A: what the next tile reads of this step, a cache
-        line further at least, or a later step."""
-        if plan.pack_a != "no":
-            return 0
-        if self.spec.reads_lines_in_parts(plan.tile, self.target):
-            return max(LINE_BYTES // self._size, 2 * plan.tile.rows - 1) if plan.row_tiles > 1 else 0
-        return _AHEAD * self.spec.a.column + plan.tile.rows - 1 if self.spec.a_aliases else 0
-
-    def _fetch(self, plan: Schedule) -> Fetch | None:
-        """What each row tile after the first asks for of the columns that the first one reads next: by turns a few cache lines of each row, and if there
-        are more such tiles, of a part of the rows."""
-        if not plan.fetches:
-            return None
-        tiles, lines = min(plan.row_tiles, plan.rows_per_block) - 1, self._lines(plan)
-        each = ceil_div(lines, tiles)
-        return Fetch(self.spec.b.row, each, rounds=1 << ((tiles // ceil_div(lines, each)).bit_length() - 1))
-
-    def _lines(self, plan: Schedule) -> int:
-        """Cache lines of what a tile reads of a row of B."""
-        return ceil_div(plan.tile.columns * LType(self.spec.b.kind).bytes, LINE_BYTES)
-
-    def _next_tile(self, plan: Schedule, rows: int) -> int:
-        """Elements to what the next row tile reads of an A that lies row by row: the processor foresees a row, but not where the next ones begin. Not where
-        tiles follow each other on the same few lines of the nearer caches, which B's panels pass through meanwhile.
-        """
-        a = self.spec.a
-        in_rows = plan.pack_a == "no" and a.column == 1 and self.spec.m > plan.tile.rows
-        crowded = a.row * self._size % _ALIASING == 0 and plan.columns_per_block > _FEW_COLUMN_TILES
-        return rows * a.row if in_rows and not crowded else 0
-
     def _streams(self, plan: Schedule) -> bool:
         """Whether B's panels come from memory, few tiles read each of them, and there is work meanwhile: one row waits for memory in any case."""
         return plan.pack_b == "shared" and self.spec.m > 1 and come_from_memory(self._packed_bytes(plan), plan.row_tiles, self.target)
@@ -266,12 +232,12 @@ class _BlockedMatmul:
                     resumes=plan.passes > 1,
                     batch_rows=self.batch_rows,
                     paired=spec.paired,
-                    ahead=self._ahead(plan),
-                    next_tile=self._next_tile(plan, rows.size),
+                    ahead=elements_ahead(spec, plan, self.target),
+                    next_tile=next_tile(spec, plan, rows.size),
                     streams=self._streams(plan),
                     rows_ahead=plan.rows_ahead if in_place else 0,
                     packs=packs,
-                    fetch=None if packs else self._fetch(plan),
+                    fetch=None if packs else fetch_of(spec, plan),
                 )
                 name = emit_micro(
                     self.module,
@@ -512,17 +478,7 @@ class _Block:
                         )
 
     def _later(self, p: _Pass, column: Val, turn: Val, fetch: Fetch) -> Val:
-        """Where tile `turn` after the first of those of a column begins to ask for what is read of B next: that of the next pass, or of the next block."""
-        b, plan, spec = self.b, self.plan, self.owner.spec
-        element = LType(spec.b.kind)
-        further = i64(plan.columns_per_block * plan.tile.columns)
-        if p.last is not None:
-            further = b.select(b.icmp("ne", p.last, i64(0)), b.sub(further, b.mul(p.k, i64(spec.b.row))), i64(plan.depth * spec.b.row))
-        parts = ceil_div(self.owner._lines(plan), fetch.lines)
-        line = b.mul(b.rem(turn, i64(parts), signed=False), i64(fetch.lines * (LINE_BYTES // element.bytes)))
-        part = b.rem(b.div(turn, i64(parts), signed=False), i64(fetch.rounds), signed=False)
-        first = b.mul(b.mul(part, b.div(p.count, i64(fetch.rounds), signed=False)), i64(spec.b.row))
-        return displaced(b, displaced(b, self._in_place(p, column), further, element), b.add(line, first), element)
+        return fetched_from(self.b, self.owner.spec, self.plan, fetch, self._in_place(p, column), turn, (p.k, p.count), p.last)
 
     def _in_place(self, p: _Pass, column: Val) -> Val:
         b, spec = self.b, self.owner.spec
@@ -575,7 +531,7 @@ class _Block:
             if spec.a.column * element.bytes >= _LONG_STEP:
                 start = b.gep(source, b.mul(low, i64(plan.tile.rows)), element)
                 for at in range(0, group * plan.tile.rows, LINE_BYTES // element.bytes):
-                    prefetch(b, displaced(b, start, _AHEAD * spec.a.column + at, element))
+                    prefetch(b, displaced(b, start, STEPS_AHEAD * spec.a.column + at, element))
             to = b.gep(b.args["scratch"], b.mul(k.index, i64(self.owner._a_pitch(plan))), LType(spec.kind))
             for segment in plan.row_segments:
                 self._copy_tiles(segment, source, to, (low, high), whole)
