@@ -76,6 +76,13 @@ def vector_registers(target: ContractionTarget) -> int:
     return 32 if target.vector_bytes == 64 or target.triple.startswith(("aarch64", "arm64")) else 16
 
 
+def has_few_ways(target: ContractionTarget) -> bool:
+    """Whether the nearest cache holds eight lines of the same place in their pages, and vectors are parts of lines, which are read in several steps:
+    rows that lie whole pages apart displace each other there. Measured on Zen 3; Zen 4 with its vectors of whole lines does not mind.
+    """
+    return target.l1_bytes <= _FEW_WAYS * PAGE_BYTES and target.vector_bytes < LINE_BYTES
+
+
 @dataclass(frozen=True, slots=True)
 class Stage:
     """One emitted function. `buffers` are its leading pointer parameters in order; the extra ones, begin and
@@ -176,6 +183,8 @@ class Columns:
 
 
 LONG_VECTOR_BYTES = 64  # of a vector for which many processors join two units of half as many
+PAGE_BYTES = 4096
+_FEW_WAYS = 8
 LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 _RESERVED = frozenset(
     (

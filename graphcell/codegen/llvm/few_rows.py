@@ -19,9 +19,11 @@ from typing import TYPE_CHECKING
 
 from graphcell.codegen.llvm.contraction import (
     LINE_BYTES,
+    PAGE_BYTES,
     ContractionTarget,
     TileShape,
     column_counts,
+    has_few_ways,
     lanes_for,
     split_evenly,
     tile_cost,
@@ -35,6 +37,7 @@ if TYPE_CHECKING:
 HALVES = "halves"
 FEW_ROWS = 96
 _IN_ROWS = 24, 48  # rows for which a large B is read row by row, and a very large one, at most: more of them pay for packing
+_IN_ROWS_FEW_WAYS = 12  # the same where the nearest cache has few ways for rows that share its sets
 _IN_ROWS_ASKED = 15  # the same for a large one whose columns can be asked for while the ones before are multiplied (`Schedule.fetches`)
 _VERY_LARGE = 8  # times the L2 cache, at least
 _FAR = 12.5  # to have a cache line of B from beyond the L2 cache
@@ -46,7 +49,6 @@ _WIDENED = 2.0  # to convert a vector of half precision
 _OVERLAPPED = 0.75  # of the shorter of multiplying and reading
 _LEAST_WIDE = 3  # vectors of a tile that reads B as it lies: each row is on another page
 _KERNELS = 0.01  # of all, not to have tiles of two heights, which need kernels of their own
-_PAGE = 4096
 _LONG_STEP = 1024  # bytes from one reduction step of A to the next, at most
 _NARROW_ROWS = 28  # that find the columns of a narrow tile in the L2 cache, at most
 _FORESEEN = 1536  # bytes that the processor fetches beyond what is read of a row
@@ -88,6 +90,8 @@ def _ways(spec: MatmulSpec, in_rows: bool, target: ContractionTarget) -> tuple[s
         return "no", "block"
     is_very_large = bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes
     rows = _IN_ROWS[is_very_large] if is_very_large or spec.b_aliases else _IN_ROWS_ASKED
+    if spec.b_aliases and has_few_ways(target):
+        rows = _IN_ROWS_FEW_WAYS
     return ("no",) if spec.m <= rows else ("block",)
 
 
@@ -139,4 +143,4 @@ def _stays(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) -> bool
     if spec.k * pitch <= target.l2_bytes:
         return True
     is_narrow = target.vector_bytes < LINE_BYTES and spec.m <= _NARROW_ROWS
-    return pitch % _PAGE != 0 and (is_narrow or spec.k * (tile.columns * stored + _FORESEEN) <= target.l2_bytes // 4)
+    return pitch % PAGE_BYTES != 0 and (is_narrow or spec.k * (tile.columns * stored + _FORESEEN) <= target.l2_bytes // 4)

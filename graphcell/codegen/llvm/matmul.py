@@ -29,6 +29,7 @@ from graphcell.codegen.llvm.contraction import (
     affine,
     check_extra,
     even_range,
+    has_few_ways,
     round_up,
     split_index,
     tile_loop,
@@ -58,7 +59,7 @@ __all__ = ["MatmulSpec", "Operand", "dense_matmul", "emit_matmul", "with_prepare
 
 _ALMOST = 4  # times the L2 cache
 _LONG_STEP = 1024  # bytes beyond which the processor does not foresee the next step
-_STEPS_AT_ONCE = 8  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels
+_STEPS_AT_ONCE = 8, 4  # of a B whose steps are long: one panel after the other would go from page to page as often as there are panels; the same with few ways
 
 
 def emit_matmul(
@@ -501,8 +502,9 @@ class _Block:
         if spec.b.column != 1 or spec.b.row * LType(spec.b.kind).bytes < _LONG_STEP:
             self._pack_panels(p, i64(0), p.count)
             return
-        with b.loop(0, p.count, _STEPS_AT_ONCE, name="slab") as loop:
-            self._pack_panels(p, loop.index, b.binary("smin", i64(_STEPS_AT_ONCE), b.sub(p.count, loop.index)))
+        steps = _STEPS_AT_ONCE[spec.b_aliases and has_few_ways(self.owner.target)]
+        with b.loop(0, p.count, steps, name="slab") as loop:
+            self._pack_panels(p, loop.index, b.binary("smin", i64(steps), b.sub(p.count, loop.index)))
 
     def _pack_panels(self, p: _Pass, first: Val, count: Val) -> None:
         """Reduction steps first .. first + count of the pass, of all panels of the slab."""

@@ -6,14 +6,13 @@ changes a result, and addresses may lie outside of buffers.
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.contraction import LINE_BYTES, ContractionTarget, ceil_div
+from graphcell.codegen.llvm.contraction import LINE_BYTES, PAGE_BYTES, ContractionTarget, ceil_div
 from graphcell.codegen.llvm.matmul_schedule import MatmulSpec, Schedule
 from graphcell.codegen.llvm.microkernel import Fetch
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, i64
 
 STEPS_AHEAD = 16  # by which a transposed A is asked for where the processor does not do it by itself
-_ALIASING = 4096  # bytes: rows a multiple of this apart share a few lines of the L1 cache
 _FEW_COLUMN_TILES = 2  # of a block: so few panels of B leave the lines of A and of what is asked for where they are
 
 
@@ -33,7 +32,7 @@ def next_tile(spec: MatmulSpec, plan: Schedule, rows: int) -> int:
     tiles follow each other on the same few lines of the nearer caches, which B's panels pass through meanwhile.
     """
     in_rows = plan.pack_a == "no" and spec.a.column == 1 and spec.m > plan.tile.rows
-    crowded = spec.a.row * LType(spec.kind).bytes % _ALIASING == 0 and plan.columns_per_block > _FEW_COLUMN_TILES
+    crowded = spec.a.row * LType(spec.kind).bytes % PAGE_BYTES == 0 and plan.columns_per_block > _FEW_COLUMN_TILES
     return rows * spec.a.row if in_rows and not crowded else 0
 
 

@@ -12,6 +12,7 @@ from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import (
     LINE_BYTES,
+    PAGE_BYTES,
     Columns,
     ContractionTarget,
     RegisterTiles,
@@ -20,6 +21,7 @@ from graphcell.codegen.llvm.contraction import (
     accumulation_kind,
     ceil_div,
     choose_tile,
+    has_few_ways,
     round_up,
     split_columns,
     split_evenly,
@@ -35,13 +37,13 @@ FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
 _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
 _ROWS_IN_PLACE = range(3, 13)  # of prepared weights: with fewer, reading B is all; with more, packing it ahead pays
+_ALIASING_ROWS = 8, 4  # of a tile that share a few sets of the nearest cache, at most: fewer than it has ways; where those are few
 _LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cache
 _COLUMN_TILES_TO_COPY = 3
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
-_PAGE = 4096
 _FEW_STEPS = 24  # of so few, much of the time goes to writing the output, for which row after row is best
 _FEWEST_STEPS = 8  # of a transposed A for which the rest of its cache lines need not be waited for
 _ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least, for each of them
@@ -51,7 +53,9 @@ MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row bloc
 _AMD = "znver"  # how LLVM's names of its processors begin
 _BUSY, _BUSY_AMD = 12, 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
+_STREAMED_ALIASES = 8  # the same, of those that share a few sets of a cache with few ways
 _STREAMED_ROWS = 64  # of a part of k, at least
+_COPIED_BY_ROWS_FROM = 4  # times the L2 cache: from there on, B is copied row by row where a tile would read its columns from pages that share few sets
 _STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
 _IN_TILES = 9, 2  # rows, from which on it matters where those of B lie in the caches: several tiles may read it in turn, or, of short vectors, parts of lines
 _STRIP_ROWS, _STRIP_COLUMNS = 64, 32  # of a narrow output, at most
@@ -68,6 +72,7 @@ _ROWS_TO_COPY = 64, 256  # that it has at least, with short vectors more: they t
 _COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they are divided to have some blocks
 _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
+_PART_FOR_B = 2, 3  # of that cache that is for B's panels; where rows of A share a few sets and caches have few ways
 _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
@@ -136,9 +141,14 @@ class MatmulSpec:
         return self.a.row == 1 and self.m > 1 and self.a.column * LType(self.kind).bytes in (4096, 8192)
 
     @property
+    def a_rows_alias(self) -> bool:
+        """Whether the rows of an A that lies row by row are a multiple of half a page apart, and so share a few sets of the caches."""
+        return self.a.column == 1 and self.a.row * LType(self.kind).bytes % (PAGE_BYTES // 2) == 0
+
+    @property
     def b_aliases(self) -> bool:
         """Whether the rows of B lie a multiple of half a page apart, and so share a few sets of the caches."""
-        return self.b.row * LType(self.b.kind).bytes % (_PAGE // 2) == 0
+        return self.b.row * LType(self.b.kind).bytes % (PAGE_BYTES // 2) == 0
 
     def reads_lines_in_parts(self, tile: TileShape, target: ContractionTarget) -> bool:
         """Whether a transposed A is read where it lies, a part of a cache line in each reduction step: the tiles that follow find the rest in the
@@ -283,9 +293,8 @@ class Schedule(RegisterTiles):
 def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     """Chooses tile, blocks, packing and the division of k."""
     kind, size = spec.kind, LType(spec.kind).bytes
-    # Rows a multiple of 2 KiB apart fall on the same cache lines: no more of them than the cache has ways.
-    aliases = spec.a.row * size % 2048 == 0 and spec.a.column == 1
-    most_rows, by_rows = 8 if aliases else 64, _reads_b_by_rows(spec, target)
+    most_rows = _ALIASING_ROWS[has_few_ways(target)] if spec.a_rows_alias else 64
+    by_rows = _reads_b_by_rows(spec, target)
     of_few = tile_for_few_rows(spec, by_rows, most_rows, target)
     tile = choose_tile(spec.m, spec.n, kind, target, most_rows) if of_few is None else of_few[0]
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
@@ -301,7 +310,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     pack_a = "columns" if copies else _pack_a(spec, tile, per_column, target)
     plan = Schedule(tile, rows, columns, per_row, per_column, splits, split_depth, depth, pack_a, pack_b, panel_kind, spec.mirrored and splits == 1)
     plan = replace(plan, together=_blocks_together(plan, size, target))
-    meanwhile = _packs_meanwhile(spec, plan)
+    meanwhile = _packs_meanwhile(spec, plan, target)
     reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
     plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0)
     return replace(plan, fetches=_fetches(spec, plan))
@@ -314,8 +323,13 @@ def _fetches(spec: MatmulSpec, plan: Schedule) -> bool:
     return far and plan.grid[0] * plan.passes > 1 and 1 < min(plan.row_tiles, plan.rows_per_block) <= _FETCHING_TILES
 
 
-def _packs_meanwhile(spec: MatmulSpec, plan: Schedule) -> bool:
-    """Whether the first row tile of a block packs B as it reads it where it lies, row by row: multiplying hides what a copy would wait for."""
+def _packs_meanwhile(spec: MatmulSpec, plan: Schedule, target: ContractionTarget) -> bool:
+    """Whether the first row tile of a block packs B as it reads it where it lies, row by row: multiplying hides what a copy would wait for. Not where
+    rows are whole pages apart and the nearest cache has few ways: a tile would lose what it asked for, and read lines that it shares with the next twice.
+    """
+    in_pages = spec.b.row * LType(spec.b.kind).bytes % PAGE_BYTES == 0 and bytes_of_all(spec) >= _COPIED_BY_ROWS_FROM * target.l2_bytes
+    if in_pages and has_few_ways(target):
+        return False
     in_rows = plan.pack_b == "block" and spec.b.column == 1 and spec.n > 1
     return in_rows and not spec.paired and not plan.mirrored and plan.row_tiles > 1
 
@@ -337,7 +351,7 @@ def _depth_of_pass(spec: MatmulSpec, tile: TileShape, split_depth: int, in_rows:
     """Reduction steps of a pass over a block: A's tile stays in the L1 cache over it, at least 128 columns of B in half of the L2 cache."""
     size, lanes = LType(spec.kind).bytes, target.lanes(spec.kind)
     if in_rows:
-        unit = most = _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes]
+        unit = most = _STREAMED_ALIASES if spec.b_aliases and has_few_ways(target) else _STREAMED_STEPS[_bytes_of_b(spec) > target.l3_bytes]
     else:
         most = min(int(0.75 * target.l1_bytes) // (tile.rows * size), target.l2_bytes // (2 * 128 * size))
         if copies:
@@ -361,7 +375,7 @@ def _tiles_of_block(
     (row_tiles, column_tiles), (split_depth, depth) = tiles, depths
     panel = LType(spec.kind).bytes * tile.columns
     short_passes = not copies and spec.reads_lines_in_parts(tile, target) and _line_steps(spec, target) < _LINE_STEPS
-    in_l2 = max(1, target.l2_bytes // 2 // (max(depth, 1) * panel))
+    in_l2 = max(1, target.l2_bytes // _PART_FOR_B[spec.a_rows_alias and has_few_ways(target)] // (max(depth, 1) * panel))
     if short_passes:
         in_l2 = min(in_l2, max(1, MOST_KEPT_BYTES // (max(split_depth, 1) * panel)))
     per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
@@ -392,7 +406,7 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
     and B's panels need not make room for A's lines. With 1024 columns 5 to 15 % faster on Emerald Rapids; not measured on AMD's
     processors, where reading in place has been as fast as copies or faster.
     """
-    columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % _PAGE == 0 else _COLUMNS_TO_COPY
+    columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % PAGE_BYTES == 0 else _COLUMNS_TO_COPY
     rows = _ROWS_TO_COPY[target.vector_bytes < LINE_BYTES]
     wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= rows and spec.k >= _LEAST_COPIED_STEPS
     return wide and spec.reads_lines_in_parts(tile, target) and not target.cpu.startswith(_AMD)
@@ -400,7 +414,7 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
 
 def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
     """Reduction steps in which a transposed A is read before the tiles that follow read the rest of its cache lines."""
-    on_a_page = max(1, _PAGE // max(1, spec.a.column * LType(spec.kind).bytes))
+    on_a_page = max(1, PAGE_BYTES // max(1, spec.a.column * LType(spec.kind).bytes))
     return _LINE_STEPS if target.cpu.startswith(_AMD) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
 
 
