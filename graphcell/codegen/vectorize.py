@@ -22,6 +22,8 @@ _GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
 """What it costs to read a number of a row in a group, and to write a vector, into caches or memory: a group is read, then written, with little overlap."""
 _LONGEST_GROUPED_ROW, _LONGEST_BESIDE_SUMS = 512, 256
 """Points of a row up to which rows are grouped, and of one beside sums of columns: of longer ones, a group would not stay in the L1 cache."""
+_SHORTEST_GROUPED_LINE = 8
+"""Points along the vector loop from which rows of several such lines are grouped."""
 _IN_CACHES = 1 << 22
 """Bytes up to which what is written stays in caches."""
 _ROW_INSTRUCTIONS = 4
@@ -76,9 +78,13 @@ class _Plan:
 
 
 def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
-    """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows."""
+    """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows. Not of windows
+    whose lines are shorter than vectors: those are more instructions than points.
+    """
     longest = _LONGEST_BESIDE_SUMS if kernel.summed else _LONGEST_GROUPED_ROW
     if not kernel.reduces or d < kernel.outer or kernel.inner_points > longest:
+        return []
+    if kernel.extents[d] < _SHORTEST_GROUPED_LINE and kernel.extents[d] < kernel.inner_points:
         return []
     if any(v[d] not in (0, 1) for v in _access_strides(kernel)):
         return []
