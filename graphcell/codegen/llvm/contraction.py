@@ -76,6 +76,11 @@ def vector_registers(target: ContractionTarget) -> int:
     return 32 if target.vector_bytes == 64 or target.triple.startswith(("aarch64", "arm64")) else 16
 
 
+def is_amd(target: ContractionTarget) -> bool:
+    """Whether it is one of AMD's processors, by LLVM's names of them."""
+    return target.cpu.startswith("znver")
+
+
 def has_few_ways(target: ContractionTarget) -> bool:
     """Whether the nearest cache holds eight lines of the same place in their pages, and vectors are parts of lines, which are read in several steps:
     rows that lie whole pages apart displace each other there. Measured on Zen 3; Zen 4 with its vectors of whole lines does not mind.

@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
     ceil_div,
     choose_tile,
     has_few_ways,
+    is_amd,
     round_up,
     split_columns,
     split_evenly,
@@ -50,7 +51,6 @@ _ROWS_FOR_A_STEP = 8  # that a block which packs so few steps of B has at least,
 _FETCHING_TILES = 12  # row tiles of a block that ask for what the next one reads of B, at most
 _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the processor does not foresee where a tile reads the next one
 MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
-_AMD = "znver"  # how LLVM's names of its processors begin
 _BUSY, _BUSY_AMD = 12, 16  # multiply-adds of a reduction step that hide such a read; a tile of fewer has its lines copied
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ALIASES = 8  # the same, of those that share a few sets of a cache with few ways
@@ -157,7 +157,7 @@ class MatmulSpec:
         """
         size = LType(self.kind).bytes
         in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.k > _FEWEST_STEPS and self.a.kind == self.kind and not self.paired
-        return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if target.cpu.startswith(_AMD) else _BUSY)
+        return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if is_amd(target) else _BUSY)
 
     @property
     def flops(self) -> int:
@@ -409,13 +409,13 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
     columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % PAGE_BYTES == 0 else _COLUMNS_TO_COPY
     rows = _ROWS_TO_COPY[target.vector_bytes < LINE_BYTES]
     wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= rows and spec.k >= _LEAST_COPIED_STEPS
-    return wide and spec.reads_lines_in_parts(tile, target) and not target.cpu.startswith(_AMD)
+    return wide and spec.reads_lines_in_parts(tile, target) and not is_amd(target)
 
 
 def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
     """Reduction steps in which a transposed A is read before the tiles that follow read the rest of its cache lines."""
     on_a_page = max(1, PAGE_BYTES // max(1, spec.a.column * LType(spec.kind).bytes))
-    return _LINE_STEPS if target.cpu.startswith(_AMD) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
+    return _LINE_STEPS if is_amd(target) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
 
 
 def _split_k(spec: MatmulSpec, tiles: int, whole: int, in_rows: bool, target: ContractionTarget) -> tuple[int, int]:

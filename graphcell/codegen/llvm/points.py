@@ -11,7 +11,8 @@ from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, In
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
-from graphcell.codegen.llvm.packing import displaced
+from graphcell.codegen.llvm.packing import displaced, prefetch
+from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
 from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_strided, store_interleaved, store_strided, transpose_square
@@ -118,6 +119,11 @@ class PointEmitter:
         self.mask: Val | None = None
         self.slot, self.slots = 0, 1
         self.turns = _turns(kernel)
+        self.bytes_ahead = 0
+        """By how much what is read along inner loops is asked for ahead, if rows lie in the lanes; 0: it is not."""
+        self.stage = 0
+        self.asked: dict[Access, int] = {}
+        """In which stage what is read was asked for."""
         taken = {a for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds for a in s.args}
         self.rounded = {local for local in taken if kernel.body[local].dtype.llvm in ("half", "bfloat")}
         """What is computed with more digits than it has, but rounded somewhere: then it is the same number everywhere."""
@@ -260,6 +266,7 @@ class PointEmitter:
         if stride == 0:
             return self.b.load_value(pointer, dtype, 0)
         if stride == 1:
+            self._ask_ahead(access, pointer, dtype)
             return self.b.load_value(pointer, dtype, self.lanes, self.mask)
         if access in self.turns and self._lanes_are_known():
             first = self.turns[access]
@@ -268,6 +275,12 @@ class PointEmitter:
             return load_strided(self.b, pointer, stride, dtype, self.count, self.lanes)
         pointers = self.b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype))
         return self.b.gather_value(pointers, dtype, self._every_lane())
+
+    def _ask_ahead(self, access: Access, pointer: Val, dtype: DType) -> None:
+        """Asks for what later rows in the lanes read at this point, in the stage that reads there first (see `bytes_ahead`)."""
+        if self.bytes_ahead and any(access.strides[self.kernel.outer :]) and self.asked.setdefault(access, self.stage) == self.stage:
+            if self.slot * self.lanes * dtype.itemsize % LINE_BYTES == 0:
+                prefetch(self.b, displaced(self.b, pointer, self.bytes_ahead // dtype.itemsize, storage_type(dtype)))
 
     def _guarded_load(self, what: Load) -> Val:
         """A load that reads nothing where a guard is false, and is `what.outside` there.

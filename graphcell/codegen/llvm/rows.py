@@ -117,6 +117,7 @@ class RowEmitter(PointEmitter):
         return stores, [n for n, s in enumerate(body) if s.is_reduction and s.stage == stage + 1]
 
     def _stage(self, stage: int) -> None:
+        self.stage = stage
         stores, reductions = self._work_at(stage)
         in_row = [self.kernel.stores[n] for n in stores if not self.kernel.writes_inside(self.kernel.stores[n])]
         for store in in_row:
