@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
 from graphcell.codegen.llvm.tiles import first_lanes, transpose_square
 from graphcell.dtype import DType
 from graphcell.ir.types import Shape
@@ -95,25 +95,30 @@ class _ScanEmitter:
             if groups > 1:
                 group, row = b.rem(row, i64(groups), signed=False), b.div(row, i64(groups), signed=False)
             first = b.mul(group, i64(wide))
-            start = b.add(b.mul(row, i64(k.steps * k.lanes)), first)
-            partial = k.lanes % wide != 0
-            self._scan(start, [self._mask(first, v) if partial else None for v in range(self.vectors)])
+            self._group(b.add(b.mul(row, i64(k.steps * k.lanes)), first), group, wide)
         return b.finish()
 
-    def _mask(self, first: Val, vector: int) -> Val:
-        left = self.b.sub(i64(self.kernel.lanes), self.b.add(first, i64(vector * self.width)))
-        return self.b.lane_mask(self.b.binary("smax", left, i64(0)), self.width)
+    def _group(self, start: Val, group: Val, wide: int) -> None:
+        """One block of scans that lie side by side: all vectors, or what is left for the last of them."""
+        b, whole, left = self.b, self.kernel.lanes // wide, self.kernel.lanes % wide
+        full: list[Val | None] = [None] * self.vectors
+        last = full[: left // max(1, self.width)]
+        if self.width and left % self.width:
+            last.append(constant_mask(left % self.width, self.width))
+        if whole and left:
+            b.if_else(b.icmp("slt", group, i64(whole)), lambda: self._scan(start, full), lambda: self._scan(start, last))
+        else:
+            self._scan(start, full if whole else last)
 
     def _scan(self, start: Val, masks: list[Val | None]) -> None:
         b, k = self.b, self.kernel
-        extent, stride = k.steps, k.lanes
-        at = b.add(start, i64((extent - 1) * stride)) if k.reverse else start
-        values = [self._load(at, v, masks[v]) for v in range(self.vectors)]
+        extent, stride = k.steps, -k.lanes if k.reverse else k.lanes
+        at = b.add(start, i64((extent - 1) * k.lanes)) if k.reverse else start
+        values = [self._load(at, v, mask) for v, mask in enumerate(masks)]
         for v, value in enumerate(values):
             self._store(value, at, v, masks[v])
         with b.loop(1, extent, carried=values, name="step") as loop:
-            step = b.mul(loop.index, i64(-stride if k.reverse else stride))
-            place = b.add(at, step)
+            place = b.add(at, b.mul(loop.index, i64(stride)))
             following = [combine(b, k.kind, acc, self._load(place, v, masks[v]), k.dtype) for v, acc in enumerate(loop.carried)]
             for v, value in enumerate(following):
                 self._store(value, place, v, masks[v])
