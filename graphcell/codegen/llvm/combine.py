@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.lookup import REGISTER_LANES, by_registers, extremum
 from graphcell.codegen.llvm.text import LType, Val, constant_mask, i64
@@ -19,18 +21,30 @@ def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
     return b.binary("smin", b.binary("smax", wide, zero), last)
 
 
-def column_masks(b: BodyBuilder, first: Val, columns: int, lanes: int, vectors: int) -> list[Val | None]:
-    """Which lanes of neighbouring vectors are columns of a row, where the first vector begins at column `first`, a multiple of all their
-    lanes; None where every lane is, whatever `first`.
+def with_column_masks(b: BodyBuilder, group: Val, columns: int, lanes: int, vectors: int, body: Callable[[list[Val | None]], None]) -> None:
+    """`body(masks)` with the lanes of neighbouring vectors that are columns of a row, where `group` counts so many vectors of the row at a time; None where
+    every lane is one.
 
-    Masks that are known are written as such: the instruction that stores one lane depends on it (`Instructions.masked_store`).
+    Before AVX-512 masked stores take long: there, what no group of vectors fills is code of its own, with masks that are written as such
+    (`Instructions.masked_store`).
     """
-    if columns % (lanes * vectors) == 0:
-        return [None] * vectors
-    if columns < lanes * vectors:  # `first` is 0
-        left = [columns - v * lanes for v in range(vectors)]
-        return [None if n >= lanes else constant_mask(max(n, 0), lanes) for n in left]
-    return [b.icmp("slt", b.add(b.splat(b.add(first, i64(v * lanes)), lanes), b.iota(lanes)), b.splat(i64(columns), lanes)) for v in range(vectors)]
+    wide = lanes * vectors
+    whole, left = divmod(columns, wide)
+    all_lanes: list[Val | None] = [None] * vectors
+
+    def last() -> None:
+        counts = [min(lanes, left - at) for at in range(0, left, lanes)]
+        body([None if n == lanes else constant_mask(n, lanes) for n in counts])
+
+    if not left:
+        body(all_lanes)
+    elif not whole:
+        last()
+    elif b.module.avx512:
+        rest = b.sub(i64(columns), b.mul(group, i64(wide)))
+        body([b.icmp("slt", b.iota(lanes), b.splat(b.sub(rest, i64(v * lanes)), lanes)) for v in range(vectors)])
+    else:
+        b.if_else(b.icmp("slt", group, i64(whole)), lambda: body(all_lanes), last)
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:

@@ -7,13 +7,14 @@ are transposed in registers. Blocks are groups of independent scans.
 
 from __future__ import annotations
 
+import functools
 import math
 
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
-from graphcell.codegen.llvm.combine import combine
+from graphcell.codegen.llvm.combine import combine, with_column_masks
 from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, constant_mask, i64
+from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, i64
 from graphcell.codegen.llvm.tiles import first_lanes, transpose_square
 from graphcell.dtype import DType
 from graphcell.ir.types import Shape
@@ -95,20 +96,12 @@ class _ScanEmitter:
             if groups > 1:
                 group, row = b.rem(row, i64(groups), signed=False), b.div(row, i64(groups), signed=False)
             first = b.mul(group, i64(wide))
-            self._group(b.add(b.mul(row, i64(k.steps * k.lanes)), first), group, wide)
+            start = b.add(b.mul(row, i64(k.steps * k.lanes)), first)
+            if self.width:
+                with_column_masks(b, group, k.lanes, self.width, self.vectors, functools.partial(self._scan, start))
+            else:
+                self._scan(start, [None])
         return b.finish()
-
-    def _group(self, start: Val, group: Val, wide: int) -> None:
-        """One block of scans that lie side by side: all vectors, or what is left for the last of them."""
-        b, whole, left = self.b, self.kernel.lanes // wide, self.kernel.lanes % wide
-        full: list[Val | None] = [None] * self.vectors
-        last = full[: left // max(1, self.width)]
-        if self.width and left % self.width:
-            last.append(constant_mask(left % self.width, self.width))
-        if whole and left:
-            b.if_else(b.icmp("slt", group, i64(whole)), lambda: self._scan(start, full), lambda: self._scan(start, last))
-        else:
-            self._scan(start, full if whole else last)
 
     def _scan(self, start: Val, masks: list[Val | None]) -> None:
         b, k = self.b, self.kernel

@@ -10,7 +10,7 @@ import math
 from collections.abc import Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
-from graphcell.codegen.llvm.combine import column_masks, combine, place
+from graphcell.codegen.llvm.combine import combine, place, with_column_masks
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
@@ -61,6 +61,8 @@ class _ScatterEmitter:
         params = [("target", PTR), *((f"index{k}", PTR) for k in range(count)), ("updates", PTR), ("begin", I64), ("end", I64)]
         self.b = BodyBuilder(module, name, params)
         self.lanes = target.lanes("double" if kernel.dtype.bits == 64 else "float")
+        self.masks: list[Val | None] = []
+        """Of the vectors of the current block."""
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
@@ -78,7 +80,15 @@ class _ScatterEmitter:
                 rest = b.div(rest, i64(extent), signed=False)
                 at = self._advance(at, index, strides)
             start = b.mul(group, i64(chunk))
-            self._ordered(list(k.ordered), at, start)
+
+            def of_columns(masks: list[Val | None]) -> None:
+                self.masks = masks
+                self._ordered(list(k.ordered), at, start)
+
+            if k.vector:
+                with_column_masks(b, group, k.free[-1][0], self.lanes, _VECTORS, of_columns)
+            else:
+                self._ordered(list(k.ordered), at, start)
         return b.finish()
 
     def _advance(self, at: list[Val], index: Val, strides: Sequence[int]) -> list[Val]:
@@ -105,7 +115,7 @@ class _ScatterEmitter:
         if not k.vector:
             self._apply(to, source, 0, None)
             return
-        for v, mask in enumerate(column_masks(b, start, k.free[-1][0], self.lanes, _VECTORS)):
+        for v, mask in enumerate(self.masks):
             first = b.add(start, i64(v * self.lanes))
             self._apply(b.gep(to, first, element), b.gep(source, first, element), self.lanes, mask)
 

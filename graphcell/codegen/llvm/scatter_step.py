@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
-from graphcell.codegen.llvm.combine import column_masks, place
+from graphcell.codegen.llvm.combine import place, with_column_masks
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, PTR, LType, Module, Val, const, i64
 from graphcell.dtype import DType
@@ -153,10 +153,13 @@ class _Step:
                 index = b.rem(rest, i64(extent), signed=False)
                 rest = b.div(rest, i64(extent), signed=False)
                 into, of = b.add(into, b.mul(index, i64(to))), b.add(of, b.mul(index, i64(source)))
-            masks = column_masks(b, column, k.columns, self.lanes, self.vectors)
-            with b.loop(0, k.updates, name="update") as update:
-                self.visit(update.index, into, of, masks)
-            self.chains.if_not_finite(lambda: self.visit_others(into, masks))
+
+            def of_columns(masks: list[Val | None]) -> None:
+                with b.loop(0, k.updates, name="update") as update:
+                    self.visit(update.index, into, of, masks)
+                self.chains.if_not_finite(lambda: self.visit_others(into, masks))
+
+            with_column_masks(b, group, k.columns, self.lanes, self.vectors, of_columns)
         return b.finish()
 
     def visit(self, n: Val, into: Val, of: Val, masks: list[Val | None]) -> None:

@@ -10,7 +10,7 @@ dtype of the matrix, unlike the neighbours': what is long is better converted on
 from __future__ import annotations
 
 from graphcell.codegen.llvm.body import BodyBuilder
-from graphcell.codegen.llvm.combine import column_masks
+from graphcell.codegen.llvm.combine import with_column_masks
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, PTR, LType, Module, Val, const, i64
 from graphcell.dtype import DType
@@ -66,12 +66,15 @@ class _Triangular:
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
             matrix, group = (f(block.index, i64(self.groups), signed=False) for f in (b.div, b.rem))
             column = b.mul(group, i64(self.vectors * self.lanes))
-            masks = column_masks(b, column, k.sides, self.lanes, self.vectors)
             left = b.gep(b.args["l"], b.mul(matrix, i64(k.rows * k.rows)), self.kind)
             given, wanted = (b.gep(b.args[n], b.add(b.mul(matrix, i64(k.rows * k.sides)), column), self.kind) for n in ("b", "x"))
-            with b.loop(0, k.rows, name="row") as step:
-                row = b.sub(i64(k.rows - 1), step.index) if k.transposed else step.index
-                self.substitute(row, left, given, wanted, masks)
+
+            def of_columns(masks: list[Val | None]) -> None:
+                with b.loop(0, k.rows, name="row") as step:
+                    row = b.sub(i64(k.rows - 1), step.index) if k.transposed else step.index
+                    self.substitute(row, left, given, wanted, masks)
+
+            with_column_masks(b, group, k.sides, self.lanes, self.vectors, of_columns)
         return b.finish()
 
     def element(self, left: Val, row: Val, column: Val) -> Val:
