@@ -22,6 +22,7 @@ from tests.codegen.test_contraction import HOST, Case, check
 
 WIDE = replace(TARGETS[HOST], triple="x86_64-unknown-linux-gnu", cpu="sapphirerapids", vector_bytes=64, l1_bytes=48 << 10, l2_bytes=2 << 20, l3_bytes=64 << 20, features="+avx512f")
 """A processor of a known kind, whatever runs the tests."""
+ZEN3 = replace(WIDE, cpu="znver3", vector_bytes=32, l1_bytes=32 << 10, l2_bytes=512 << 10, l3_bytes=32 << 20, features="+avx2,+fma")
 ALIKE = [2, 7, 16, 31, 48, 77, FEW_ROWS]
 
 
@@ -67,6 +68,34 @@ def test_short_vectors_read_by_rows_what_lies_whole_pages_apart() -> None:
     for m in (2, 8):
         assert plan_of(m, 1024, 1024, target=target).depth <= 16 and plan_of(m, 700, 768, target=target).depth == 700
     assert plan_of(24, 900, 1000, target=target).pack_b == "no" and plan_of(32, 900, 1000, target=target).pack_b == "block"
+
+
+def test_a_cache_of_few_ways_holds_few_rows_that_share_its_sets() -> None:
+    more = replace(ZEN3, l1_bytes=48 << 10)
+    for m, k, n in ((1024, 1024, 128), (500, 512, 64)):
+        assert plan_of(m, k, n, target=ZEN3).tile.rows <= 4 < plan_of(m, k, n, target=more).tile.rows
+    assert plan_of(1000, 1000, 128, target=ZEN3).tile.rows > 4 and plan_of(1000, 1024, 128, target=replace(ZEN3, vector_bytes=64, features="+avx512f")).tile.rows > 4
+    panels = [p.columns_per_block * p.tile.columns * p.depth * 4 for p in (plan_of(1024, 1024, 1024, target=t) for t in (ZEN3, more))]
+    assert panels[0] <= ZEN3.l2_bytes // 3 < panels[1] <= more.l2_bytes // 2
+
+
+def test_a_b_whose_rows_share_sets_of_few_ways_is_packed_row_by_row() -> None:
+    more = replace(ZEN3, l1_bytes=48 << 10)
+    for m, k, n in ((64, 1024, 1024), (256, 512, 2048)):
+        packing, meanwhile = plan_of(m, k, n, target=ZEN3), plan_of(m, k, n, target=more)
+        assert packing.pack_b == meanwhile.pack_b == "block" and meanwhile.packs_meanwhile and not packing.packs_meanwhile
+    assert plan_of(64, 1024, 1000, target=ZEN3).packs_meanwhile and plan_of(128, 512, 512, target=ZEN3).packs_meanwhile  # not whole pages apart, and near
+    assert plan_of(16, 1024, 1024, target=ZEN3).pack_b == "block" and plan_of(16, 1024, 1024, target=more).pack_b == "no"
+    assert plan_of(8, 1024, 1024, target=ZEN3).depth == 8 < plan_of(8, 1024, 1024, target=more).depth == 16
+
+
+@pytest.mark.parametrize("width", [w for w in TARGETS if w < 64])
+@pytest.mark.parametrize("case", [Case(70, 1024, 300), Case(20, 1024, 514), Case(9, 1024, 515), Case(70, 512, 333, "double"), Case(41, 1024, 301, batch=(2,))], ids=str)
+def test_products_beside_a_cache_of_few_ways(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    target = replace(TARGETS[width], l1_bytes=32 << 10, l2_bytes=64 << 10)
+    monkeypatch.setitem(TARGETS, width, target)
+    assert schedule(case.spec, target).pack_b == ("block" if case.m > 12 else "no")
+    check(case, width)
 
 
 def test_what_is_read_of_a_far_b_is_asked_for() -> None:

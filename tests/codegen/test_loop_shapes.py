@@ -16,6 +16,7 @@ import pytest
 import graphcell as ms
 from graphcell import dtype as dt
 from graphcell import ops
+from graphcell.codegen import vectorize
 from graphcell.codegen.fuse import fuse
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.legalize import legalize
@@ -329,6 +330,44 @@ def test_a_nan_is_the_maximum_of_its_window() -> None:
         return apply1(ReduceMaxFirst((4, 5)), apply1(Windows((1, 2), (2, 2), (2, 2), (1, 1)), x))
 
     check(f, [x], x.reshape(1, 2, 2, 3, 2, 5).max((2, 4)))
+
+
+def test_windows_of_short_lines_are_not_grouped(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With what is found for each place of a window, as its gradient finds it."""
+
+    def f(x: Tensor) -> Tensor:
+        windows = apply1(Windows((2, 3), (5, 5), (3, 3), (1, 1)), x)
+        return windows - apply1(ReduceMaxFirst((4, 5), keep_dims=True), windows)
+
+    x = normal(8, 5, 23, 13)
+    (kernel,) = kernels(graph_of(f, [x]))
+    assert kernel.reduces and kernel.group < 0
+    monkeypatch.setattr(vectorize, "_SHORTEST_GROUPED_LINE", 0)
+    (grouped,) = kernels(graph_of(f, [x]))
+    assert grouped.group >= 0  # by the count of instructions
+    monkeypatch.undo()
+    view = np.lib.stride_tricks.sliding_window_view(x, (5, 5), (2, 3))[:, :, ::3, ::3]
+    check(f, [x], view - view.max((4, 5), keepdims=True))
+
+
+# -- rows in the lanes that ask ahead ----------------------------------------------------------------------------------------
+def test_amd_asks_ahead_down_long_columns() -> None:
+    amd, intel = (replace(TARGETS[max(TARGETS)], cpu=cpu, l2_bytes=512 << 10) for cpu in ("znver3", "sapphirerapids"))
+
+    def bytes_ahead(target: Any, *shape: int) -> int:
+        (kernel,) = kernels(graph_of(lambda x: apply1(ReduceMax((0,)), x), [normal(*shape)]))
+        return loops._bytes_ahead(kernel, target)
+
+    assert bytes_ahead(amd, 37, 9000) and not bytes_ahead(intel, 37, 9000)
+    assert not bytes_ahead(amd, 30, 900)  # in the L2 cache
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
+@pytest.mark.parametrize("shape", [(7, 130), (40, 33), (3, 21, 70)], ids=str)
+def test_what_is_asked_ahead_changes_nothing(shape: tuple[int, ...], dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_bytes_ahead", lambda kernel, target: 256)
+    x, axis = whole(dtype, *shape), len(shape) - 2
+    check(lambda x: x - apply1(ReduceMax((axis,), keep_dims=True), x), [x], x - x.max(axis, keepdims=True))
 
 
 # -- tiles in rows that are reduced ------------------------------------------------------------------------------------------

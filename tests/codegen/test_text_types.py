@@ -21,7 +21,7 @@ import numpy as np
 import pytest
 
 from graphcell.codegen.llvm import target
-from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
 
 Array = np.ndarray[Any, Any]
 BFLOAT16 = np.dtype(ml_dtypes.bfloat16)
@@ -404,6 +404,25 @@ def test_reduce_of_a_scalar_is_itself() -> None:
 
 
 # -- masked memory -------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("name", KINDS)
+@pytest.mark.parametrize("lanes", [2, 8, 16])
+@pytest.mark.parametrize("avx2", [False, True])
+def test_the_first_lanes_are_stored(name: str, lanes: int, avx2: bool) -> None:
+    """With AVX2 in runs of powers of two; what lies behind them is left alone."""
+    kind, dtype = KINDS[name], dtype_of(name)
+    type, module = LType(kind, lanes), Module(avx2=avx2)
+    for count in range(1, lanes + 1):
+        b = FunctionBuilder(module, f"f{count}", [("x", PTR), ("to", PTR)], internal=False)
+        b.masked_store(b.load(b.args["x"], type), b.args["to"], constant_mask(count, lanes))
+        b.finish()
+    assert ("masked.store" in str(module)) != avx2
+    code, values = load(str(module)), samples(name)[:lanes].copy()
+    for count in range(1, lanes + 1):
+        stored = np.ones(lanes, dtype)
+        ctypes.CFUNCTYPE(None, *[ctypes.c_void_p] * 2)(code.address(f"f{count}"))(values.ctypes.data, stored.ctypes.data)
+        assert (bits(stored) == bits(np.where(np.arange(lanes) < count, values, np.ones(lanes, dtype)))).all()
+
+
 @pytest.mark.parametrize("name", KINDS)
 @pytest.mark.parametrize("lanes", [3, 8, 16])
 def test_masked_and_gathered_memory(name: str, lanes: int) -> None:
