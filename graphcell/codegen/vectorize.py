@@ -79,7 +79,7 @@ class _Plan:
 
 def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     """With the rows of the innermost outer loop that makes whole groups; what lies apart in memory may share cache lines with other rows. Not of windows
-    whose lines are shorter than vectors: those are more instructions than points.
+    with lines of less than eight points: those are more instructions than points.
     """
     longest = _LONGEST_BESIDE_SUMS if kernel.summed else _LONGEST_GROUPED_ROW
     if not kernel.reduces or d < kernel.outer or kernel.inner_points > longest:

@@ -11,6 +11,7 @@ import pytest
 
 import graphcell as ms
 from graphcell import Tensor, nn
+from graphcell.codegen.llvm.contraction import has_few_ways
 from graphcell.codegen.llvm.few_rows import FEW_ROWS, tile_for_few_rows
 from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul
 from graphcell.codegen.llvm.matmul_dot import uses_dot
@@ -75,6 +76,9 @@ def test_a_cache_of_few_ways_holds_few_rows_that_share_its_sets() -> None:
     for m, k, n in ((1024, 1024, 128), (500, 512, 64)):
         assert plan_of(m, k, n, target=ZEN3).tile.rows <= 4 < plan_of(m, k, n, target=more).tile.rows
     assert plan_of(1000, 1000, 128, target=ZEN3).tile.rows > 4 and plan_of(1000, 1024, 128, target=replace(ZEN3, vector_bytes=64, features="+avx512f")).tile.rows > 4
+    for other in (replace(ZEN3, cpu="haswell"), replace(ZEN3, cpu="apple-m1", triple="arm64-apple-darwin", vector_bytes=16, features="")):
+        assert not has_few_ways(other)  # where it was not measured
+    assert not dense_matmul(1, 128, 1024).a_rows_alias
     panels = [p.columns_per_block * p.tile.columns * p.depth * 4 for p in (plan_of(1024, 1024, 1024, target=t) for t in (ZEN3, more))]
     assert panels[0] <= ZEN3.l2_bytes // 3 < panels[1] <= more.l2_bytes // 2
 
@@ -92,10 +96,24 @@ def test_a_b_whose_rows_share_sets_of_few_ways_is_packed_row_by_row() -> None:
 @pytest.mark.parametrize("width", [w for w in TARGETS if w < 64])
 @pytest.mark.parametrize("case", [Case(70, 1024, 300), Case(20, 1024, 514), Case(9, 1024, 515), Case(70, 512, 333, "double"), Case(41, 1024, 301, batch=(2,))], ids=str)
 def test_products_beside_a_cache_of_few_ways(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    target = replace(TARGETS[width], l1_bytes=32 << 10, l2_bytes=64 << 10)
+    target = replace(TARGETS[width], cpu="znver3", l1_bytes=32 << 10, l2_bytes=64 << 10)
     monkeypatch.setitem(TARGETS, width, target)
-    assert schedule(case.spec, target).pack_b == ("block" if case.m > 12 else "no")
+    plan = schedule(case.spec, target)
+    assert plan.pack_b == ("block" if case.m > 12 else "no")
     check(case, width)
+
+
+def test_rows_that_share_sets_of_few_ways_are_copied_four_at_a_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    def text(n: int) -> str:
+        module = ZEN3.module()
+        emit_matmul(module, "matmul", dense_matmul(64, n, 1024, transpose_b=n != 1024), ZEN3)
+        return str(module)
+
+    shared, others = text(1024), text(1000)
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul._STEPS_AT_ONCE", (4, 4))
+    assert text(1024) == shared
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul._STEPS_AT_ONCE", (8, 8))
+    assert text(1024) != shared and text(1000) == others
 
 
 def test_what_is_read_of_a_far_b_is_asked_for() -> None:

@@ -362,6 +362,18 @@ def test_amd_asks_ahead_down_long_columns() -> None:
     assert not bytes_ahead(amd, 30, 900)  # in the L2 cache
 
 
+@pytest.mark.parametrize("ahead", [0, 256])
+def test_what_is_read_again_is_asked_for_once(ahead: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(loops, "_bytes_ahead", lambda kernel, target: ahead)
+    (kernel,) = kernels(graph_of(lambda x: x - apply1(ReduceMax((0,), keep_dims=True), x), [normal(3, 500)]))
+    target = replace(TARGETS[max(TARGETS)], l2_bytes=512 << 10)
+    module = target.module()
+    loops.emit_loops(module, "f", kernel, target)
+    asked = str(module).count("call void @llvm.prefetch")
+    reads = str(module).count(f"load <{target.lanes('float')} x float>") + str(module).count("call <")  # in both stages, and masked
+    assert 0 < asked < reads if ahead else asked == 0
+
+
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
 @pytest.mark.parametrize("shape", [(7, 130), (40, 33), (3, 21, 70)], ids=str)
 def test_what_is_asked_ahead_changes_nothing(shape: tuple[int, ...], dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -22,11 +22,10 @@ def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
 
 
 def with_column_masks(b: BodyBuilder, group: Val, columns: int, lanes: int, vectors: int, body: Callable[[list[Val | None]], None]) -> None:
-    """`body(masks)` with the lanes of neighbouring vectors that are columns of a row, where `group` counts so many vectors of the row at a time; None where
-    every lane is one.
+    """`body(masks)`: which lanes of neighbouring vectors are columns of a row, of which `group` counts so many vectors at a time.
 
-    Before AVX-512 masked stores take long: there, what no group of vectors fills is code of its own, with masks that are written as such
-    (`Instructions.masked_store`).
+    A mask is None where every lane is a column; vectors without any have none. Where masked stores take long, what fills no group is code of its own: `body`
+    is called twice, then with masks that are written as such (`Instructions.masked_store`).
     """
     wide = lanes * vectors
     whole, left = divmod(columns, wide)
@@ -40,11 +39,11 @@ def with_column_masks(b: BodyBuilder, group: Val, columns: int, lanes: int, vect
         body(all_lanes)
     elif not whole:
         last()
-    elif b.module.avx512:
+    elif b.module.slow_masks:
+        b.if_else(b.icmp("slt", group, i64(whole)), lambda: body(all_lanes), last)
+    else:
         rest = b.sub(i64(columns), b.mul(group, i64(wide)))
         body([b.icmp("slt", b.iota(lanes), b.splat(b.sub(rest, i64(v * lanes)), lanes)) for v in range(vectors)])
-    else:
-        b.if_else(b.icmp("slt", group, i64(whole)), lambda: body(all_lanes), last)
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:

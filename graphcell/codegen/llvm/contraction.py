@@ -22,6 +22,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import field, replace
 from typing import Protocol
 
+from graphcell.codegen.llvm.processor import is_amd
 from graphcell.codegen.llvm.text import FLOAT_KINDS, I64, FunctionBuilder, LType, Val, i64
 from graphcell.records import dataclass
 
@@ -76,16 +77,12 @@ def vector_registers(target: ContractionTarget) -> int:
     return 32 if target.vector_bytes == 64 or target.triple.startswith(("aarch64", "arm64")) else 16
 
 
-def is_amd(target: ContractionTarget) -> bool:
-    """Whether it is one of AMD's processors, by LLVM's names of them."""
-    return target.cpu.startswith("znver")
-
-
 def has_few_ways(target: ContractionTarget) -> bool:
-    """Whether the nearest cache holds eight lines of the same place in their pages, and vectors are parts of lines, which are read in several steps:
-    rows that lie whole pages apart displace each other there. Measured on Zen 3; Zen 4 with its vectors of whole lines does not mind.
+    """Whether rows that lie pages or half pages apart, and so share a few sets of the nearest cache, displace each other there: it has room for no more than
+    eight of one set, and vectors are parts of cache lines, which are read in several steps. Measured on Zen 3, and taken to hold for AMD's processors with
+    AVX2; Zen 4 with vectors of whole lines does not mind.
     """
-    return target.l1_bytes <= _FEW_WAYS * PAGE_BYTES and target.vector_bytes < LINE_BYTES
+    return is_amd(target.cpu) and target.l1_bytes <= _FEW_WAYS * PAGE_BYTES and target.vector_bytes < LINE_BYTES
 
 
 @dataclass(frozen=True, slots=True)
@@ -188,7 +185,7 @@ class Columns:
 
 
 LONG_VECTOR_BYTES = 64  # of a vector for which many processors join two units of half as many
-PAGE_BYTES = 4096
+PAGE_BYTES = 4096  # of memory; one way of the nearest cache
 _FEW_WAYS = 8
 LINE_BYTES = 64  # of a cache line; where they are longer, some are asked for twice
 _RESERVED = frozenset(

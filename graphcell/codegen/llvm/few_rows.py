@@ -3,7 +3,8 @@
 Each row tile reads all of B, the first of them from where B lies, those that follow from the L2 cache. Beside hundreds of rows that is little, and what
 the multiply-adds take decides; beside tens of them it is most. So tiles are tall, and B is packed only where that is less than to read it as it lies: by
 the first row tile, which reads a B that lies row by row in any case, or in a copy of one that does not. A large one that lies row by row is read so by up
-to 15 rows, by up to 24 if its rows lie whole pages apart, and a very large one by up to 48.
+to 15 rows, by up to 24 if its rows lie whole pages apart, and a very large one by up to 48; by up to 12 where its rows share a few sets of a cache with few
+ways (Zen 3).
 
 Enters: a spec. Leaves: a tile and a way to read B, or None where B is small or rows are many, for one row of a B that is not prepared, an A whose steps are
 far apart, and pairs of bfloats. Times are relative, in multiply-adds of a vector, for vectors of a cache line; they were measured on Emerald Rapids with 2 to
@@ -89,9 +90,10 @@ def _ways(spec: MatmulSpec, in_rows: bool, target: ContractionTarget) -> tuple[s
     if not in_rows:
         return "no", "block"
     is_very_large = bytes_of_all(spec) >= _VERY_LARGE * target.l2_bytes
-    rows = _IN_ROWS[is_very_large] if is_very_large or spec.b_aliases else _IN_ROWS_ASKED
     if spec.b_aliases and has_few_ways(target):
         rows = _IN_ROWS_FEW_WAYS
+    else:
+        rows = _IN_ROWS[is_very_large] if is_very_large or spec.b_aliases else _IN_ROWS_ASKED
     return ("no",) if spec.m <= rows else ("block",)
 
 

@@ -141,14 +141,14 @@ class Instructions:
             self.store(self.extract(value, 0), pointer)
             return
         value = self._bits_for_memory(value)
-        count = _first_lanes(mask) if self.module.avx2 else 0
+        count = _count_of_first_lanes(mask) if self.module.slow_masks else 0
         if count:
             self._store_first(value, pointer, count)
             return
         self.intrinsic(f"masked.store.{value.type.suffix}.p0", VOID, value, aligned(pointer, value.type.bytes), mask)
 
     def _store_first(self, value: Val, pointer: Val, count: int) -> None:
-        """The first `count` lanes in runs of powers of two: on AMD's processors a masked store of AVX2 takes as long as ten of them."""
+        """Stores the first `count` lanes in runs of powers of two."""
         done = 0
         while done < count:
             part = 1 << ((count - done).bit_length() - 1)
@@ -548,7 +548,7 @@ class Instructions:
         return functools.reduce(combine, odd, self.extract(x, 0))
 
 
-def _first_lanes(mask: Val) -> int:
+def _count_of_first_lanes(mask: Val) -> int:
     """How many lanes a mask that is written as the first of them has on; 0 of any other."""
     return mask.text.count("i1 true") if _FIRST_LANES.fullmatch(mask.text) else 0
 

@@ -22,12 +22,12 @@ from graphcell.codegen.llvm.contraction import (
     ceil_div,
     choose_tile,
     has_few_ways,
-    is_amd,
     round_up,
     split_columns,
     split_evenly,
 )
 from graphcell.codegen.llvm.few_rows import HALVES, bytes_of_all, tile_for_few_rows
+from graphcell.codegen.llvm.processor import is_amd
 from graphcell.codegen.llvm.text import LType
 from graphcell.records import dataclass
 
@@ -38,7 +38,7 @@ FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
 _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
 _ROWS_IN_PLACE = range(3, 13)  # of prepared weights: with fewer, reading B is all; with more, packing it ahead pays
-_ALIASING_ROWS = 8, 4  # of a tile that share a few sets of the nearest cache, at most: fewer than it has ways; where those are few
+_ALIASING_ROWS = 8, 4  # of a tile that share a few sets of the nearest cache, at most; where it has few ways
 _LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cache
 _COLUMN_TILES_TO_COPY = 3
 _ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
@@ -72,7 +72,7 @@ _ROWS_TO_COPY = 64, 256  # that it has at least, with short vectors more: they t
 _COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they are divided to have some blocks
 _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
-_PART_FOR_B = 2, 3  # of that cache that is for B's panels; where rows of A share a few sets and caches have few ways
+_PART_FOR_B = 2, 3  # of the L2 cache that is for B's panels; where rows of A share a few sets and caches have few ways
 _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
@@ -143,7 +143,7 @@ class MatmulSpec:
     @property
     def a_rows_alias(self) -> bool:
         """Whether the rows of an A that lies row by row are a multiple of half a page apart, and so share a few sets of the caches."""
-        return self.a.column == 1 and self.a.row * LType(self.kind).bytes % (PAGE_BYTES // 2) == 0
+        return self.m > 1 and self.a.row > 0 and self.a.column == 1 and self.a.row * LType(self.kind).bytes % (PAGE_BYTES // 2) == 0
 
     @property
     def b_aliases(self) -> bool:
@@ -157,7 +157,7 @@ class MatmulSpec:
         """
         size = LType(self.kind).bytes
         in_lines = self.a.row == 1 and self.m * size > LINE_BYTES and self.k > _FEWEST_STEPS and self.a.kind == self.kind and not self.paired
-        return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if is_amd(target) else _BUSY)
+        return in_lines and tile.rows * tile.vectors >= (_BUSY_AMD if is_amd(target.cpu) else _BUSY)
 
     @property
     def flops(self) -> int:
@@ -409,13 +409,13 @@ def _copies_lines(spec: MatmulSpec, tile: TileShape, target: ContractionTarget) 
     columns = _COLUMNS_TO_COPY_PAGES if spec.a.column * LType(spec.kind).bytes % PAGE_BYTES == 0 else _COLUMNS_TO_COPY
     rows = _ROWS_TO_COPY[target.vector_bytes < LINE_BYTES]
     wide = spec.n >= columns * target.lanes(spec.kind) and spec.m >= rows and spec.k >= _LEAST_COPIED_STEPS
-    return wide and spec.reads_lines_in_parts(tile, target) and not is_amd(target)
+    return wide and spec.reads_lines_in_parts(tile, target) and not is_amd(target.cpu)
 
 
 def _line_steps(spec: MatmulSpec, target: ContractionTarget) -> int:
     """Reduction steps in which a transposed A is read before the tiles that follow read the rest of its cache lines."""
     on_a_page = max(1, PAGE_BYTES // max(1, spec.a.column * LType(spec.kind).bytes))
-    return _LINE_STEPS if is_amd(target) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
+    return _LINE_STEPS if is_amd(target.cpu) else min(_LINE_STEPS, _LINE_PAGES * on_a_page)
 
 
 def _split_k(spec: MatmulSpec, tiles: int, whole: int, in_rows: bool, target: ContractionTarget) -> tuple[int, int]:

@@ -11,8 +11,8 @@ from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, In
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
-from graphcell.codegen.llvm.packing import displaced, prefetch
 from graphcell.codegen.llvm.contraction import LINE_BYTES
+from graphcell.codegen.llvm.packing import displaced, prefetch
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
 from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_strided, store_interleaved, store_strided, transpose_square
@@ -277,7 +277,9 @@ class PointEmitter:
         return self.b.gather_value(pointers, dtype, self._every_lane())
 
     def _ask_ahead(self, access: Access, pointer: Val, dtype: DType) -> None:
-        """Asks for what later rows in the lanes read at this point, in the stage that reads there first (see `bytes_ahead`)."""
+        """Asks for what later rows in the lanes read at this point, `bytes_ahead` further, in the stage that reads there first: the others find it in a cache.
+        Vectors that lie side by side ask once for each of their cache lines.
+        """
         if self.bytes_ahead and any(access.strides[self.kernel.outer :]) and self.asked.setdefault(access, self.stage) == self.stage:
             if self.slot * self.lanes * dtype.itemsize % LINE_BYTES == 0:
                 prefetch(self.b, displaced(self.b, pointer, self.bytes_ahead // dtype.itemsize, storage_type(dtype)))

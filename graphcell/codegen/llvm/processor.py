@@ -65,7 +65,14 @@ class Target:
     def module(self) -> Module:
         """A new module for this processor."""
         avx2 = "+avx2" in self.features.split(",") and not self.avx512
-        return Module(avx512=self.avx512, avx2=avx2, number_bytes=self.vector_bytes if avx2 else 0, flushes=self.flushes)  # AVX2 has few registers
+        slow_masks = avx2 and is_amd(self.cpu)
+        number_bytes = self.vector_bytes if avx2 else 0  # AVX2 has few registers
+        return Module(avx512=self.avx512, avx2=avx2, slow_masks=slow_masks, number_bytes=number_bytes, flushes=self.flushes)
+
+
+def is_amd(cpu: str) -> bool:
+    """Whether LLVM's name is that of one of AMD's processors since Zen."""
+    return cpu.startswith("znver")
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,6 +6,7 @@ in row-major order by one block, so that the result does not depend on threads. 
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
@@ -61,8 +62,6 @@ class _ScatterEmitter:
         params = [("target", PTR), *((f"index{k}", PTR) for k in range(count)), ("updates", PTR), ("begin", I64), ("end", I64)]
         self.b = BodyBuilder(module, name, params)
         self.lanes = target.lanes("double" if kernel.dtype.bits == 64 else "float")
-        self.masks: list[Val | None] = []
-        """Of the vectors of the current block."""
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
@@ -79,31 +78,26 @@ class _ScatterEmitter:
                 index = b.rem(rest, i64(extent), signed=False)
                 rest = b.div(rest, i64(extent), signed=False)
                 at = self._advance(at, index, strides)
-            start = b.mul(group, i64(chunk))
-
-            def of_columns(masks: list[Val | None]) -> None:
-                self.masks = masks
-                self._ordered(list(k.ordered), at, start)
-
+            update = functools.partial(self._ordered, list(k.ordered), at, b.mul(group, i64(chunk)))
             if k.vector:
-                with_column_masks(b, group, k.free[-1][0], self.lanes, _VECTORS, of_columns)
+                with_column_masks(b, group, k.free[-1][0], self.lanes, _VECTORS, update)
             else:
-                self._ordered(list(k.ordered), at, start)
+                update([])
         return b.finish()
 
     def _advance(self, at: list[Val], index: Val, strides: Sequence[int]) -> list[Val]:
         b = self.b
         return [b.add(a, b.mul(index, i64(s))) if s else a for a, s in zip(at, strides, strict=True)]
 
-    def _ordered(self, loops: list[tuple[int, int, int, int]], at: list[Val], start: Val) -> None:
+    def _ordered(self, loops: list[tuple[int, int, int, int]], at: list[Val], start: Val, masks: list[Val | None]) -> None:
         if not loops:
-            self._update(at, start)
+            self._update(at, start, masks)
             return
         extent, *strides = loops[0]
         with self.b.loop(0, extent, name="ordered") as loop:
-            self._ordered(loops[1:], self._advance(at, loop.index, strides), start)
+            self._ordered(loops[1:], self._advance(at, loop.index, strides), start, masks)
 
-    def _update(self, at: list[Val], start: Val) -> None:
+    def _update(self, at: list[Val], start: Val, masks: list[Val | None]) -> None:
         b, k = self.b, self.kernel
         target, update, index_at = at
         for number, (dtype, step, extent) in enumerate(zip(k.index_dtypes, k.steps, k.extents, strict=True)):
@@ -115,7 +109,7 @@ class _ScatterEmitter:
         if not k.vector:
             self._apply(to, source, 0, None)
             return
-        for v, mask in enumerate(self.masks):
+        for v, mask in enumerate(masks):
             first = b.add(start, i64(v * self.lanes))
             self._apply(b.gep(to, first, element), b.gep(source, first, element), self.lanes, mask)
 

@@ -152,7 +152,7 @@ class Module:
     """Collects functions, declarations, globals and metadata; `str(module)` is the assembly.
 
     `avx512` says that the module is for a processor with that extension of x86-64, so that its intrinsics may be used; `avx2`, that it is for one
-    with AVX2 instead. `exact` names functions
+    with AVX2 instead, and `slow_masks`, that a store of some lanes takes as long as ten of all there. `exact` names functions
     whose numbers are to stay constants. `number_bytes` is how long the vectors are in which functions with many numbers read them from memory
     (see `Instructions.numbers_in_memory`); 0: they do not. `flushes`: denormal numbers are zeros where its functions run (llvm/underflow.py), which
     LLVM must know, or it would fold comparisons as if they were not.
@@ -167,6 +167,7 @@ class Module:
     globals: dict[str, str] = field(default_factory=dict)
     avx512: bool = False
     avx2: bool = False
+    slow_masks: bool = False
     number_bytes: int = 0
     flushes: bool = False
     exact: set[str] = field(default_factory=set)
