@@ -272,7 +272,7 @@ def test_large_steps_are_shared() -> None:
 
 def test_the_listing_says_what_is_shared() -> None:
     f = jit(listed)
-    for rows, shared in ((2000, True), (30, False)):
+    for rows, shared in ((2000, True), (15, False)):
         f(Tensor(normal(rows, 300)))
         (title,) = re.findall(r"^// loops\d+, (.*)$", f.kernels(), re.MULTILINE)
         assert title.endswith("blocks for all threads" if shared else "blocks")
