@@ -108,8 +108,8 @@ def trained(name: str, cell: Callable[[nn.Cell], nn.Cell]) -> tuple[nn.Cell, nn.
 
 
 def by_adam(net: nn.Cell) -> nn.Cell:
-    """With an eps beside which the gradient of a bias before a normalisation, which is rounding alone, makes no step."""
-    return nn.TrainOneStepCell(nn.WithLossCell(net, nn.CrossEntropyLoss()), nn.Adam(net.trainable_params(), 1e-3, eps=1e-4))
+    optimizer = nn.Adam(net.trainable_params(), 1e-3, eps=1e-4)  # beside which a gradient that is rounding alone, as before a normalisation, makes no step
+    return nn.TrainOneStepCell(nn.WithLossCell(net, nn.CrossEntropyLoss()), optimizer)
 
 
 def by_scaled_momentum(net: nn.Cell) -> nn.Cell:
@@ -141,8 +141,7 @@ def remark(cell: nn.Cell) -> str:
     ("name", "blocks"), [(name, kind) for name in NETS for kind in BLOCKS if kind == "exact" or name not in ("batch norm", "convolutions")], indirect=["blocks"]
 )  # variances need as many rows as there are
 def test_training_steps(name: str, blocks: None) -> None:
-    (alone, plain), (together, step) = trained(name, by_adam), trained(name, by_adam)
-    make = NETS[name][1]
+    (alone, plain), (together, step), make = trained(name, by_adam), trained(name, by_adam), NETS[name][1]
     declared(step, (make(2), labels(2)))
     for rows in ROWS:
         x, y = make(rows), labels(rows)
