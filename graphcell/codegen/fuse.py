@@ -145,6 +145,7 @@ class Fusion:
 
     def run(self) -> list[Group]:
         """All groups in an order of execution; nodes that are no loops stand in a group alone."""
+        waiting: dict[Node, list[Node]] = {}
         for node in self.graph.nodes:
             if is_virtual(node.op):
                 continue
@@ -154,10 +155,13 @@ class Fusion:
             producers = self._link(group, node)
             if is_loop_op(node.op):
                 self._describe(group, node)
-                for producer in producers:
-                    current = self.group_of[producer]
-                    if current is not group and is_loop_op(producer.op) and (node not in self.repeated or producer in self.repeated):
-                        group = self._try_merge(current, group)
+                if self._ends_in_columns(node):
+                    waiting[node] = producers
+                else:
+                    self._join_producers(node, producers)
+        self._join_column_sums()
+        for node, producers in waiting.items():
+            self._join_producers(node, producers)
         self._join_sums()
         self._join_parts()
         self._join_column_sums()
@@ -180,6 +184,19 @@ class Fusion:
             group.before.add(g)
             group.ancestors |= g.bits | g.ancestors
         return list(producers)
+
+    def _join_producers(self, node: Node, producers: Sequence[Node]) -> None:
+        group = self.group_of[node]
+        for producer in producers:
+            current = self.group_of[producer]
+            if current is not group and is_loop_op(producer.op) and (node not in self.repeated or producer in self.repeated):
+                group = self._try_merge(current, group)
+
+    def _ends_in_columns(self, node: Node) -> bool:
+        """Whether a node sums columns for nobody but further sums. It waits: what it sums may be summed along rows, too, by one loop nest for both."""
+        if not isinstance(node.op, ReduceSum) or node.operands[0].type.rank - 1 in node.op.axis:
+            return False
+        return all(isinstance(u.op, ReduceSum) for u in self.info.readers(node.results[0]))
 
     def is_read_outside(self, node: Node) -> bool:
         """Whether another group reads what `node` makes."""

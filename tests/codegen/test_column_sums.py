@@ -9,6 +9,9 @@ import pytest
 
 import graphcell as gc
 from graphcell import ops
+from graphcell.codegen.fuse import fuse
+from graphcell.codegen.legalize import legalize
+from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
 from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
 
@@ -149,3 +152,29 @@ def test_sine_and_cosine_of_one_operand(dtype: Any) -> None:
     wide = x.astype(np.float64)
     total = np.sin(wide).sum(-1, keepdims=True)
     check(fn, [x], [np.cos(wide) * total, np.sin(wide) - np.cos(wide), np.cos(total) + np.sin(total)], 1e-4 if dtype is np.float32 else 1e-12)
+
+
+@pytest.mark.parametrize("shape", [(777, 333), (64, 40), (4, 21, 96)], ids=str)
+def test_columns_wait_for_rows(shape: tuple[int, ...]) -> None:
+    """Sums of columns that come before those of rows in the graph leave the loop nest to these, and are added up beside them."""
+    def fn(x: Any, c: Any) -> Any:
+        y = x * c
+        columns, squares = y.sum(-2), (y * y).sum(-2)
+        return columns, squares, y - y.sum(-1, keepdims=True)
+
+    x, c = normal(*shape), normal(*shape)
+    y = x.astype(np.float64) * c
+    assert is_summed(fn, [x, c])
+    assert sum(any(v.type.shape == shape for v in g.values) for g in fuse(legalize(run_pipeline(graph_of(fn, [x, c]))[0]))[0]) == 1
+    check(fn, [x, c], [y.sum(-2), (y * y).sum(-2), y - y.sum(-1, keepdims=True)], 1e-4)
+
+
+def test_columns_that_have_waited_in_vain_join_what_they_sum() -> None:
+    def fn(x: Any, c: Any) -> Any:
+        y = x * c
+        return y.sum(0), y.abs().sum(-1)
+
+    x, c = normal(300, 16), normal(300, 16)  # too few columns to be summed beside rows
+    y = x.astype(np.float64) * c
+    assert not is_summed(fn, [x, c])
+    check(fn, [x, c], [y.sum(0), np.abs(y).sum(-1)], 1e-4)

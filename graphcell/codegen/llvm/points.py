@@ -6,6 +6,7 @@ Enters: a kernel (codegen/kernel.py) and, from the loops around (loops.py), the 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
@@ -14,6 +15,7 @@ from graphcell.codegen.llvm.combine import place
 from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.packing import displaced, prefetch
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.ranges import holds_in, is_less_in
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
 from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_strided, store_interleaved, store_strided, transpose_square
 from graphcell.dtype import DType
@@ -118,6 +120,8 @@ class PointEmitter:
         self.vertical = 0 <= kernel.vector < kernel.outer
         self.mask: Val | None = None
         self.slot, self.slots = 0, 1
+        self.here: range | None = None
+        """The range (ranges.py) of the vector loop that is being emitted, if it is cut."""
         self.turns = _turns(kernel)
         self.bytes_ahead = 0
         """By how much what is read along inner loops is asked for ahead, if rows lie in the lanes; 0: it is not."""
@@ -206,6 +210,8 @@ class PointEmitter:
             return self._index_value(what, s)
         if isinstance(what, Load):
             return self._guarded_load(what) if what.guards else self._load(what.access, what.dtype)
+        if self.here is not None and (known := is_less_in(self.here, self.kernel, s)) is not None:
+            return const(known, LType("i1", self.lanes))
         if isinstance(what, GatherLoad):
             return self._gather(what, s, scope)
         args = []
@@ -289,6 +295,13 @@ class PointEmitter:
 
         Before AVX-512 it is made register by register: LLVM 22 reads too much of a masked load that it has to split if the mask is partly constant.
         """
+        if self.here is not None:
+            held = [holds_in(self.here, g, self.kernel.vector) for g in what.guards]
+            if False in held:
+                return self._outside(what)
+            what = replace(what, guards=tuple(g for g, holds in zip(what.guards, held, strict=True) if not holds))
+            if not what.guards:
+                return self._load(what.access, what.dtype)
         b, vector, dtype = self.b, self.kernel.vector, what.dtype
         stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
         pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))

@@ -15,6 +15,7 @@ from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.ranges import ranges_of
 from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction, neutral
 
@@ -76,6 +77,9 @@ class RowEmitter(PointEmitter):
         self.slots = slots_of(kernel, target) if kernel.vector >= 0 else 1
         self.way, self.ways = 0, 1
         """Which of several partial results of a slot the current point adds to."""
+        along = kernel.vector >= kernel.outer and kernel.tile < 0
+        self.ranges = ranges_of(kernel, self.lanes) if along else []
+        """Of the vector loop of a row."""
         self.uniform = Scope({})
         self.row_scopes: list[Scope] = []
         self.inner = kernel.inner_mask | (1 << kernel.tile if kernel.tile >= 0 else 0)
@@ -308,24 +312,26 @@ class RowEmitter(PointEmitter):
         k, b = self.kernel, self.b
         if self.vertical:
             return self._inner_points(None, self.slots, self.mask, stores, reductions, acc, spills)
-        n = k.extents[k.vector]
         if k.tile >= 0:
+            n = k.extents[k.vector]
             return self._tiled_vector_loop(n, acc, lambda at, mask, acc: self._inner_points(at, 1, mask, stores, reductions, acc, spills))
         wide = self.lanes * self.slots
-        whole = n - n % wide
-        if whole:
+        for here in self.ranges:
+            self.here, at = here, here.start
+            whole = len(here) - len(here) % wide
             if whole == wide:
-                acc = self._inner_points(i64(0), self.slots, None, stores, reductions, acc, spills)
-            else:
-                with b.loop(0, whole, wide, carried=acc, name="vector", at_least_once=True) as loop:
+                acc = self._inner_points(i64(at), self.slots, None, stores, reductions, acc, spills)
+            elif whole:
+                with b.loop(at, at + whole, wide, carried=acc, name="vector", at_least_once=True) as loop:
                     loop.carry(*self._inner_points(loop.index, self.slots, None, stores, reductions, list(loop.carried), spills))
                 acc = list(loop.results)
-        at = whole
-        while at + self.lanes <= n:
-            acc = self._inner_points(i64(at), 1, None, stores, reductions, acc, spills)
-            at += self.lanes
-        if at < n:
-            acc = self._inner_points(i64(at), 1, constant_mask(n - at, self.lanes), stores, reductions, acc, spills)
+            at += whole
+            while at + self.lanes <= here.stop:
+                acc = self._inner_points(i64(at), 1, None, stores, reductions, acc, spills)
+                at += self.lanes
+            if at < here.stop:
+                acc = self._inner_points(i64(at), 1, constant_mask(here.stop - at, self.lanes), stores, reductions, acc, spills)
+        self.here = None
         return acc
 
     def _tiled_vector_loop(self, extent: int, acc: list[Val], points: Callable[[Val, Val | None, list[Val]], list[Val]]) -> list[Val]:

@@ -1,0 +1,91 @@
+"""Rows that are cut where a concatenation or a padding has its seams, of all vector widths, on guarded memory, against numpy."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import ops
+from graphcell.codegen.kernel import Guard, LoopKernel
+from graphcell.codegen.llvm.points import lanes_of
+from graphcell.codegen.llvm.ranges import holds_in, ranges_of
+from graphcell.codegen.llvm.target import host
+from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
+
+
+def cuts(kernel: LoopKernel) -> list[int]:
+    """Where the rows of a kernel are cut."""
+    if not kernel.outer <= kernel.vector or kernel.tile >= 0:
+        return []
+    return [here.start for here in ranges_of(kernel, lanes_of(kernel, host()))[1:]]
+
+
+def halves(x: Any) -> Any:
+    """A function of both halves of x, put together the other way round, with what becomes of that along the row and beside it."""
+    a, b = ops.chunk(x, 2, -1)
+    whole = ops.cat([ops.tanh(b), ops.abs(a)], -1)
+    return whole * 2.0, whole.sum(-1), whole - whole.max(-1, keepdims=True)
+
+
+def halves_in_numpy(x: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
+    a, b = np.split(x.astype(np.float64), 2, -1)
+    whole = np.concatenate([np.tanh(b), np.abs(a)], -1)
+    return [whole * 2.0, whole.sum(-1), whole - whole.max(-1, keepdims=True)]
+
+
+@pytest.mark.parametrize("half", [64, 65, 127, 128, 333])
+def test_halves(half: int) -> None:
+    x = normal(37, 2 * half)
+    check(halves, [x], halves_in_numpy(x), 1e-5)
+
+
+@pytest.mark.parametrize(("dtype", "error"), [(np.float64, 1e-12), (np.float16, 2e-2)])
+def test_dtypes(dtype: Any, error: float) -> None:
+    x = normal(20, 334).astype(dtype)
+    check(halves, [x], halves_in_numpy(x), error)
+
+
+def pieces(x: Any, y: Any, z: Any) -> Any:
+    whole = ops.cat([x.exp(), y.exp(), z.exp()], -1)
+    return whole / whole.sum(-1, keepdims=True)
+
+
+@pytest.mark.parametrize("columns", [(70, 64, 101), (300, 1, 129), (1, 200, 300)])
+def test_pieces(columns: tuple[int, ...]) -> None:
+    parts = [normal(19, n) for n in columns]
+    whole = np.exp(np.concatenate(parts, -1).astype(np.float64))
+    check(pieces, parts, [whole / whole.sum(-1, keepdims=True)], 1e-5)
+
+
+@pytest.mark.parametrize(("low", "high"), [(100, 0), (0, 91), (64, 200), (3, 2)])
+def test_padded_rows(low: int, high: int) -> None:
+    def fn(x: Any, y: Any) -> Any:
+        wide = ops.pad(x, (low, high), value=-2.5) * y
+        return wide, wide.sum(-1)
+
+    x, y = normal(23, 150), normal(23, 150 + low + high)
+    wide = np.pad(x.astype(np.float64), ((0, 0), (low, high)), constant_values=-2.5) * y
+    check(fn, [x, y], [wide, wide.sum(-1)], 1e-5)
+
+
+def test_rows_are_cut_at_seams() -> None:
+    x = normal(37, 1000)
+    found = [cuts(k) for k in kernels(graph_of(halves, [x])) if k.reduces]
+    assert [500] in found
+
+
+def test_rows_of_short_pieces_are_not_cut() -> None:
+    parts = [normal(19, n) for n in (300, 1, 129)]
+    assert not any(cuts(k) for k in kernels(graph_of(pieces, parts)))
+
+
+def test_what_is_known_within_a_range() -> None:
+    guard = Guard((0, 1), -10, 20)  # holds from 10 to 29
+    assert holds_in(range(10, 30), guard, 1) is True
+    assert holds_in(range(30, 40), guard, 1) is False
+    assert holds_in(range(10), guard, 1) is False
+    assert holds_in(range(9, 30), guard, 1) is None
+    assert holds_in(range(10, 31), guard, 1) is None
+    assert holds_in(range(10, 30), Guard((1, 1), -10, 20), 1) is None
