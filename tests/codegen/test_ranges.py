@@ -70,15 +70,24 @@ def test_padded_rows(low: int, high: int) -> None:
     check(fn, [x, y], [wide, wide.sum(-1)], 1e-5)
 
 
-def test_rows_are_cut_at_seams() -> None:
+def test_rows_are_cut_around_seams() -> None:
     x = normal(37, 1000)
-    found = [cuts(k) for k in kernels(graph_of(halves, [x])) if k.reduces]
-    assert [500] in found
+    for kernel in kernels(graph_of(halves, [x])):
+        if kernel.reduces:
+            lanes = lanes_of(kernel, host())
+            assert cuts(kernel) == sorted({500 // lanes * lanes, -(-500 // lanes) * lanes})
 
 
 def test_rows_of_short_pieces_are_not_cut() -> None:
-    parts = [normal(19, n) for n in (300, 1, 129)]
+    parts = [normal(19, n) for n in (12, 1, 9)]
     assert not any(cuts(k) for k in kernels(graph_of(pieces, parts)))
+
+
+def test_a_short_piece_belongs_to_its_neighbours() -> None:
+    parts = [normal(19, n) for n in (320, 1, 959)]
+    for kernel in kernels(graph_of(pieces, parts)):
+        if kernel.reduces:
+            assert cuts(kernel) == [320, 320 + lanes_of(kernel, host())]
 
 
 def test_what_is_known_within_a_range() -> None:

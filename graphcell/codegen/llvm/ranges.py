@@ -1,7 +1,7 @@
-"""Ranges of a row within which every guarded load is known to read, or known not to.
+"""Ranges of a row within which guarded loads are known to read, or known not to.
 
 Enters: a kernel (codegen/kernel.py) whose vector loop runs along rows. Leaves: where its rows are cut, and what is known of a statement within a
-range. What a concatenation or padding puts together is guarded at each point; cut at its seams, a row is read without masks.
+range. What a concatenation or padding puts together is guarded at each point; but for the vectors with its seams, a row is read without masks.
 """
 
 from __future__ import annotations
@@ -10,22 +10,34 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from graphcell.codegen.kernel import Guard, Index, Load, LoopKernel, Splat, Statement
+from graphcell.codegen.llvm.contraction import round_up
 from graphcell.ops.comparison import Less
 
-_MOST_RANGES = 4
+_MOST_RANGES = 5
 """The loop is written out for each of them."""
 _FEWEST_VECTORS = 4
-"""Of a range: the last vector of each is masked, and the next begins anywhere."""
+"""Of a range in which all is known; fewer belong to their neighbours."""
 
 
 def ranges_of(kernel: LoopKernel, lanes: int) -> list[range]:
-    """The ranges of the vector loop in order; the whole loop if nothing is gained by cutting it."""
+    """The ranges of the vector loop in order, each but the last some whole vectors long: those with seams, in which guards are asked, and those
+    without. The whole loop if nothing is gained by cutting it.
+    """
     extent = kernel.extents[kernel.vector]
-    seams = sorted({cut for s in kernel.body if isinstance(s.what, Load) for g in s.what.guards for cut in _seams(g, kernel) if 0 < cut < extent})
-    found = [range(first, end) for first, end in pairwise([0, *seams, extent])]
-    if len(found) > _MOST_RANGES or min(map(len, found)) < _FEWEST_VECTORS * lanes:
-        return [range(extent)]
-    return found
+    loads = [s.what for s in kernel.body if isinstance(s.what, Load)]
+    seams = sorted({cut for load in loads for guard in load.guards for cut in _seams(guard, kernel) if 0 < cut < extent})
+    few = _FEWEST_VECTORS * lanes
+    guarded = [[0, 0]]
+    for seam in seams:
+        first, end = seam // lanes * lanes, min(round_up(seam, lanes), extent)
+        if first - guarded[-1][1] < few:
+            guarded[-1][1] = end
+        else:
+            guarded.append([first, end])
+    if extent - guarded[-1][1] < few:
+        guarded[-1][1] = extent
+    cuts = sorted({0, extent}.union(*guarded))
+    return [range(first, end) for first, end in pairwise(cuts)] if len(cuts) <= _MOST_RANGES + 1 else [range(extent)]
 
 
 def _seams(guard: Guard, kernel: LoopKernel) -> Iterator[int]:
