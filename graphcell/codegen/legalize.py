@@ -285,6 +285,13 @@ class _Legalizer:
         split = self._rows_above(op, x) or self._rows_within(op, x) or _split_axes(op, x.type)
         if split is None and not self._by_strips(node, x):
             split = row_blocks(x.type.shape, op.axis, x.type.dtype.itemsize)
+        part_axes = self._part_above(op, x)
+        if part_axes and (split is None or (split.shape, split.first) != (x.type.shape, part_axes)):
+            kept = [a for a in range(x.type.rank) if a not in part_axes]
+            part = self.reduce_again(type(op)(part_axes, False), x, node)  # type: ignore[call-arg]
+            part = self.reduce_again(type(op)(tuple(k for k, a in enumerate(kept) if a in op.axis), False), part, node)  # type: ignore[call-arg]
+            self.table[node.results[0]] = part if part.type.shape == result.shape else self.view(Reshape(result.shape), part, node)
+            return
         if split is None:
             self.append(copy_node(node, self.table))
             return
@@ -317,6 +324,23 @@ class _Legalizer:
                 rows = whole.rank - len(node.op.axis)
                 return RowBlocks(whole.shape, node.op.axis, tuple(range(rows))) if rows > 0 and node.results[0].type.size >= _FEWEST_ROWS else None
         return None
+
+    def _part_above(self, op: Reduction, x: Value) -> tuple[int, ...]:
+        """Axes to reduce first: a part of those of a large reduction, along which what x is computed from was reduced. The gradient of a scale beside a
+        normalisation of each image sums all images, but each of them in the kernel that reduces that one anyway. Empty if nothing is like that.
+        """
+        made = self.made_by.get(x)
+        narrow = x.type.dtype.is_float and x.type.dtype.bits == 16
+        is_whole = len(op.axis) == x.type.rank
+        if x.type.size < SPLIT_REDUCTION_FROM or is_whole or narrow or made is None or not isinstance(made.op, Elementwise):
+            return ()
+        for node in self._above(x):
+            if isinstance(node.op, Reduction) and node.operands[0].type.shape == x.type.shape:
+                if node.op.axis == op.axis:
+                    return ()
+                if set(node.op.axis) < set(op.axis) and node.results[0].type.size * _SHORTEST_ROW <= x.type.size:
+                    return node.op.axis
+        return ()
 
     def _rows_within(self, op: Reduction, x: Value) -> RowBlocks | None:
         """The cut for a reduction along rows and across them, as of channels over images: the rows first, in the kernel that computes what is reduced.

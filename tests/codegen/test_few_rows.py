@@ -93,6 +93,14 @@ def test_a_b_whose_rows_share_sets_of_few_ways_is_packed_row_by_row() -> None:
     assert plan_of(8, 1024, 1024, target=ZEN3).depth == 8 < plan_of(8, 1024, 1024, target=more).depth == 16
 
 
+def test_few_rows_of_a_b_are_read_side_by_side_where_they_would_fill_all_ways_of_a_set() -> None:
+    more = replace(ZEN3, l1_bytes=48 << 10)
+    for n in (2048, 2051, 4097, 1030):  # whole pages, nearly so, and a quarter of some
+        assert plan_of(1, 1024, n, target=ZEN3).depth == 8 < plan_of(1, 1024, n, target=more).depth == 16, n
+    for n in (3001, 1501):
+        assert plan_of(1, 1024, n, target=ZEN3).depth == 16, n
+
+
 @pytest.mark.parametrize("width", [w for w in TARGETS if w < 64])
 @pytest.mark.parametrize("case", [Case(70, 1024, 300), Case(20, 1024, 514), Case(9, 1024, 515), Case(70, 512, 333, "double"), Case(41, 1024, 301, batch=(2,))], ids=str)
 def test_products_beside_a_cache_of_few_ways(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
