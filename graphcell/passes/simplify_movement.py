@@ -132,9 +132,26 @@ def slice_of_concat(r: Rewriter, node: Node) -> Result:
     for part in r.producers[node.operands[0]].operands:
         end = begin + part.type.shape[axis]
         if begin <= low and high < end:
+            if cut.size != part.type.shape and not r.used_once(node.operands[0]) and takes_long(r, part):
+                return None  # each slice of the concatenation would compute that again
             return r.emit(Slice(_moved(cut.start, axis, -begin), cut.size, cut.step), part)
         begin = end
     return None
+
+
+def takes_long(r: Rewriter, value: Value) -> bool:
+    """Whether `value` is computed by functions that are slow, or by elementwise ops from what is."""
+    stack, seen = [value], set[Node]()
+    while stack:
+        made = r.producers.get(stack.pop())
+        if made is None or made in seen or not isinstance(made.op, Elementwise):
+            continue
+        if not made.op.fast:
+            return True
+        if len(seen) < _LONGEST_EPILOGUE:
+            seen.add(made)
+            stack += made.operands
+    return False
 
 
 def slice_of_pad(r: Rewriter, node: Node) -> Result:

@@ -73,3 +73,33 @@ def test_a_slice_of_a_long_chain(count: int) -> None:
         want = np.tanh(want) + 1
     (got,) = run_guarded(graph_of(chain, [x]), [x], next(iter(TARGETS.values())), True)
     np.testing.assert_allclose(got, want[:2], rtol=1e-5)
+
+
+def doubled(x: Any) -> Any:
+    """Sums of logarithms over ever longer pieces: each step reads its predecessor in three places."""
+    by = 1
+    while by < len(x):
+        x = ops.cat((x[:by], x[by:] + ops.softplus(x[:-by] - x[by:])))
+        by *= 2
+    return x
+
+
+def test_what_takes_long_is_computed_once_for_all_slices() -> None:
+    x = np.random.default_rng(0).standard_normal((130, 5)).astype(np.float32)
+    graph = run_pipeline(graph_of(doubled, [x]))[0]
+    computed = sum(n.results[0].type.size for n in graph.nodes if n.op.name == "softplus")
+    assert computed == sum(5 * (130 - (1 << k)) for k in range(8))
+    for target in TARGETS.values():
+        (got,) = run_guarded(graph_of(doubled, [x]), [x], target, True)
+        np.testing.assert_allclose(got, np.logaddexp.accumulate(x.astype(np.float64)), rtol=1e-5, atol=1e-5)
+
+
+def test_a_part_that_is_cut_out_whole_is_that_part() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        whole = ops.cat((ops.tanh(x), ops.exp(y)))
+        return whole[:4] * 2, whole[4:] + 1, whole[:2]
+
+    a, b = np.ones((4, 3), np.float32), np.ones((5, 3), np.float32)
+    graph = run_pipeline(graph_of(fn, [a, b]))[0]
+    multiplied = next(n for n in graph.nodes if n.op.name == "mul")
+    assert next(n for n in graph.nodes if multiplied.operands[0] in n.results).op.name == "tanh"
