@@ -159,8 +159,7 @@ class Fusion:
                     waiting[node] = producers
                 else:
                     self._join_producers(node, producers)
-        self._join_column_sums()
-        for node, producers in waiting.items():
+        for node, producers in waiting.items():  # before sums that stay alone are added up beside rows
             self._join_producers(node, producers)
         self._join_sums()
         self._join_parts()
@@ -193,7 +192,8 @@ class Fusion:
                 group = self._try_merge(current, group)
 
     def _ends_in_columns(self, node: Node) -> bool:
-        """Whether a node sums columns for nobody but further sums. It waits: what it sums may be summed along rows, too, by one loop nest for both."""
+        """Whether a node sums columns for nobody but further sums, or for the caller. It waits: what it sums may be summed along rows, too, by one loop
+        nest for both. If it is not, the sum joins what it is of after all."""
         if not isinstance(node.op, ReduceSum) or node.operands[0].type.rank - 1 in node.op.axis:
             return False
         return all(isinstance(u.op, ReduceSum) for u in self.info.readers(node.results[0]))

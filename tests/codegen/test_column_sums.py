@@ -9,7 +9,7 @@ import pytest
 
 import graphcell as gc
 from graphcell import ops
-from graphcell.codegen.fuse import fuse
+from graphcell.codegen.fuse import Fusion, fuse
 from graphcell.codegen.legalize import legalize
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
@@ -171,10 +171,32 @@ def test_columns_wait_for_rows(shape: tuple[int, ...]) -> None:
 
 def test_columns_that_have_waited_in_vain_join_what_they_sum() -> None:
     def fn(x: Any, c: Any) -> Any:
-        y = x * c
-        return y.sum(0), y.abs().sum(-1)
+        return ops.tanh(x * c).sum(0)
 
-    x, c = normal(300, 16), normal(300, 16)  # too few columns to be summed beside rows
-    y = x.astype(np.float64) * c
-    assert not is_summed(fn, [x, c])
-    check(fn, [x, c], [y.sum(0), np.abs(y).sum(-1)], 1e-4)
+    x, c = normal(60, 256), normal(60, 256)
+    assert len(fuse(legalize(run_pipeline(graph_of(fn, [x, c]))[0]))[0]) == 1
+    check(fn, [x, c], [np.tanh(x.astype(np.float64) * c).sum(0)], 1e-4)
+
+
+def test_sums_that_something_else_needs_do_not_wait() -> None:
+    def fn(x: Any) -> Any:
+        return x - x.sum(0), ops.exp(x.sum(0))
+
+    x = normal(100, 64)
+    fusion = Fusion(legalize(run_pipeline(graph_of(fn, [x]))[0]))
+    sums = [n for n in fusion.graph.nodes if n.op.name == "reduce_sum"]
+    assert sums and not any(fusion._ends_in_columns(n) for n in sums)
+
+
+def test_rows_are_read_once_beside_columns_of_something_else() -> None:
+    """Sums of x along both axes, and of what is computed with it."""
+
+    def fn(x: Any, y: Any) -> Any:
+        z = ops.tanh(y)
+        return x.sum(0), x.sum(-1), z.sum(-1), (z * x).sum(0)
+
+    x, y = normal(300, 64), normal(300, 64)
+    readers = [g for g in fuse(legalize(run_pipeline(graph_of(fn, [x, y]))[0]))[0] if any(r.type.shape == x.shape for r in g.roots)]
+    assert len(readers) <= 2
+    z = np.tanh(y.astype(np.float64))
+    check(fn, [x, y], [x.sum(0, dtype=np.float64), x.sum(-1, dtype=np.float64), z.sum(-1), (z * x).sum(0)], 1e-4)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 
 from graphcell import ops
 from graphcell.codegen.kernel import Guard, LoopKernel
+from graphcell.codegen.llvm.loops import emit_loops
 from graphcell.codegen.llvm.points import lanes_of
 from graphcell.codegen.llvm.ranges import holds_in, ranges_of
 from graphcell.codegen.llvm.target import host
@@ -71,11 +73,11 @@ def test_padded_rows(low: int, high: int) -> None:
 
 
 def test_rows_are_cut_around_seams() -> None:
-    x = normal(37, 1000)
-    for kernel in kernels(graph_of(halves, [x])):
-        if kernel.reduces:
-            lanes = lanes_of(kernel, host())
-            assert cuts(kernel) == sorted({500 // lanes * lanes, -(-500 // lanes) * lanes})
+    found = [k for k in kernels(graph_of(halves, [normal(37, 1000)])) if k.reduces]
+    assert found
+    for kernel in found:
+        lanes = lanes_of(kernel, host())
+        assert cuts(kernel) == sorted({500 // lanes * lanes, -(-500 // lanes) * lanes})
 
 
 def test_rows_of_short_pieces_are_not_cut() -> None:
@@ -85,9 +87,33 @@ def test_rows_of_short_pieces_are_not_cut() -> None:
 
 def test_a_short_piece_belongs_to_its_neighbours() -> None:
     parts = [normal(19, n) for n in (320, 1, 959)]
-    for kernel in kernels(graph_of(pieces, parts)):
-        if kernel.reduces:
-            assert cuts(kernel) == [320, 320 + lanes_of(kernel, host())]
+    found = [k for k in kernels(graph_of(pieces, parts)) if k.reduces]
+    assert found
+    for kernel in found:
+        assert cuts(kernel) == [320, 320 + lanes_of(kernel, host())]
+
+
+def test_nothing_is_masked_or_chosen_between_seams() -> None:
+    """Halves of whole vectors have no vector with a seam, so all of their text is what runs between seams."""
+
+    def fn(x: Any) -> Any:
+        a, b = ops.chunk(x, 2, -1)
+        return ops.cat([b + 1.0, a * 2.0], -1).sum(-1)
+
+    target = host()
+    for half, is_plain in ((512, True), (512 + 3, False)):
+        (kernel,) = [k for k in kernels(graph_of(fn, [normal(37, 2 * half)])) if "where 0 <=" in str(k)]
+        module = target.module()
+        emit_loops(module, "f", kernel, target)
+        assert (not re.search(r"masked|select <\d+ x i1> %", str(module))) == is_plain, half
+
+
+def test_rows_of_many_pieces_are_not_cut() -> None:
+    def fn(x: Any) -> Any:
+        parts = ops.split(x, 333, -1)
+        return ops.cat([p * float(k + 1) for k, p in enumerate(parts)], -1).sum(-1)
+
+    assert not any(cuts(k) for k in kernels(graph_of(fn, [normal(5, 5 * 333)])))
 
 
 def test_what_is_known_within_a_range() -> None:
