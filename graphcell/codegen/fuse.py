@@ -193,7 +193,8 @@ class Fusion:
 
     def _ends_in_columns(self, node: Node) -> bool:
         """Whether a node sums columns for nobody but further sums, or for the caller. It waits: what it sums may be summed along rows, too, by one loop
-        nest for both. If it is not, the sum joins what it is of after all."""
+        nest for both. If it is not, the sum joins what it is of after all.
+        """
         if not isinstance(node.op, ReduceSum) or node.operands[0].type.rank - 1 in node.op.axis:
             return False
         return all(isinstance(u.op, ReduceSum) for u in self.info.readers(node.results[0]))

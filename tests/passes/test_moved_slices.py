@@ -103,3 +103,10 @@ def test_a_part_that_is_cut_out_whole_is_that_part() -> None:
     graph = run_pipeline(graph_of(fn, [a, b]))[0]
     multiplied = next(n for n in graph.nodes if n.op.name == "mul")
     assert next(n for n in graph.nodes if multiplied.operands[0] in n.results).op.name == "tanh"
+
+
+def test_a_slice_of_what_nobody_else_reads_needs_no_concatenation() -> None:
+    a, b = np.ones((4, 3), np.float32), np.ones((5, 3), np.float32)
+    graph = run_pipeline(graph_of(lambda x, y: ops.cat((ops.tanh(x), ops.exp(y)))[:2], [a, b]))[0]
+    assert [n.results[0].type.shape for n in graph.nodes if n.op.name == "tanh"] == [(2, 3)]
+    assert all(n.op.name not in ("concat", "exp") for n in graph.nodes)
