@@ -1,7 +1,7 @@
 """Python's search for cycles of dead objects, made rarer while graphs are built.
 
 A compilation makes hundreds of thousands of objects that live until it ends; the collector would visit them again and again, a twentieth of the first
-call's time.
+call's time. What is imported meanwhile lives as long as the process.
 """
 
 from __future__ import annotations
@@ -9,13 +9,16 @@ from __future__ import annotations
 import contextlib
 import gc
 import os
+import sys
 import threading
 from types import TracebackType
 
 from graphcell.locks import Lock
 
-_NEW_OBJECTS = 100_000
-"""So many new objects between two collections: some 10 MB at most that wait."""
+_NEW_OBJECTS = 500_000
+"""So many new objects between two collections: some 50 MB at most that wait."""
+_MODULES = 20
+"""So many new modules, of some hundred objects each, are most of what the next collection would visit."""
 
 
 class _Rarely(contextlib.ContextDecorator):
@@ -26,11 +29,13 @@ class _Rarely(contextlib.ContextDecorator):
         self._lock = Lock()
         self._users: list[int] = []
         self._usual = self._rare = gc.get_threshold()
+        self._modules = 0
 
     def __enter__(self) -> None:
         with self._lock:
             self._users.append(threading.get_ident())
             if len(self._users) == 1:
+                self._modules = len(sys.modules)
                 first, *others = self._usual = gc.get_threshold()
                 if first:  # else it is switched off
                     gc.set_threshold(max(first, _NEW_OBJECTS), *others)
@@ -49,11 +54,15 @@ class _Rarely(contextlib.ContextDecorator):
                 self._restore()
 
     def _restore(self) -> None:
-        if not self._users and gc.get_threshold() == self._rare:
+        if self._users:
+            return
+        if len(sys.modules) >= self._modules + _MODULES:
+            _count_as_old()
+        if gc.get_threshold() == self._rare:
             gc.set_threshold(*self._usual)
 
 
-def count_as_old() -> None:
+def _count_as_old() -> None:
     """Takes all objects that there are for such as live long. After an import the next collection would visit them all, for an eighth of its time."""
     if hasattr(gc, "freeze") and not gc.get_freeze_count():  # what others froze stays frozen
         gc.freeze()

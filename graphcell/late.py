@@ -17,13 +17,13 @@ from typing import Any
 from graphcell.missing import is_submodule, refuse
 
 
-def late(package: str, rooms: Mapping[str, Sequence[str]]) -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__`. Rooms are named as seen from it: 'layer.conv'."""
+def late(package: str, rooms: Mapping[str, Sequence[str]], around: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
+    """A package's `__getattr__` and `__dir__`. Rooms are named as seen from it, 'layer.conv', or from the package `around` a module that is none itself."""
     homes = {name: room for room, names in rooms.items() for name in names}
 
     def __getattr__(name: str) -> Any:
         if name in homes:
-            found = getattr(_import(f"{package}.{homes[name]}"), name)
+            found = getattr(_import(f"{around or package}.{homes[name]}"), name)
         elif not name.startswith("_") and is_submodule(package, name):
             found = _import(f"{package}.{name}")
         else:

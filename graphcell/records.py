@@ -1,16 +1,19 @@
 """`dataclass` as the standard library has it, but quick to make.
 
 For a frozen class the standard library writes and compiles six methods, two thirds of a millisecond; graphcell has some three hundred such classes, most of
-which an import or a first call needs. Here `__init__` alone is written; the other methods are the same code for all classes. They know `frozen`, `eq`, `slots`
-and `weakref_slot`, and fields with `default`, `default_factory`, `init`, `repr`, `compare`, `hash`, `kw_only` and `metadata`; no `InitVar`.
+which an import or a first call needs. Here `__init__` alone is written, and only when the first record is made; the other methods are the same code for all
+classes. They know `frozen`, `eq`, `slots` and `weakref_slot`, and fields with `default`, `default_factory`, `init`, `repr`, `compare`, `hash`, `kw_only` and
+`metadata`; no `InitVar`.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import functools
 import operator
 import reprlib
 from collections.abc import Callable, Sequence
+from types import MemberDescriptorType
 from typing import TYPE_CHECKING, Any
 
 Field = dataclasses.Field[Any]
@@ -30,8 +33,8 @@ def make(cls: type, *, frozen: bool = False, eq: bool = True, repr: bool = True,
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, weakref_slot=weakref_slot)(cls)
     fields = dataclasses.fields(made)
     has_slots = slots or any(vars(base).get("__slots__") for base in cls.__mro__)
-    methods: dict[str, Any] = {"__init__": _initializer(fields, frozen and has_slots, frozen and not has_slots, hasattr(cls, "__post_init__"))}
-    methods["__init__"].__qualname__ = f"{cls.__qualname__}.__init__"
+    write = functools.partial(_initializer, made, fields, frozen and has_slots, frozen and not has_slots, hasattr(cls, "__post_init__"))
+    methods: dict[str, Any] = {"__init__": _Late(made, write)}
     if repr:
         methods["__repr__"] = _printer([f.name for f in fields if f.repr])
     if eq:
@@ -50,11 +53,24 @@ def make(cls: type, *, frozen: bool = False, eq: bool = True, repr: bool = True,
 
 
 # -- the methods -----------------------------------------------------------------------------------------------------
-def _initializer(fields: Sequence[Field], by_object: bool, by_dict: bool, is_followed: bool) -> Callable[..., None]:
-    """`__init__` that takes these fields, by position or name. How it sets them: past the guard of a frozen class by `object` or by the instance's
-    `__dict__`. What is no field has a name that none in a class can have.
+class _Late:
+    """Stands for `__init__` until somebody asks for it: of most classes, a process makes no record."""
+
+    def __init__(self, made: type, write: Callable[[], Callable[..., None]]):
+        self._made, self._write = made, write
+
+    def __get__(self, record: object, owner: type) -> Callable[..., None]:
+        written: Any = self._write()
+        if vars(self._made).get("__init__") is self:  # nobody has put another in its place
+            self._made.__init__ = written  # type: ignore[misc]
+        return written if record is None else written.__get__(record, owner)  # type: ignore[no-any-return]
+
+
+def _initializer(made: type, fields: Sequence[Field], by_object: bool, by_dict: bool, is_followed: bool) -> Callable[..., None]:
+    """`__init__` that takes these fields, by position or name. How it sets them: past the guard of a frozen class by the field's slot, or by `object`
+    where that is none, or by the instance's `__dict__`. What is no field has a name that none in a class can have.
     """
-    scope: dict[str, Any] = {"__set": object.__setattr__, "__missing": dataclasses.MISSING}
+    scope: dict[str, Any] = {"__name__": made.__module__, "__set": object.__setattr__, "__missing": dataclasses.MISSING}
     arguments: dict[bool, list[str]] = {False: ["__self"], True: []}
     lines = [" __state = __self.__dict__"] if by_dict else []
     for f in fields:
@@ -69,13 +85,18 @@ def _initializer(fields: Sequence[Field], by_object: bool, by_dict: bool, is_fol
             continue  # for `__post_init__` to set
         if f.init:
             arguments[bool(f.kw_only)].append(taken)
-        if by_object:
+        slot = getattr(made, f.name, None) if by_object else None
+        if isinstance(slot, MemberDescriptorType):
+            scope[f"__set_{f.name}"] = slot.__set__
+            lines.append(f" __set_{f.name}(__self, {value})")
+        elif by_object:
             lines.append(f" __set(__self, {f.name!r}, {value})")
         else:
             lines.append(f" __state[{f.name!r}] = {value}" if by_dict else f" __self.{f.name} = {value}")
     lines += [" __self.__post_init__()"] if is_followed else []
     named = ["*", *arguments[True]] if arguments[True] else []
     exec("\n".join([f"def __init__({', '.join(arguments[False] + named)}):", *(lines or [" pass"])]), scope)
+    scope["__init__"].__qualname__ = f"{made.__qualname__}.__init__"
     return scope["__init__"]  # type: ignore[no-any-return]
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import inspect
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -15,8 +16,8 @@ from graphcell import nn
 PACKAGES = ("graphcell", "graphcell.nn", "graphcell.nn.layer", "graphcell.nn.optim", "graphcell.train", "graphcell.mint.nn")
 
 
-def _run(program: str) -> str:
-    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout.strip()
+def _run(program: str, **env: str) -> str:
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True, env=os.environ | env).stdout.strip()
 
 
 @pytest.mark.parametrize("package", PACKAGES)
@@ -46,6 +47,20 @@ def test_import_leaves_out_what_most_programs_have_no_need_of() -> None:
     loaded = _run("import sys, graphcell; print(*(m for m in sys.modules if m.startswith('graphcell')))").split()
     for late in ("graphcell.train.model", "graphcell.nn.layer.conv", "graphcell.nn.optim.adam", "graphcell.ops.primitives", "graphcell.amp"):
         assert late not in loaded
+
+
+def test_first_call_of_loops_leaves_out_other_code_generators() -> None:
+    program = """
+import sys
+import numpy as np
+import graphcell as ms
+ms.jit(ms.nn.{})(ms.Tensor(np.ones((2, 3), np.float32)))
+print(*(m.rpartition(".")[2] for m in sys.modules if m.startswith("graphcell.codegen.llvm.")))
+"""
+    rooms = {"matmul", "convolution", "attention", "scan", "scatter", "scatter_step", "cholesky", "elimination", "triangular", "gamma", "philox", "trigonometry"}
+    loops = set(_run(program.format("Softmax()"), GRAPHCELL_CACHE="0").split())
+    assert "exponential" in loops and loops.isdisjoint(rooms), loops & rooms
+    assert rooms & set(_run(program.format("Dense(3, 2)"), GRAPHCELL_CACHE="0").split()) == {"matmul"}
 
 
 def test_functions_are_not_hidden_by_modules_of_their_names() -> None:

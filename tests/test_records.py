@@ -8,6 +8,7 @@ import inspect
 import pickle
 import weakref
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, ClassVar
 
 import pytest
@@ -326,6 +327,38 @@ def test_classes_derived_from_a_frozen_one_may_have_more(make: Callable[..., Any
 def test_errors_of_construction_name_the_class(make: Callable[..., Any]) -> None:
     with pytest.raises(TypeError, match=r"Point\.__init__\(\) missing 1 required positional argument: 'x'"):
         point(make, {})()
+
+
+@pytest.mark.parametrize("options", [{}, {"frozen": True}, {"frozen": True, "slots": True}], ids=str)
+def test_init_is_written_for_the_first_record(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    written = []
+    original = records._initializer
+    monkeypatch.setattr(records, "_initializer", lambda *args: written.append(args) or original(*args))
+    made = point(records.make, options)
+    assert not written
+    assert made(1).x == 1 and made(2, 3.0).sum() == 5.0 and len(written) == 1
+    assert made.__init__.__qualname__.endswith("Point.__init__") and inspect.isfunction(vars(made)["__init__"])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_an_init_that_somebody_puts_in_its_place_stays(make: Callable[..., Any]) -> None:
+    made = point(make, {})
+    original = made.__init__
+
+    def init(self: Any, x: int) -> None:
+        original(self, 10 * x)
+
+    made.__init__ = init
+    assert made(1).x == 10 and made(2).x == 20 and made.__init__ is init
+    derived = type("Derived", (made,), {"__init__": lambda self: super(derived, self).__init__(3)})
+    assert derived().x == 30
+
+
+def test_threads_may_make_the_first_record_at_once() -> None:
+    for _ in range(20):
+        made = point(records.make, {"frozen": True, "slots": True})
+        with ThreadPoolExecutor(4) as pool:
+            assert [p.x for p in pool.map(made, range(8))] == list(range(8))
 
 
 def test_it_is_quick() -> None:

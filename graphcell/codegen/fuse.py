@@ -52,6 +52,8 @@ class Group:
     roots: dict[Value, Dims] = field(default_factory=dict)
     """Axes by which a value from outside is read (the first way, if there are several)."""
     domain: list[Axis] = field(default_factory=list)
+    points: int = 1
+    """That the loops walk."""
     reduced: list[Axis] = field(default_factory=list)
     summed: list[Axis] = field(default_factory=list)
     """Axes of rows along which some values are added up row by row, beside what is reduced within rows."""
@@ -78,6 +80,7 @@ class Analysis:
                 self.users.setdefault(v, []).append(node)
         self._layouts: dict[Value, Layout | None] = {}
         self._roots: dict[Value, Value] = {}
+        self._paths: dict[Value, Path] = {}
 
     def layout(self, v: Value) -> Layout:
         """Where the elements of a memory value or a strided view lie."""
@@ -103,8 +106,10 @@ class Analysis:
 
     def path(self, v: Value) -> Path:
         """How v comes from the root that it is read from."""
-        root, steps = chain(self.made_by, v)
-        return Path(v, root, tuple(steps), not self.is_fill(root) and self.strided(v) is not None)
+        if v not in self._paths:
+            root, steps = chain(self.made_by, v)
+            self._paths[v] = Path(v, root, tuple(steps), not self.is_fill(root) and self.strided(v) is not None)
+        return self._paths[v]
 
     def readers(self, v: Value) -> list[Node]:
         """Nodes that read v, directly or through views."""
@@ -293,7 +298,8 @@ class Fusion:
         group.slow = isinstance(node.op, Elementwise) and not node.op.fast
         group.values[node.results[0]] = result
         group.domain = list(leaf_set(flatten(dims)))
-        assert volume(group.domain) == node.operands[0].type.size, "an axis that stands in two places does not walk all elements"
+        group.points = volume(group.domain)
+        assert group.points == node.operands[0].type.size, "an axis that stands in two places does not walk all elements"
 
     # -- two groups --------------------------------------------------------------------------------------------------
     def _try_merge(self, p: Group, g: Group, same: tuple[Dims, Dims] | None = None) -> Group:
@@ -311,7 +317,7 @@ class Fusion:
         return any(h.ancestors & p.bits for h in g.before if h is not p) or any(h.ancestors & g.bits for h in p.before if h is not g)
 
     def _unify_groups(self, p: Group, g: Group) -> bool:
-        volumes = _volumes(p, g)
+        volumes = p.points, g.points
         for (a, b) in ((p, g), (g, p)):
             for operand in a.operands.values():
                 if operand.root in a.values:
@@ -401,6 +407,7 @@ class Fusion:
         for v in g.values:
             p.roots.pop(v, None)
         p.domain = list(leaf_set([*p.domain, *g.domain]))
+        p.points = volume(p.domain)
         p.reduced = list(leaf_set([*p.reduced, *g.reduced]))
         p.summed = list(leaf_set([*p.summed, *g.summed]))
         p.sums |= g.sums

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import TYPE_CHECKING
 
 from graphcell.codegen.gathers import gather_strides
 from graphcell.codegen.kernel import Access, GatherLoad, Load, LoopKernel, Statement, Store
 from graphcell.codegen.layout import Layout, row_major
-from graphcell.codegen.llvm.scatter import ScatterKernel
-from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
 from graphcell.codegen.schedule import collapse
 from graphcell.codegen.vectorize import choose_vector
 from graphcell.ir.types import TensorType
 from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements, ScatterStep
+
+if TYPE_CHECKING:
+    from graphcell.codegen.llvm.scatter import ScatterKernel
+    from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
 
 
 def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], layouts: Sequence[Layout], result: TensorType) -> LoopKernel:
@@ -41,6 +44,8 @@ def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], la
 
 def scatter_kernel(op: Scatter | ScatterElements, types: tuple[TensorType, ...]) -> ScatterKernel:
     """Operands: the target (a copy of x), the indices, the updates."""
+    from graphcell.codegen.llvm.scatter import ScatterKernel  # few programs need it
+
     x, *indices, updates = types
     steps, update_steps, index_steps = row_major(x.shape), row_major(updates.shape), row_major(indices[0].shape)
     free: list[tuple[int, int, int, int]] = []
@@ -72,6 +77,8 @@ def scatter_cost(kernel: ScatterKernel) -> int:
 
 def scatter_step_kernel(op: ScatterStep, types: tuple[TensorType, ...]) -> ScatterStepKernel:
     """Operands: the target (x itself or a copy), the indices, the updates, the rate. The last dimension is not indexed."""
+    from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
+
     x, *indices, updates, _ = types
     steps, update_steps = row_major(x.shape), row_major(updates.shape)
     first, inner = op.axes[0], indices[0].rank

@@ -13,10 +13,6 @@ from graphcell.codegen.kernel import Access, LoopKernel, rebase
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.loops import block_count, cost
-from graphcell.codegen.llvm.scan import emit_scan as emit_scan_kernel
-from graphcell.codegen.llvm.scan import scan_kernel
-from graphcell.codegen.llvm.scatter import emit_scatter as emit_scatter_kernel
-from graphcell.codegen.llvm.scatter_step import emit_link, emit_step
 from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
 from graphcell.codegen.memory import aligned_size
@@ -94,23 +90,27 @@ class Movement:
         self.copy_into(b, update, self.place[result], tuple(s * t for s, t in zip(op.step, strides, strict=True)), offset, call)
 
     def emit_scan(self, b: FunctionBuilder, node: Node, op: Cumulative, call: Calls) -> None:
+        from graphcell.codegen.llvm.scan import emit_scan, scan_kernel  # few programs need it, as the next two
+
         (x,), (result,) = node.operands, node.results
         kernel = scan_kernel(op.kind, x.type.dtype, x.type.shape, op.axis, op.reverse)
         blocks = kernel.blocks(self.lowering.target)
         if not blocks:
             return
-        name = self.lowering.function("scan", kernel, lambda name: emit_scan_kernel(self.lowering.module, name, kernel, self.lowering.target))
+        name = self.lowering.function("scan", kernel, lambda name: emit_scan(self.lowering.module, name, kernel, self.lowering.target))
         with self.lowering.step(b, name, str(kernel), blocks):
             call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points >= PARALLEL_FROM)
 
     def emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
+        from graphcell.codegen.llvm.scatter import emit_scatter
+
         (result,) = node.results
         self._start_from(b, node.operands[0], result, call)
         kernel = scatter_kernel(op, tuple(v.type for v in node.operands))
         blocks = kernel.blocks(self.lowering.target)
         if not blocks or not kernel.points:
             return
-        name = self.lowering.function("scatter", kernel, lambda name: emit_scatter_kernel(self.lowering.module, name, kernel, self.lowering.target))
+        name = self.lowering.function("scatter", kernel, lambda name: emit_scatter(self.lowering.module, name, kernel, self.lowering.target))
         buffers = [self.place[result], *map(self.place_of, node.operands[1:])]
         with self.lowering.step(b, name, str(kernel), blocks):
             call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
@@ -120,6 +120,8 @@ class Movement:
         return sum(map(aligned_size, scatter_step_kernel(op, tuple(v.type for v in node.operands)).link_bytes))
 
     def emit_scatter_step(self, b: FunctionBuilder, node: Node, op: ScatterStep, own: Val, call: Calls) -> None:
+        from graphcell.codegen.llvm.scatter_step import emit_link, emit_step
+
         (result,) = node.results
         self._start_from(b, node.operands[0], result, call)
         kernel = scatter_step_kernel(op, tuple(v.type for v in node.operands))

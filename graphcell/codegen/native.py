@@ -14,8 +14,6 @@ from typing import Any
 
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.contraction import Epilogue, Extra, Plan
-from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
-from graphcell.codegen.llvm.matmul_schedule import is_mirrored
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.ir.graph import Node
@@ -66,6 +64,8 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     x, y = site.types
     if not x.dtype.is_float:
         return None
+    from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights  # not needed by programs of loops alone
+
     kind = x.dtype.llvm
     sx, sy = site.strides
     rows, inner = (sx[-1], sx[-2]) if op.transpose_x else (sx[-2], sx[-1])
@@ -120,6 +120,8 @@ def is_mirrored_product(node: Node, has_epilogue: bool) -> bool:
     op = node.op
     if not isinstance(op, MatMul) or op.transpose_x == op.transpose_y or node.operands[0] is not node.operands[1]:
         return False
+    from graphcell.codegen.llvm.matmul_schedule import is_mirrored
+
     type = node.operands[0].type
     return is_mirrored(type.dtype.llvm, node.results[0].type.shape[-1], type.shape[-2 if op.transpose_x else -1], has_epilogue)
 

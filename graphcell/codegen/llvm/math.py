@@ -31,112 +31,25 @@ their polynomials in coefficients.
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.arithmetic import (
-    ceil,
-    floor,
-    floor_div,
-    floor_mod,
-    fmod,
-    integer_pow,
-    isfinite,
-    isinf,
-    isnan,
-    maximum,
-    minimum,
-    round,
-    sign,
-    trunc,
-    trunc_div,
-)
-from graphcell.codegen.llvm.exponential import (
-    exp,
-    exp2,
-    expm1,
-    log,
-    log1p,
-    log1p_of_fraction,
-    log2,
-    log10,
-    log_sigmoid,
-    sigmoid,
-    sigmoid_beside_softplus,
-    sigmoid_beside_tanh_softplus,
-    softplus,
-    tanh_softplus,
-)
-from graphcell.codegen.llvm.gamma import digamma, lgamma
-from graphcell.codegen.llvm.hyperbolic import acosh, asinh, atanh, cosh, sinh, tanh
-from graphcell.codegen.llvm.philox import (
-    normal_f32,
-    normal_f64,
-    normal_pair,
-    philox,
-    uniform_f32,
-    uniform_f64,
-)
-from graphcell.codegen.llvm.power import cbrt, constant_pow, pow, rsqrt, sqrt
-from graphcell.codegen.llvm.special import erf, erfc, erfinv, gelu, gelu_slope
-from graphcell.codegen.llvm.trigonometry import acos, asin, atan, atan2, cos, sin, tan
+from graphcell.late import late
 
-__all__ = [
-    "acos",
-    "acosh",
-    "asin",
-    "asinh",
-    "atan",
-    "atan2",
-    "atanh",
-    "cbrt",
-    "ceil",
-    "constant_pow",
-    "cos",
-    "cosh",
-    "digamma",
-    "erf",
-    "erfc",
-    "erfinv",
-    "exp",
-    "exp2",
-    "expm1",
-    "floor",
-    "floor_div",
-    "floor_mod",
-    "fmod",
-    "gelu",
-    "gelu_slope",
-    "integer_pow",
-    "isfinite",
-    "isinf",
-    "isnan",
-    "lgamma",
-    "log",
-    "log1p",
-    "log1p_of_fraction",
-    "log2",
-    "log10",
-    "log_sigmoid",
-    "maximum",
-    "minimum",
-    "normal_f32",
-    "normal_f64",
-    "normal_pair",
-    "philox",
-    "pow",
-    "round",
-    "rsqrt",
-    "sigmoid",
-    "sigmoid_beside_softplus",
-    "sigmoid_beside_tanh_softplus",
-    "sign",
-    "sin",
-    "sinh",
-    "softplus",
-    "sqrt",
-    "tan",
-    "tanh",
-    "tanh_softplus",
-    "trunc",
-    "trunc_div",
-    "uniform_f32",
-    "uniform_f64",
-]
+_ROOMS = {
+    "arithmetic": [
+        "ceil", "floor", "floor_div", "floor_mod", "fmod", "integer_pow", "isfinite", "isinf", "isnan", "maximum", "minimum", "round", "sign", "trunc",
+        "trunc_div",
+    ],
+    "exponential": [
+        "exp", "exp2", "expm1", "log", "log1p", "log1p_of_fraction", "log2", "log10", "log_sigmoid", "sigmoid", "sigmoid_beside_softplus",
+        "sigmoid_beside_tanh_softplus", "softplus", "tanh_softplus",
+    ],
+    "gamma": ["digamma", "lgamma"],
+    "hyperbolic": ["acosh", "asinh", "atanh", "cosh", "sinh", "tanh"],
+    "philox": ["normal_f32", "normal_f64", "normal_pair", "philox", "uniform_f32", "uniform_f64"],
+    "power": ["cbrt", "constant_pow", "pow", "rsqrt", "sqrt"],
+    "special": ["erf", "erfc", "erfinv", "gelu", "gelu_slope"],
+    "trigonometry": ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"],
+}  # fmt: skip
+"""The functions of each subject, which is imported for the first of them."""
+__all__ = [name for names in _ROOMS.values() for name in names]
+
+__getattr__, __dir__ = late(__name__, _ROOMS, __package__)
