@@ -1,7 +1,7 @@
 """Python's search for cycles of dead objects, made rarer while graphs are built.
 
 A compilation makes hundreds of thousands of objects that live until it ends; the collector would visit them again and again, a twentieth of the first
-call's time. What is imported meanwhile lives as long as the process.
+call's time. What is imported meanwhile lives as long as the process: it is counted as old, and with it whatever else is young then.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ _NEW_OBJECTS = 500_000
 """So many new objects between two collections: some 50 MB at most that wait."""
 _MODULES = 20
 """So many new modules, of some hundred objects each, are most of what the next collection would visit."""
+_GENERATOR = "graphcell.codegen.lower"
 
 
 class _Rarely(contextlib.ContextDecorator):
@@ -36,6 +37,7 @@ class _Rarely(contextlib.ContextDecorator):
             self._users.append(threading.get_ident())
             if len(self._users) == 1:
                 self._modules = len(sys.modules)
+                _collect_before_imports()
                 first, *others = self._usual = gc.get_threshold()
                 if first:  # else it is switched off
                     gc.set_threshold(max(first, _NEW_OBJECTS), *others)
@@ -56,17 +58,27 @@ class _Rarely(contextlib.ContextDecorator):
     def _restore(self) -> None:
         if self._users:
             return
-        if len(sys.modules) >= self._modules + _MODULES:
-            _count_as_old()
-        if gc.get_threshold() == self._rare:
-            gc.set_threshold(*self._usual)
+        try:
+            if len(sys.modules) >= self._modules + _MODULES:
+                _count_as_old()
+        finally:
+            if gc.get_threshold() == self._rare:
+                gc.set_threshold(*self._usual)
+
+
+def _collect_before_imports() -> None:
+    """Frees the program's own dead cycles before a first call imports the code generator: counted as old, they might stay for long."""
+    if _GENERATOR not in sys.modules and gc.isenabled() and not gc.get_freeze_count():
+        gc.collect(1)
 
 
 def _count_as_old() -> None:
     """Takes all objects that there are for such as live long. After an import the next collection would visit them all, for an eighth of its time."""
     if hasattr(gc, "freeze") and not gc.get_freeze_count():  # what others froze stays frozen
-        gc.freeze()
-        gc.unfreeze()
+        try:
+            gc.freeze()
+        finally:
+            gc.unfreeze()
 
 
 rarely_collected = _Rarely()

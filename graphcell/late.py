@@ -1,6 +1,6 @@
 """Names whose modules are imported when they are first asked for: a program uses a few of graphcell's four hundred modules.
 
-Enters: a package and a table of its rooms: module → the names that it holds. Leaves: the package's `__getattr__`, which imports the room of a name, or
+Enters: a package, or a module, and a table of rooms: module → the names that it holds. Leaves: its `__getattr__`, which imports the room of a name, or
 a module of that name, and remembers what it found, and its `__dir__`. Any other name is refused as everywhere (graphcell/missing.py).
 
 A name like that of its own room cannot be late: importing the room would put the module in its place.
@@ -18,7 +18,8 @@ from graphcell.missing import is_submodule, refuse
 
 
 def late(package: str, rooms: Mapping[str, Sequence[str]], around: str = "") -> tuple[Callable[[str], Any], Callable[[], list[str]]]:
-    """A package's `__getattr__` and `__dir__`. Rooms are named as seen from it, 'layer.conv', or from the package `around` a module that is none itself."""
+    """A package's `__getattr__` and `__dir__`. Rooms are named as seen from it: 'layer.conv'. For a module that is no package they are those of the
+    package `around` it."""
     homes = {name: room for room, names in rooms.items() for name in names}
 
     def __getattr__(name: str) -> Any:

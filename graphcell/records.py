@@ -33,6 +33,7 @@ def make(cls: type, *, frozen: bool = False, eq: bool = True, repr: bool = True,
     made: Any = dataclasses.dataclass(init=False, repr=False, eq=False, slots=slots, weakref_slot=weakref_slot)(cls)
     fields = dataclasses.fields(made)
     has_slots = slots or any(vars(base).get("__slots__") for base in cls.__mro__)
+    _check_order(fields)
     write = functools.partial(_initializer, made, fields, frozen and has_slots, frozen and not has_slots, hasattr(cls, "__post_init__"))
     methods: dict[str, Any] = {"__init__": _Late(made, write)}
     if repr:
@@ -59,20 +60,20 @@ class _Late:
     def __init__(self, made: type, write: Callable[[], Callable[..., None]]):
         self._made, self._write = made, write
 
-    def __get__(self, record: object, owner: type) -> Callable[..., None]:
+    def __get__(self, record: object, owner: type | None = None) -> Callable[..., None]:
         written: Any = self._write()
         if vars(self._made).get("__init__") is self:  # nobody has put another in its place
-            self._made.__init__ = written  # type: ignore[misc]
+            type.__setattr__(self._made, "__init__", written)
         return written if record is None else written.__get__(record, owner)  # type: ignore[no-any-return]
 
 
 def _initializer(made: type, fields: Sequence[Field], by_object: bool, by_dict: bool, is_followed: bool) -> Callable[..., None]:
-    """`__init__` that takes these fields, by position or name. How it sets them: past the guard of a frozen class by the field's slot, or by `object`
-    where that is none, or by the instance's `__dict__`. What is no field has a name that none in a class can have.
+    """`__init__` that takes these fields, by position or name. How it sets them: past the guard of a frozen class by `object`, or for records of just
+    this class by the slots themselves, which is quicker, or by the instance's `__dict__`. What is no field has a name that none in a class can have.
     """
-    scope: dict[str, Any] = {"__name__": made.__module__, "__set": object.__setattr__, "__missing": dataclasses.MISSING}
+    scope: dict[str, Any] = {"__name__": made.__module__, "__own": made, "__set": object.__setattr__, "__missing": dataclasses.MISSING}
     arguments: dict[bool, list[str]] = {False: ["__self"], True: []}
-    lines = [" __state = __self.__dict__"] if by_dict else []
+    values: dict[str, str] = {}
     for f in fields:
         taken, value = f.name, f.name
         if f.default is not dataclasses.MISSING:
@@ -85,19 +86,34 @@ def _initializer(made: type, fields: Sequence[Field], by_object: bool, by_dict: 
             continue  # for `__post_init__` to set
         if f.init:
             arguments[bool(f.kw_only)].append(taken)
-        slot = getattr(made, f.name, None) if by_object else None
-        if isinstance(slot, MemberDescriptorType):
-            scope[f"__set_{f.name}"] = slot.__set__
-            lines.append(f" __set_{f.name}(__self, {value})")
-        elif by_object:
-            lines.append(f" __set(__self, {f.name!r}, {value})")
-        else:
-            lines.append(f" __state[{f.name!r}] = {value}" if by_dict else f" __self.{f.name} = {value}")
+        values[f.name] = value
+    slots = {name: slot for name in values if by_object and isinstance(slot := getattr(made, name, None), MemberDescriptorType)}
+    if slots and len(slots) == len(values):
+        scope.update((f"__set_{name}", slot.__set__) for name, slot in slots.items())
+        quick = [f"  __set_{name}(__self, {value})" for name, value in values.items()]
+        lines = [" if __self.__class__ is __own:", *quick, " else:", *(f"  __set(__self, {name!r}, {value})" for name, value in values.items())]
+    elif by_object:
+        lines = [f" __set(__self, {name!r}, {value})" for name, value in values.items()]
+    elif by_dict:
+        lines = [" __state = __self.__dict__", *(f" __state[{name!r}] = {value}" for name, value in values.items())]
+    else:
+        lines = [f" __self.{name} = {value}" for name, value in values.items()]
     lines += [" __self.__post_init__()"] if is_followed else []
     named = ["*", *arguments[True]] if arguments[True] else []
     exec("\n".join([f"def __init__({', '.join(arguments[False] + named)}):", *(lines or [" pass"])]), scope)
     scope["__init__"].__qualname__ = f"{made.__qualname__}.__init__"
     return scope["__init__"]  # type: ignore[no-any-return]
+
+
+def _check_order(fields: Sequence[Field]) -> None:
+    """Refuses, with the class, arguments that could not be left out: `__init__` itself is written later."""
+    by_default = False
+    for f in fields:
+        if f.init and not f.kw_only:
+            has_default = f.default is not dataclasses.MISSING or f.default_factory is not dataclasses.MISSING
+            if by_default and not has_default:
+                raise TypeError(f"non-default argument {f.name!r} follows default argument")
+            by_default = has_default
 
 
 def _printer(names: Sequence[str]) -> Callable[[Any], str]:

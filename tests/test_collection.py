@@ -15,6 +15,7 @@ import numpy as np
 import pytest
 
 import graphcell as ms
+from graphcell import collection
 from graphcell.collection import rarely_collected
 
 
@@ -162,5 +163,48 @@ def test_a_first_call_leaves_little_to_visit() -> None:
     _run_without_cache("gc.disable(); first, second = call(ms.nn.Tanh()), call(ms.nn.LogSoftmax()); assert first < 0 < second, (first, second)")
 
 
+def test_a_first_call_frees_the_dead_cycles_of_before() -> None:
+    _run_without_cache("""
+import weakref
+class Mine:
+    pass
+mine = Mine()
+mine.me, gone = mine, weakref.ref(mine)
+del mine
+call(ms.nn.Tanh())
+assert gone() is None
+""")
+
+
 def test_what_others_froze_stays_frozen_after_a_first_call() -> None:
     _run_without_cache("gc.freeze(); frozen = gc.get_freeze_count(); call(ms.nn.Tanh()); assert gc.get_freeze_count() > frozen / 2, gc.get_freeze_count()")
+
+
+@pytest.mark.parametrize(("modules", "is_nested", "counts"), [(19, False, 0), (20, False, 1), (20, True, 1)])
+def test_many_new_modules_count_as_old(modules: int, is_nested: bool, counts: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    seen: list[int] = []
+    monkeypatch.setattr(collection, "_count_as_old", lambda: seen.append(1))
+    with rarely_collected:
+        gc.set_threshold(5, 6, 7)
+        for k in range(modules):
+            monkeypatch.setitem(sys.modules, f"nothing.{k}", None)  # type: ignore[misc]
+        with rarely_collected if is_nested else contextlib.nullcontext():
+            pass
+        assert not seen
+    assert len(seen) == counts and gc.get_threshold() == (5, 6, 7)
+
+
+def test_nothing_stays_frozen_after_an_interrupt(monkeypatch: pytest.MonkeyPatch) -> None:
+    if gc.get_freeze_count():
+        pytest.skip("something is frozen")
+    freeze = gc.freeze
+
+    def interrupted() -> None:
+        freeze()
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(gc, "freeze", interrupted)
+    monkeypatch.setattr(collection, "_MODULES", 0)
+    with pytest.raises(KeyboardInterrupt), rarely_collected:
+        pass
+    assert gc.get_freeze_count() == 0 and gc.get_threshold() == (700, 10, 10)

@@ -57,10 +57,10 @@ import graphcell as ms
 ms.jit(ms.nn.{})(ms.Tensor(np.ones((2, 3), np.float32)))
 print(*(m.rpartition(".")[2] for m in sys.modules if m.startswith("graphcell.codegen.llvm.")))
 """
-    rooms = {"matmul", "convolution", "attention", "scan", "scatter", "scatter_step", "cholesky", "elimination", "triangular", "gamma", "philox", "trigonometry"}
+    rooms = {"matmul", "matmul_schedule", "convolution", "attention", "scan", "scatter", "scatter_step", "cholesky", "elimination", "triangular", "gamma", "philox", "trigonometry"}
     loops = set(_run(program.format("Softmax()"), GRAPHCELL_CACHE="0").split())
     assert "exponential" in loops and loops.isdisjoint(rooms), loops & rooms
-    assert rooms & set(_run(program.format("Dense(3, 2)"), GRAPHCELL_CACHE="0").split()) == {"matmul"}
+    assert rooms & set(_run(program.format("Dense(3, 2)"), GRAPHCELL_CACHE="0").split()) == {"matmul", "matmul_schedule"}
 
 
 def test_functions_are_not_hidden_by_modules_of_their_names() -> None:
@@ -86,3 +86,8 @@ def test_what_a_program_puts_in_place_of_a_primitive_stays() -> None:
 def test_layers_are_names_of_their_room() -> None:
     program = "import graphcell as ms; from graphcell.nn.layer import *; print(Dense is ms.nn.Dense is ms.nn.layer.Dense is ms.nn.layer.basic.Dense)"
     assert _run(program) == "True"
+
+
+def test_functions_of_a_module_are_remembered() -> None:
+    program = "from graphcell.codegen.llvm import math; exp = math.exp; print('exp' in vars(math), math.exp is exp, 'sin' in vars(math), 'sin' in dir(math))"
+    assert _run(program) == "True True False True"

@@ -354,6 +354,76 @@ def test_an_init_that_somebody_puts_in_its_place_stays(make: Callable[..., Any])
     assert derived().x == 30
 
 
+def test_an_init_that_somebody_puts_in_place_of_one_not_yet_written_stays() -> None:
+    made = point(records.make, {})
+    late = vars(made)["__init__"]
+
+    def init(self: Any, x: int) -> None:
+        self.x = -x
+
+    made.__init__ = init
+    late.__get__(None, made)
+    assert made.__init__ is init and made(1).x == -1
+
+
+def test_the_first_record_may_be_that_of_a_derived_class() -> None:
+    made = point(records.make, {})
+    derived = type("Derived", (made,), {})
+    assert derived(1).x == 1 and "__init__" not in vars(derived) and inspect.isfunction(vars(made)["__init__"])
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_inits_of_ones_own_stay_and_others_are_of_the_module(make: Callable[..., Any]) -> None:
+    class Own:
+        """Has an `__init__`."""
+
+        x: int
+
+        def __init__(self, x: int) -> None:
+            self.x = x + 1
+
+    assert make(Own)(1).x == 2
+    assert point(make, {}).__init__.__module__ == __name__
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_classes_derived_from_a_frozen_one_with_slots_may_define_its_fields_anew(make: Callable[..., Any]) -> None:
+    class Base:
+        """The base."""
+
+        x: int
+
+    base = make(Base, frozen=True, slots=True)
+    assert base(7).x == 7
+    assert type("Plain", (base,), {"x": 5})(7).x == 7
+    assert type("Slots", (base,), {"__slots__": ("x",)})(7).x == 7
+    assert outcome(lambda: type("Fixed", (base,), {"x": property(lambda self: 5)})(7)) is AttributeError
+    seen: list[int] = []
+    type("Told", (base,), {"x": property(lambda self: 5, lambda self, value: seen.append(value))})(7)
+    assert seen == [7]
+
+    class Derived(base):  # type: ignore[misc]
+        """A record with its own."""
+
+        x: int = 5
+
+        def __init__(self) -> None:
+            super().__init__(7)
+
+    assert make(Derived, frozen=True)().x == 7
+
+
+@pytest.mark.parametrize("make", MAKERS)
+def test_arguments_without_default_after_others_are_refused_with_the_class(make: Callable[..., Any]) -> None:
+    with pytest.raises(TypeError, match="non-default argument 'y' follows default argument"):
+        make(type("Wrong", (), {"__annotations__": {"x": int, "y": int}, "x": 1}))
+    base = make(type("Base", (), {"__annotations__": {"x": int}, "x": 1}))
+    with pytest.raises(TypeError, match="non-default argument 'y' follows default argument"):
+        make(type("Derived", (base,), {"__annotations__": {"y": int}}))
+    last = {"__annotations__": {"y": int}, "y": dataclasses.field(kw_only=True)}
+    assert make(type("ByName", (base,), last))(y=2).y == 2
+
+
 def test_threads_may_make_the_first_record_at_once() -> None:
     for _ in range(20):
         made = point(records.make, {"frozen": True, "slots": True})

@@ -53,7 +53,7 @@ class Group:
     """Axes by which a value from outside is read (the first way, if there are several)."""
     domain: list[Axis] = field(default_factory=list)
     points: int = 1
-    """That the loops walk."""
+    """How many points the loops walk."""
     reduced: list[Axis] = field(default_factory=list)
     summed: list[Axis] = field(default_factory=list)
     """Axes of rows along which some values are added up row by row, beside what is reduced within rows."""
@@ -212,7 +212,7 @@ class Fusion:
         """Reductions along the same axes of what lies in memory already are found in one pass over it."""
         readers: dict[tuple[Value, int, int], Group] = {}
         for group in [g for g in self.groups if g.nodes and g.reduced]:
-            points, reduced = volume(leaf_set(group.domain)), volume(leaf_set(group.reduced))
+            points, reduced = group.points, volume(leaf_set(group.reduced))
             large = [r for r in group.roots if r.type.size >= max(points, _WORTH_READING_ONCE) and not self.info.is_fill(r)]
             for root in large:
                 other = readers.get((root, points, reduced))
@@ -450,7 +450,7 @@ def _is_too_much(p: Group, g: Group) -> bool:
 
 
 def _volumes(p: Group, g: Group) -> tuple[int, int]:
-    """Points that the loops of each group walk now: fewer than before if axes that must stay apart became one."""
+    """Points that the loops of each group would walk now: fewer than its `points` if axes that must stay apart became one."""
     return volume(leaf_set(p.domain)), volume(leaf_set(g.domain))
 
 

@@ -12,6 +12,7 @@ from graphcell.codegen.layout import Layout, row_major
 from graphcell.codegen.schedule import collapse
 from graphcell.codegen.vectorize import choose_vector
 from graphcell.ir.types import TensorType
+from graphcell.locks import whole
 from graphcell.ops.indexing import Gather, GatherElements, Scatter, ScatterElements, ScatterStep
 
 if TYPE_CHECKING:
@@ -44,7 +45,8 @@ def gather_kernel(op: Gather | GatherElements, types: tuple[TensorType, ...], la
 
 def scatter_kernel(op: Scatter | ScatterElements, types: tuple[TensorType, ...]) -> ScatterKernel:
     """Operands: the target (a copy of x), the indices, the updates."""
-    from graphcell.codegen.llvm.scatter import ScatterKernel  # few programs need it
+    with whole:  # few programs need it
+        from graphcell.codegen.llvm.scatter import ScatterKernel
 
     x, *indices, updates = types
     steps, update_steps, index_steps = row_major(x.shape), row_major(updates.shape), row_major(indices[0].shape)
@@ -77,7 +79,8 @@ def scatter_cost(kernel: ScatterKernel) -> int:
 
 def scatter_step_kernel(op: ScatterStep, types: tuple[TensorType, ...]) -> ScatterStepKernel:
     """Operands: the target (x itself or a copy), the indices, the updates, the rate. The last dimension is not indexed."""
-    from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
+    with whole:  # few programs need it
+        from graphcell.codegen.llvm.scatter_step import ScatterStepKernel
 
     x, *indices, updates, _ = types
     steps, update_steps = row_major(x.shape), row_major(updates.shape)

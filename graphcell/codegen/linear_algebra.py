@@ -15,6 +15,7 @@ from graphcell.codegen.lowering import PARALLEL_FROM, Calls
 from graphcell.codegen.movement import Movement
 from graphcell.codegen.program import HostCall
 from graphcell.ir.graph import Node
+from graphcell.locks import whole
 from graphcell.ops.linear_algebra import Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular
 
 if TYPE_CHECKING:
@@ -30,9 +31,10 @@ def matrix_kernel(node: Node) -> MatrixKernel | None:
     op = node.op
     if not isinstance(op, (Cholesky, Determinant, Inverse, SignLogDeterminant, Solve, SolveTriangular)):
         return None
-    from graphcell.codegen.llvm.cholesky import CholeskyKernel  # few programs need these three
-    from graphcell.codegen.llvm.elimination import EliminationKernel
-    from graphcell.codegen.llvm.triangular import TriangularKernel
+    with whole:  # few programs need these
+        from graphcell.codegen.llvm.cholesky import CholeskyKernel
+        from graphcell.codegen.llvm.elimination import EliminationKernel
+        from graphcell.codegen.llvm.triangular import TriangularKernel
 
     a = node.operands[0].type
     matrices, rows = math.prod(a.shape[:-2]), a.shape[-1]
@@ -62,9 +64,10 @@ class LinearAlgebra(Movement):
                 call.host(b, otherwise, places)
 
     def _emit_kernel(self, name: str, kernel: MatrixKernel) -> str:
-        from graphcell.codegen.llvm.cholesky import CholeskyKernel, emit_cholesky
-        from graphcell.codegen.llvm.elimination import emit_elimination
-        from graphcell.codegen.llvm.triangular import TriangularKernel, emit_triangular
+        with whole:  # few programs need these
+            from graphcell.codegen.llvm.cholesky import CholeskyKernel, emit_cholesky
+            from graphcell.codegen.llvm.elimination import emit_elimination
+            from graphcell.codegen.llvm.triangular import TriangularKernel, emit_triangular
 
         module, target = self.lowering.module, self.lowering.target
         if isinstance(kernel, CholeskyKernel):

@@ -21,6 +21,7 @@ from graphcell.codegen.quotients import invert_once_a_row
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import TensorType
+from graphcell.locks import whole
 from graphcell.ops.indexing import DynamicSlice, Scatter, ScatterElements, ScatterStep
 from graphcell.ops.movement import Concat, Pad, UpdateSlice
 from graphcell.ops.scan import Cumulative
@@ -90,7 +91,8 @@ class Movement:
         self.copy_into(b, update, self.place[result], tuple(s * t for s, t in zip(op.step, strides, strict=True)), offset, call)
 
     def emit_scan(self, b: FunctionBuilder, node: Node, op: Cumulative, call: Calls) -> None:
-        from graphcell.codegen.llvm.scan import emit_scan, scan_kernel  # few programs need it, as the next two
+        with whole:  # few programs need it
+            from graphcell.codegen.llvm.scan import emit_scan, scan_kernel
 
         (x,), (result,) = node.operands, node.results
         kernel = scan_kernel(op.kind, x.type.dtype, x.type.shape, op.axis, op.reverse)
@@ -102,7 +104,8 @@ class Movement:
             call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points >= PARALLEL_FROM)
 
     def emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
-        from graphcell.codegen.llvm.scatter import emit_scatter
+        with whole:  # few programs need it
+            from graphcell.codegen.llvm.scatter import emit_scatter
 
         (result,) = node.results
         self._start_from(b, node.operands[0], result, call)
@@ -120,7 +123,8 @@ class Movement:
         return sum(map(aligned_size, scatter_step_kernel(op, tuple(v.type for v in node.operands)).link_bytes))
 
     def emit_scatter_step(self, b: FunctionBuilder, node: Node, op: ScatterStep, own: Val, call: Calls) -> None:
-        from graphcell.codegen.llvm.scatter_step import emit_link, emit_step
+        with whole:  # few programs need it
+            from graphcell.codegen.llvm.scatter_step import emit_link, emit_step
 
         (result,) = node.results
         self._start_from(b, node.operands[0], result, call)

@@ -19,6 +19,7 @@ from graphcell.codegen.llvm.text import Module
 from graphcell.ir.graph import Node
 from graphcell.ir.op import Op
 from graphcell.ir.types import TensorType
+from graphcell.locks import whole
 from graphcell.ops.attention import Attention, AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
@@ -64,7 +65,8 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     x, y = site.types
     if not x.dtype.is_float:
         return None
-    from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights  # not needed by programs of loops alone
+    with whole:  # programs of loops alone do not need it
+        from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, emit_matmul, with_prepared_weights
 
     kind = x.dtype.llvm
     sx, sy = site.strides
@@ -104,7 +106,8 @@ def native_kernel(kind: type[Op]) -> Emit | None:
     if kind not in _HOMES:
         return None
     room, function = _HOMES[kind]
-    emit: Emit = getattr(import_module(f"graphcell.codegen.{room}"), function)
+    with whole:
+        emit: Emit = getattr(import_module(f"graphcell.codegen.{room}"), function)
     return emit
 
 
@@ -120,7 +123,8 @@ def is_mirrored_product(node: Node, has_epilogue: bool) -> bool:
     op = node.op
     if not isinstance(op, MatMul) or op.transpose_x == op.transpose_y or node.operands[0] is not node.operands[1]:
         return False
-    from graphcell.codegen.llvm.matmul_schedule import is_mirrored
+    with whole:  # programs of loops alone do not need it
+        from graphcell.codegen.llvm.matmul_schedule import is_mirrored
 
     type = node.operands[0].type
     return is_mirrored(type.dtype.llvm, node.results[0].type.shape[-1], type.shape[-2 if op.transpose_x else -1], has_epilogue)

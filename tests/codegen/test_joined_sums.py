@@ -9,6 +9,7 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell.codegen import fuse
+from graphcell.codegen.axes import leaf_set, volume
 from graphcell.codegen.fuse import Fusion
 from graphcell.codegen.legalize import legalize
 from graphcell.ir.evaluate import evaluate_graph
@@ -99,3 +100,11 @@ def test_sums_are_joined_but_none_with_what_it_waits_for() -> None:
                 done.update(n.results)
             joined += sum(bool(g.reduced) and isinstance(n.op, (ReduceSum, ReduceMax)) for n in g.nodes) > 1
     assert joined > 20
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_groups_know_how_many_points_they_walk(seed: int) -> None:
+    fusion = Fusion(legalize(graph_of_sums(seed)[0]))
+    groups = [g for g in fusion.run() if g.domain]
+    assert any(len(g.nodes) > 1 for g in groups)
+    assert [g.points for g in groups] == [volume(leaf_set(g.domain)) for g in groups]

@@ -160,3 +160,44 @@ def test_a_child_can_look_inside_while_another_thread_loads_llvm_for_that(tmp_pa
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
     runs = [subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=True) for _ in range(2)]
     assert [run.stdout for run in runs] == ["True 0\n", "False 0\n"]
+
+
+_FORK_AMID_AN_IMPORT = """
+import os, signal, sys, threading, time
+import numpy as np, graphcell as ms
+room, f = "graphcell.codegen.llvm.{room}", lambda x: {call}
+x = ms.Tensor(np.ones((4, 4), np.float32))
+ms.jit(lambda x: x + 1)(x), ms.jit(lambda x: (x * 2).sum())(x)  # the runtime's own code is there
+assert room not in sys.modules
+inside = threading.Event()
+
+class Slow:
+    def find_spec(self, name, path=None, target=None):
+        if name == room:
+            inside.set()
+            time.sleep(0.5)
+
+sys.meta_path.insert(0, Slow())
+thread = threading.Thread(target=lambda: ms.jit(f)(x))
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    ms.jit(lambda x: f(x) + 1)(x)
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+thread.join()
+"""
+
+
+@pytest.mark.parametrize(
+    ("room", "call"),
+    [("scan", "ms.ops.cumsum(x, 0)"), ("trigonometry", "ms.ops.sin(x)"), ("matmul", "ms.ops.matmul(x, x)"), ("sorting", "ms.ops.sort(x)[0]")],
+)
+def test_a_child_can_compile_while_another_thread_imports_a_code_generator(tmp_path: Path, room: str, call: str) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_FORK_AMID_AN_IMPORT.format(room=room, call=call))
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "GRAPHCELL_CACHE": "0"}
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
+    assert subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=True).stdout == "0\n"

@@ -7,6 +7,9 @@ from typing import Any
 from graphcell.codegen.llvm import math
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val
 from graphcell.dtype import DType
+from graphcell.locks import whole
+
+_FUNCTIONS = frozenset(math.__all__)
 
 
 def storage_type(dtype: DType, lanes: int = 0) -> LType:
@@ -35,9 +38,12 @@ class BodyBuilder(FunctionBuilder):
         return body
 
     def __getattr__(self, name: str) -> Any:
-        function = getattr(math, name, None)
-        if function is None or name.startswith("_"):
+        function = vars(math).get(name)
+        if name not in _FUNCTIONS:
             raise AttributeError(f"neither an instruction nor a vector function: {name}")
+        if function is None:
+            with whole:  # its subject's first
+                function = getattr(math, name)
         return lambda *operands: function(self, *operands)
 
     def load_value(self, pointer: Val, dtype: DType, lanes: int, mask: Val | None = None) -> Val:
