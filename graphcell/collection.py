@@ -33,11 +33,11 @@ class _Rarely(contextlib.ContextDecorator):
         self._modules = 0
 
     def __enter__(self) -> None:
+        _collect_before_imports()
         with self._lock:
             self._users.append(threading.get_ident())
             if len(self._users) == 1:
                 self._modules = len(sys.modules)
-                _collect_before_imports()
                 first, *others = self._usual = gc.get_threshold()
                 if first:  # else it is switched off
                     gc.set_threshold(max(first, _NEW_OBJECTS), *others)
