@@ -20,6 +20,7 @@ _NEW_OBJECTS = 500_000
 _MODULES = 20
 """So many new modules, of some hundred objects each, are most of what the next collection would visit."""
 _GENERATOR = "graphcell.codegen.lower"
+"""Comes with the first call that finds nothing in the cache, and most of graphcell's modules with it."""
 
 
 class _Rarely(contextlib.ContextDecorator):
@@ -68,13 +69,18 @@ class _Rarely(contextlib.ContextDecorator):
 
 def _collect_before_imports() -> None:
     """Frees the program's own dead cycles before a first call imports the code generator: counted as old, they might stay for long."""
-    if _GENERATOR not in sys.modules and gc.isenabled() and not gc.get_freeze_count():
+    if _GENERATOR not in sys.modules and gc.isenabled() and _can_count_as_old():
         gc.collect(1)
+
+
+def _can_count_as_old() -> bool:
+    """Not where others froze something, which stays frozen."""
+    return hasattr(gc, "freeze") and not gc.get_freeze_count()
 
 
 def _count_as_old() -> None:
     """Takes all objects that there are for such as live long. After an import the next collection would visit them all, for an eighth of its time."""
-    if hasattr(gc, "freeze") and not gc.get_freeze_count():  # what others froze stays frozen
+    if _can_count_as_old():
         try:
             gc.freeze()
         finally:

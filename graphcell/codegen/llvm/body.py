@@ -38,11 +38,11 @@ class BodyBuilder(FunctionBuilder):
         return body
 
     def __getattr__(self, name: str) -> Any:
-        function = vars(math).get(name)
         if name not in _FUNCTIONS:
             raise AttributeError(f"neither an instruction nor a vector function: {name}")
+        function = vars(math).get(name)
         if function is None:
-            with whole:  # its subject's first
+            with whole:  # the module of its subject is imported
                 function = getattr(math, name)
         return lambda *operands: function(self, *operands)
 
