@@ -286,7 +286,7 @@ def _fits() -> dict[str, Fit]:
             "erf(x) / x - 1 with z = x**2, on [0, 1]",
             lambda z: mp.erf(mp.sqrt(z)) / mp.sqrt(z) - 1,
             lambda z: mp.sqrt(z) / mp.erf(mp.sqrt(z)),
-            {"float": (zero, one, 6), "wide": (zero, one, 6), "double": (zero, one, 12)},
+            {"float": (zero, one, 6), "double": (zero, one, 12)},
         ),
         "LOG2_ERFC": Fit(
             "log2(erfc(a)) from 1 to where erf(a) is 1, for the relative error of erf(a)",
@@ -303,13 +303,13 @@ def _fits() -> dict[str, Fit]:
             grid=2000,
         ),
         "ERFCX_2": Fit(
-            "a e**(a**2) erfc(a) with t = (a - 2) / (a + 2), from 0.8 to where erfc(a) is 0",
+            "a e**(a**2) erfc(a) with t = (a - 2) / (a + 2), from 0.85 to where erfc(a) is 0",
             erfcx2,
             lambda t: 1 / erfcx2(t),
-            {"wide": (_mapped("0.8", 2), _mapped("10.1", 2), 8)},
+            {"float": (_mapped("0.85", 2), _mapped("10.1", 2), 8)},
         ),
         "ERFCX_3": Fit(
-            "The same with t = (a - 3) / (a + 3)",
+            "The same with t = (a - 3) / (a + 3), from 0.8 on",
             erfcx3,
             lambda t: 1 / erfcx3(t),
             {"double": (_mapped("0.8", 3), _mapped("27.3", 3), 20)},
@@ -318,13 +318,13 @@ def _fits() -> dict[str, Fit]:
             "(erfinv(x) / x - sqrt(pi) / 2) / w with u = w - 5/2, w = -log(1 - x**2), for w <= 5",
             _centred(lambda w: (ratio(w) - mp.sqrt(mp.pi) / 2) / w, "2.5"),
             lambda u: (u + mpf("2.5")) / ratio(u + mpf("2.5")),
-            {"wide": (mpf("-2.5"), mpf("2.5"), 9), "double": (mpf("-2.5"), mpf("2.5"), 20)},
+            {"float": (mpf("-2.5"), mpf("2.5"), 9), "double": (mpf("-2.5"), mpf("2.5"), 20)},
         ),
         "ERFINV_TAIL": Fit(
             "erfinv(x) / x with u = sqrt(w) - 3, for 5 <= w",
             _centred(root_ratio, "3"),
             lambda u: 1 / root_ratio(u + 3),
-            {"wide": (mpf("-0.77"), mpf("1.2"), 10), "double": (mpf("-0.77"), mpf("0.7"), 19)},
+            {"float": (mpf("-0.77"), mpf("1.2"), 10), "double": (mpf("-0.77"), mpf("0.7"), 19)},
         ),
         "ERFINV_FAR": Fit(
             "The same with u = sqrt(w) - 5, for 3.7 <= sqrt(w)",

@@ -215,6 +215,17 @@ def test_long_functions_are_computed_on_several_registers(columns: int, register
     assert lanes_of(kernel, TARGETS[32]) == 8 * registers
 
 
+@pytest.mark.skipif(32 not in TARGETS, reason="needs AVX2")
+def test_the_longest_functions_of_floats_take_half_as_many_since_they_are_computed_in_double() -> None:
+    for dtype, registers in ((np.float32, 2), (np.float64, 4)):
+        x = abs(normal(9, 256)).astype(dtype) + dtype(0.5)
+        fn = lambda x: ops.lgamma(x).sum(1) + ops.exp(x).sum(1)  # noqa: E731
+        (kernel,) = kernels(graph_of(fn, [x]))
+        assert registers_of(kernel, TARGETS[32]) == registers
+        wide = x.astype(np.float64)
+        check(fn, [x], np.vectorize(math.lgamma)(wide).sum(1) + np.exp(wide).sum(1), 1e-5)
+
+
 @pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
 def test_functions_that_look_tables_up_keep_to_one_register() -> None:
     for dtype, registers in ((np.float32, 1), (np.float64, 4)):

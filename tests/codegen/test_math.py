@@ -214,12 +214,14 @@ def test_accuracy_and_equal_bits_at_every_width(name: str, kind: str) -> None:
         assert same(compiled(name, kind, lanes)(x), first)
 
 
-# Where the code by tables is farthest off, of every 41st float.
-WORST_FLOATS = {"acosh": 1.1183217, "asinh": 1.1568016, "atanh": 0.030417172, "log": 0.00033562814, "log1p": 53.112507}
+# Where the code (of the first five, that by tables) is farthest off, of every 41st float.
+WORST_FLOATS = {
+    "acosh": 1.1183217, "asinh": 1.1568016, "atanh": 0.030417172, "log": 0.00033562814, "log1p": 53.112507, "erfc": 0.87987155, "erfinv": 0.99519587,
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", WORST_FLOATS)
-def test_accuracy_where_tables_are_farthest_off(name: str) -> None:
+def test_accuracy_where_the_code_is_farthest_off(name: str) -> None:
     x = np.full(16, WORST_FLOATS[name], np.float32)
     with mp.workprec(PRECISION):
         assert np.max(ulps(compiled(name, "float", 16)(x), [CASES[name].reference(mp.mpf(float(x[0])))] * 16)) <= ULPS

@@ -30,6 +30,8 @@ class Instructions:
         self._count = 0
         self._digits: dict[str, str] = {}
         """Of floats (by name) that came of half precision, or were rounded to it: which kind, so that they are not rounded again."""
+        self._short_nans: set[str] = set()
+        """Floats (by name) that are NaN with nothing in their lower half, if they are: they came of bfloats, or are what arithmetic makes of such."""
         self._negated: dict[str, Val] = {}
         """Floats by name that are the negative of another value."""
         self._block = "entry"
@@ -240,30 +242,27 @@ class Instructions:
         t = self._same("add", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.add, x, y)
-        x, y = self._operand(x), self._operand(y)
-        return self.raw(f"{'fadd' if t.is_float else 'add'} {t} {x.text}, {y.text}", t)
+        return self._of_short_nans(self.raw(f"{'fadd' if t.is_float else 'add'} {t} {self._operand(x).text}, {self._operand(y).text}", t), x, y)
 
     def sub(self, x: Val, y: Val) -> Val:
         t = self._same("sub", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.sub, x, y)
-        x, y = self._operand(x), self._operand(y)
-        return self.raw(f"{'fsub' if t.is_float else 'sub'} {t} {x.text}, {y.text}", t)
+        return self._of_short_nans(self.raw(f"{'fsub' if t.is_float else 'sub'} {t} {self._operand(x).text}, {self._operand(y).text}", t), x, y)
 
     def mul(self, x: Val, y: Val) -> Val:
         t = self._same("mul", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.mul, x, y)
-        x, y = self._operand(x), self._operand(y)
-        return self.raw(f"{'fmul' if t.is_float else 'mul'} {t} {x.text}, {y.text}", t)
+        return self._of_short_nans(self.raw(f"{'fmul' if t.is_float else 'mul'} {t} {self._operand(x).text}, {self._operand(y).text}", t), x, y)
 
     def div(self, x: Val, y: Val, *, signed: bool = True) -> Val:
         """Float division, or integer division truncating toward zero (the caller guards zero divisors)."""
         t = self._same("div", x, y)
         if t.kind == "bfloat":
             return self._in_float(self.div, x, y)
-        x, y = self._operand(x), self._operand(y)
-        return self.raw(f"{'fdiv' if t.is_float else 'sdiv' if signed else 'udiv'} {t} {x.text}, {y.text}", t)
+        op = "fdiv" if t.is_float else "sdiv" if signed else "udiv"
+        return self._of_short_nans(self.raw(f"{op} {t} {self._operand(x).text}, {self._operand(y).text}", t), x, y)
 
     def rem(self, x: Val, y: Val, *, signed: bool = True) -> Val:
         """Remainder with the sign of the dividend (the caller guards zero divisors)."""
@@ -277,7 +276,7 @@ class Instructions:
             bits = self.bitcast(x, x.type.with_kind("i16"))
             return self.bitcast(self.xor(bits, const(0x8000, bits.type)), x.type)
         if x.type.is_float:
-            result = self.raw(f"fneg {x}", x.type)
+            result = self._of_short_nans(self.raw(f"fneg {x}", x.type), x)
             self._negated[result.text] = x
             return result
         return self.sub(const(0, x.type), x)
@@ -293,7 +292,7 @@ class Instructions:
             return self._in_float(self.fma, x, y, z)
         if t.kind == "half":  # in double nothing is lost that could matter to a half
             return self.cast(self.fma(*(self.cast(v, t.with_kind("double")) for v in (x, y, z))), t)
-        return self.intrinsic(f"fma.{t.suffix}", t, *map(self._operand, (x, y, z)))
+        return self._of_short_nans(self.intrinsic(f"fma.{t.suffix}", t, *map(self._operand, (x, y, z))), x, y, z)
 
     def fma_in_place(self, x: Val, y: Val, total: Val) -> Val:
         """x * y + total, in the register of `total`. Where y is used but once, LLVM would take that of y; with AVX2's sixteen registers it then keeps
@@ -344,20 +343,20 @@ class Instructions:
 
     def select(self, condition: Val, x: Val, y: Val) -> Val:
         t = self._same("select", x, y)
-        return self.raw(f"select {condition}, {x}, {y}", t)
+        return self._of_short_nans(self.raw(f"select {condition}, {x}, {y}", t), x, y)
 
     def unary(self, intrinsic: str, x: Val) -> Val:
         """A one-operand float intrinsic: sqrt, fabs, floor, ceil, trunc, roundeven, …"""
         if x.type.kind == "bfloat":
             return self._in_float(lambda wide: self.unary(intrinsic, wide), x)
-        return self.intrinsic(f"{intrinsic}.{x.type.suffix}", x.type, x)
+        return self._of_short_nans(self.intrinsic(f"{intrinsic}.{x.type.suffix}", x.type, x), x)
 
     def binary(self, intrinsic: str, x: Val, y: Val) -> Val:
         """A two-operand intrinsic: minnum, maxnum, minimum, maximum, copysign, smin, smax, umin, umax, …"""
         t = self._same(intrinsic, x, y)
         if t.kind == "bfloat":
             return self._in_float(lambda *wide: self.binary(intrinsic, *wide), x, y)
-        return self.intrinsic(f"{intrinsic}.{t.suffix}", t, x, y)
+        return self._of_short_nans(self.intrinsic(f"{intrinsic}.{t.suffix}", t, x, y), x, y)
 
     # -- conversion and lanes ----------------------------------------------------------------------------------------
     def bitcast(self, x: Val, type: LType) -> Val:
@@ -444,6 +443,17 @@ class Instructions:
 
     def _with_digits(self, x: Val, kind: str) -> Val:
         self._digits[x.text] = kind
+        return self.with_short_nan(x) if kind == "bfloat" else x
+
+    def with_short_nan(self, x: Val) -> Val:
+        """x, of which the caller knows that its lower half is 0 if it is NaN."""
+        self._short_nans.add(x.text)
+        return x
+
+    def _of_short_nans(self, x: Val, *operands: Val) -> Val:
+        """x, which is no NaN but one of these operands or the processor's own: rounding to bfloat by adding keeps it if it keeps theirs."""
+        if x.type.kind == "float" and all(v.text in self._short_nans or v.text[0] != "%" for v in operands):
+            self.with_short_nan(x)
         return x
 
     def keep_digits(self, x: Val, of: Sequence[Val]) -> None:
@@ -453,7 +463,7 @@ class Instructions:
         if len(kinds) == 1 and "" not in kinds:
             (kind,) = kinds
             if all(rounded(n, kind) == n for n in numbers):
-                self._digits[x.text] = kind
+                self._with_digits(x, kind)
 
     def _with_bits_of_bfloat(self, x: Val) -> Val:
         """An i32 whose upper half is the float x as bfloat."""
@@ -467,6 +477,8 @@ class Instructions:
         else:
             half_way = self.add(self.and_(self.shr(bits, const(16, bits.type)), const(1, bits.type)), const(0x7FFF, bits.type))
             rounded = self.add(bits, half_way)
+        if x.text in self._short_nans:
+            return rounded
         return self.select(self.fcmp("uno", x, x), self.or_(bits, const(0x7FC00000, bits.type)), rounded)
 
     def _round_to_odd(self, x: Val) -> Val:

@@ -172,7 +172,7 @@ def scaled_by_low_bits(b: FunctionBuilder, t: Val) -> Val:
     result must be a normal number: 0 < k + bias <= 2 * bias.
     """
     bits = to_bits(b, t)
-    return from_bits(b, b.shl(bits, b.const(format_of(t).mantissa, bits)))
+    return b.with_short_nan(from_bits(b, b.shl(bits, b.const(format_of(t).mantissa, bits))))
 
 
 def times_small(b: FunctionBuilder, x: Val, power: Val) -> Val:

@@ -18,7 +18,7 @@ from graphcell.codegen.llvm.coefficients import (
     LOG2_ERFC,
     NORMAL_TAIL,
 )
-from graphcell.codegen.llvm.exponential import exp, expm1_parts, log_with
+from graphcell.codegen.llvm.exponential import exp, expm1_parts, log_and_rest
 from graphcell.codegen.llvm.lookup import odd_function, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -32,20 +32,21 @@ from graphcell.codegen.llvm.polynomials import (
     polynomial,
     scaled_by_low_bits,
     split,
-    through_double,
+    times_small,
     widened,
     with_sign_of,
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
+from graphcell.codegen.llvm.values import rounded
 
 _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
 _ROOT_HALF = 0.7071067811865476
 _NORMAL_PEAK = 0.3989422804014327  # 1 / sqrt(2 pi)
 _GELU_LIMIT = 40.0  # the slope of gelu is 0 or 1 beyond, in double too
 _NORMAL_LIMIT = 13.0  # beyond, neither a normal number's tail nor that times its distance counts
-_HALF_ROOT_PI = 0.8862269254527580
-_ERFC_LIMIT = {"wide": 10.1, "double": 27.3}  # erfc is 0 above these
-_ERFC_NEAR = 0.8  # erfc is 1 - erf below
+_HALF_ROOT_PI = "0.8862269254527580136490837416705725913987747280611935641069038949"
+_ERFC_LIMIT = {"float": 10.1, "double": 27.3}  # erfc is 0 above these
+_ERFC_NEAR = {"float": 0.85, "double": 0.8}  # erfc is 1 - erf below
 _ERFINV_LIMIT = 5.0  # in -log(1 - x**2)
 _ERFINV_FAR_LIMIT = 3.7  # in its root
 
@@ -116,43 +117,40 @@ def _of_either_sign(b: FunctionBuilder, x: Val, tail: Val) -> Val:
     return b.select(b.fcmp("olt", x, b.const(0.0, x)), tail, b.sub(b.const(1.0, x), tail))
 
 
-@through_double
-def erfc(precision: str, b: FunctionBuilder, x: Val) -> Val:
+@widened
+def erfc(b: FunctionBuilder, x: Val) -> Val:
     """1 - erf(x), accurate where it is small, down to denormals.
 
     Far out it is e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k); near zero 1 - erf(x).
     """
-    magnitude, one = absolute(b, x), b.const(1.0, x)
-    near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[precision])), x, b.sub(one, x))
-    a = at_least(b, at_most(b, magnitude, _ERFC_LIMIT[precision]), _ERFC_NEAR)
-    far = _erfc_far(b, a, precision)
+    kind, magnitude, one = x.type.kind, absolute(b, x), b.const(1.0, x)
+    near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[kind])), x, b.sub(one, x))
+    far = _erfc_far(b, at_least(b, at_most(b, magnitude, _ERFC_LIMIT[kind]), _ERFC_NEAR[kind]))
     far = b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), far), far)
-    return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR, x)), near, far)
+    return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR[kind], x)), near, far)
 
 
-def _erfc_far(b: FunctionBuilder, a: Val, precision: str) -> Val:
-    factor, factor_low = _scaled_erfc(b, a, precision)
+def _erfc_far(b: FunctionBuilder, a: Val) -> Val:
+    factor, factor_low = _scaled_erfc(b, a)
     square = b.mul(a, a)
     lost = b.fma(a, a, b.neg(square))
     rest, p, q = expm1_parts(b, b.neg(square), b.neg(lost))
     growth = b.fma(rest, factor, factor_low)
     y = b.add(factor, growth)
-    if precision != "double":
-        return b.mul(b.mul(b.div(y, a), p), q)
     y_low = b.sub(growth, b.sub(y, factor))
     inverse = b.div(b.const(1.0, a), a)
     inverse_low = b.mul(inverse, b.fma(b.neg(inverse), a, b.const(1.0, a)))
     quotient = b.fma(y, inverse, b.fma(y, inverse_low, b.mul(y_low, inverse)))
-    return b.mul(b.mul(quotient, p), q)
+    return times_small(b, b.mul(quotient, p), q)
 
 
-def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
+def _scaled_erfc(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
     """a * e**(a**2) * erfc(a) for a >= _ERFC_NEAR, and what its rounding lost.
 
     It is a polynomial in t = (a - k) / (a + k).
     """
-    double = precision == "double"
-    scale, table = (3.0, ERFCX_3[precision]) if double else (2.0, ERFCX_2[precision])
+    double = a.type.kind == "double"
+    scale, table = (3.0, ERFCX_3["double"]) if double else (2.0, ERFCX_2["float"])
     centre, constant = b.const(scale, a), b.const(table[0], a)
     above, below = b.sub(a, centre), b.add(a, centre)
     t = b.div(above, below)
@@ -167,28 +165,41 @@ def _scaled_erfc(b: FunctionBuilder, a: Val, precision: str) -> tuple[Val, Val]:
     return factor, b.fma(inner, b.mul(remainder, inverse), lost)
 
 
-@through_double
-def erfinv(precision: str, b: FunctionBuilder, x: Val) -> Val:
+@widened
+def erfinv(b: FunctionBuilder, x: Val) -> Val:
     """Inverse error function, infinite at -1 and 1, NaN beyond: x times a polynomial in w = -log(1 - x**2),
     or in its root where w is large (M. Giles, Approximating the erfinv function, GPU Computing Gems 2, 2010).
     """
-    a, one = absolute(b, x), b.const(1.0, x)
-    w = b.neg(log_with(b, b.fma(b.neg(x), x, one), precision))
+    kind, a, one = x.type.kind, absolute(b, x), b.const(1.0, x)
+    w, w_low = map(b.neg, log_and_rest(b, b.fma(b.neg(x), x, one), kind))
     root = b.unary("sqrt", w)
-    near = b.fma(polynomial(b, b.sub(w, b.const(2.5, x)), ERFINV[precision]), w, b.const(_HALF_ROOT_PI, x))
-    tail = polynomial(b, _root_minus(b, w, root, 3.0), ERFINV_TAIL[precision], plain=1)
-    if precision == "double":
-        far = polynomial(b, _root_minus(b, w, root, 5.0), ERFINV_FAR[precision], plain=1)
-        tail = b.select(b.fcmp("ogt", root, b.const(_ERFINV_FAR_LIMIT, x)), far, tail)
-    result = b.mul(b.select(b.fcmp("ogt", w, b.const(_ERFINV_LIMIT, x)), tail, near), x)
-    result = b.select(b.fcmp("oeq", a, one), with_sign_of(b, infinity(x), x), result)
-    return b.select(b.fcmp("ogt", a, one), nan(x), result)
+    lost = b.add(b.fma(b.neg(root), root, w), w_low)
+    constant, low = split(_HALF_ROOT_PI, kind, 2)
+    ratio = polynomial(b, b.sub(w, b.const(2.5, x)), ERFINV[kind], plain=1)
+    near = b.const(constant, x), b.fma(ratio, w, b.fma(ratio, w_low, b.const(low, x)))
+    tail = _constant_and_rest(b, _root_minus(b, root, lost, 3.0), ERFINV_TAIL[kind])
+    if kind == "double":
+        is_far = b.fcmp("ogt", root, b.const(_ERFINV_FAR_LIMIT, x))
+        tail = _either(b, is_far, _constant_and_rest(b, _root_minus(b, root, lost, 5.0), ERFINV_FAR[kind]), tail)
+    constant, rest = _either(b, b.fcmp("ogt", w, b.const(_ERFINV_LIMIT, x)), tail, near)
+    result = b.select(b.fcmp("oeq", a, one), infinity(x), b.fma(constant, a, b.mul(rest, a)))
+    return b.select(b.fcmp("ogt", a, one), nan(x), with_sign_of(b, result, x))
 
 
-def _root_minus(b: FunctionBuilder, w: Val, root: Val, centre: float) -> Val:
-    """sqrt(w) - centre, where root is sqrt(w) rounded: its error is (w - root**2) / (2 root), for which a
-    linear fit of 1 / root will do.
-    """
-    u = b.sub(root, b.const(centre, w))
-    slope = b.fma(u, b.const(-0.5 / centre**2, w), b.const(0.5 / centre, w))
-    return b.fma(b.fma(b.neg(root), root, w), slope, u)
+def _constant_and_rest(b: FunctionBuilder, x: Val, coefficients: tuple[float, ...]) -> tuple[Val, Val]:
+    """A polynomial as its constant and the rest, to which what rounding the constant loses belongs."""
+    constant = rounded(coefficients[0], x.type.kind)
+    rest = b.fma(polynomial(b, x, coefficients[1:], plain=1), x, b.const(coefficients[0] - constant, x))
+    return b.const(constant, x), rest
+
+
+def _either(b: FunctionBuilder, condition: Val, xs: tuple[Val, Val], ys: tuple[Val, Val]) -> tuple[Val, Val]:
+    first, second = (b.select(condition, x, y) for x, y in zip(xs, ys, strict=True))
+    return first, second
+
+
+def _root_minus(b: FunctionBuilder, root: Val, lost: Val, centre: float) -> Val:
+    """sqrt(root**2 + lost) - centre, which is root + lost / (2 root) - centre: a linear fit of 1 / root will do."""
+    u = b.sub(root, b.const(centre, root))
+    slope = b.fma(u, b.const(-0.5 / centre**2, root), b.const(0.5 / centre, root))
+    return b.fma(lost, slope, u)
