@@ -33,6 +33,9 @@ CHEAP_NODES = 6
 _WORTH_READING_ONCE, _MOST_SUMMED = 1 << 14, 16
 """Elements from which reductions of one value are done in one kernel, and the ops that it may have."""
 
+_MOST_OF_SIBLINGS = 64
+"""Ops of two loop nests that become one only because they read the same."""
+
 _FEWEST_COLUMNS, _MOST_COLUMNS = 32, 1 << 14
 """Length of rows beside which sums of columns are added up: they stay in the caches from row to row."""
 _MOST_SUMS = 8
@@ -169,6 +172,7 @@ class Fusion:
         self._join_sums()
         self._join_parts()
         self._join_column_sums()
+        self._join_siblings()
         return _in_order([g for g in self.groups if g.nodes])
 
     def _link(self, group: Group, node: Node) -> list[Node]:
@@ -250,6 +254,23 @@ class Fusion:
                     self._merge(p, g)
                     break
                 self.trail.undo(mark)
+
+    def _join_siblings(self) -> None:
+        """Loop nests that walk the same large value and wait for the same others become one: the value is read once, and functions that both compute of
+        it share their work, as a power and its slope do. What a contraction makes is left alone: one of its readers may become its epilogue.
+        """
+        readers: dict[tuple[Value, int, int], Group] = {}
+        for group in [g for g in self.groups if g.operands and g.nodes and g.points >= _WORTH_READING_ONCE]:
+            large = [r for r in group.roots if r.type.size >= group.points and self._is_read_by_loops_alone(r)]
+            for root in large:
+                other = readers.get((root, group.points, group.ancestors))
+                if other is not None and other is not group and len(other.nodes) + len(group.nodes) <= _MOST_OF_SIBLINGS:
+                    group = self._try_merge(other, group)
+            readers.update(((root, group.points, group.ancestors), group) for root in large)
+
+    def _is_read_by_loops_alone(self, root: Value) -> bool:
+        maker = self.info.made_by.get(self.info.root_of_memory(root))
+        return maker is None or (is_loop_op(maker.op) and not isinstance(maker.op, Full | Iota))
 
     @staticmethod
     def _reductions(group: Group) -> list[Value]:

@@ -190,7 +190,8 @@ def _power_with_root(b: FunctionBuilder, x: Val, exponent: float) -> Val:
 
 def _of_either_sign(b: FunctionBuilder, x: Val, y: Val, of_magnitude: Callable[..., Val]) -> Val:
     """x**y, where `of_magnitude` emits |x|**y but for what C defines otherwise."""
-    a, zero, one = absolute(b, x), b.const(0.0, x), b.const(1.0, x)
+    (a,) = b.once((_of_either_sign, x), lambda: (absolute(b, x),))
+    zero, one = b.const(0.0, x), b.const(1.0, x)
     power = of_magnitude(b, a, y)
     power = b.select(b.and_(b.fcmp("oeq", a, one), b.fcmp("ord", y, y)), one, power)
     whole = b.fcmp("oeq", b.unary("trunc", y), y)
@@ -215,13 +216,18 @@ def _log_at_ends(b: FunctionBuilder, a: Val, logarithm: Val) -> Val:
 
 
 def _float_power(b: FunctionBuilder, magnitude: Val, exponent: Val) -> Val:
-    """a**y for floats a >= 0."""
+    """a**y for floats a >= 0. Powers of one number, as a power and its slope, share its logarithm."""
     wide = magnitude.type.with_kind("double")
-    a, y = b.cast(magnitude, wide), b.cast(exponent, wide)
-    form = format_of(a)
-    product = b.mul(y, _log_at_ends(b, a, log2_with(b, a, "wide")))
+
+    def make() -> tuple[Val]:
+        a = b.cast(magnitude, wide)
+        return (_log_at_ends(b, a, log2_with(b, a, "wide")),)
+
+    (logarithm,) = b.once((_float_power, magnitude), make)
+    product = b.mul(b.cast(exponent, wide), logarithm)
+    form = format_of(product)
     product = at_least(b, at_most(b, product, _EXP2_WIDE_RANGE[1]), _EXP2_WIDE_RANGE[0])
-    magic = b.const(form.magic + form.bias, a)
+    magic = b.const(form.magic + form.bias, product)
     shifted = b.add(product, magic)
     r = b.sub(product, b.sub(shifted, magic))
     p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *EXP2_NARROW["float"]), plain=2)
@@ -229,9 +235,13 @@ def _float_power(b: FunctionBuilder, magnitude: Val, exponent: Val) -> Val:
 
 
 def _double_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
-    """a**y for doubles a >= 0, by a logarithm of 65 bits."""
-    high, low = long_log(b, a)
-    high = _log_at_ends(b, a, high)
+    """a**y for doubles a >= 0, by a logarithm of 65 bits, which powers of one number share."""
+
+    def make() -> tuple[Val, Val]:
+        high, low = long_log(b, a)
+        return _log_at_ends(b, a, high), low
+
+    high, low = b.once((_double_power, a), make)
     exponent = b.mul(y, high)
     rest = b.fma(y, low, b.fma(y, high, b.neg(exponent)))
     ordinary = b.fcmp("olt", absolute(b, exponent), b.const(1000.0, a))

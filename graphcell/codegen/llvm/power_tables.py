@@ -32,6 +32,13 @@ def small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
 
 
 def _power(b: FunctionBuilder, a: Val, y: Val) -> Val:
+    total, lost = b.once((_power, a), lambda: _log2(b, a))
+    z = b.mul(y, total)
+    return _bounded_exp2(b, z, b.fma(y, lost, b.fma(y, total, b.neg(z))))
+
+
+def _log2(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
+    """log2(a) as a sum of two floats."""
     whole, lost_value, inverse, m = _parts(b, a)
     product = b.mul(m, inverse)
     r, r_lost = _exact_sum(b, b.sub(product, b.const(1.0, a)), b.fma(m, inverse, b.neg(product)))
@@ -40,9 +47,7 @@ def _power(b: FunctionBuilder, a: Val, y: Val) -> Val:
     scaled = b.mul(logarithm, factor)
     lost = b.fma(lost, factor, b.fma(logarithm, factor_lost, b.fma(logarithm, factor, b.neg(scaled))))
     total, total_lost = _exact_sum(b, whole, scaled)
-    total_lost = b.add(b.add(total_lost, lost), lost_value)
-    z = b.mul(y, total)
-    return _bounded_exp2(b, z, b.fma(y, total_lost, b.fma(y, total, b.neg(z))))
+    return total, b.add(b.add(total_lost, lost), lost_value)
 
 
 def _small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:

@@ -174,9 +174,9 @@ def erfinv(b: FunctionBuilder, x: Val) -> Val:
     w, w_low = map(b.neg, log_and_rest(b, b.fma(b.neg(x), x, one), kind))
     root = b.unary("sqrt", w)
     lost = b.add(b.fma(b.neg(root), root, w), w_low)
-    constant, low = split(_HALF_ROOT_PI, kind, 2)
+    half_root, half_root_low = (b.const(part, x) for part in split(_HALF_ROOT_PI, kind, 2))
     ratio = polynomial(b, b.sub(w, b.const(2.5, x)), ERFINV[kind], plain=1)
-    near = b.const(constant, x), b.fma(ratio, w, b.fma(ratio, w_low, b.const(low, x)))
+    near = half_root, b.fma(ratio, w, b.fma(ratio, w_low, half_root_low))
     tail = _constant_and_rest(b, _root_minus(b, root, lost, 3.0), ERFINV_TAIL[kind])
     if kind == "double":
         is_far = b.fcmp("ogt", root, b.const(_ERFINV_FAR_LIMIT, x))

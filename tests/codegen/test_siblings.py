@@ -1,0 +1,91 @@
+"""Loop nests that share a kernel because they read the same: the value is read once, and a power and its slope share a logarithm.
+
+Random graphs in which small values are joined, too, are in test_joined_sums.py.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as ms
+from graphcell import ops
+from graphcell.codegen.llvm import math as vector_math
+from graphcell.ops.mathematics import Pow
+from graphcell.tensor import Tensor
+from tests.codegen.harness import build, text_of
+from tests.codegen.test_loop_shapes import check, graph_of, kernels
+
+ROWS, COLUMNS = 130, 257
+LARGE = np.random.default_rng(0).uniform(0.2, 3, (ROWS, COLUMNS)).astype(np.float32)
+OTHER = np.random.default_rng(1).uniform(-2, 2, (ROWS, COLUMNS)).astype(np.float32)
+
+
+def test_what_reads_the_same_is_one_kernel() -> None:
+    fn = lambda x, y: (ops.exp(x) * 2, x + y, ops.maximum(x, 1.0), (x * x).sum(1))  # noqa: E731
+    assert len(kernels(graph_of(fn, [LARGE, OTHER]))) == 1
+    wide = LARGE.astype(np.float64)
+    check(fn, [LARGE, OTHER], [np.exp(wide) * 2, LARGE + OTHER, np.maximum(LARGE, 1), (wide * wide).sum(1)], 2e-6)
+
+
+def test_other_orders_of_the_axes_may_share_a_kernel_too() -> None:
+    fn = lambda x, y: (x * 2, x.transpose(1, 0) * 3, x + y)  # noqa: E731
+    check(fn, [LARGE, OTHER], [LARGE * 2, LARGE.T * np.float32(3), LARGE + OTHER], 3e-7)
+
+
+def test_small_values_and_other_extents_stay_apart() -> None:
+    assert len(kernels(graph_of(lambda x, y: (x * 2, x + y), [LARGE[:5], OTHER[:5]]))) == 2
+    assert len(kernels(graph_of(lambda x: (x * 2, x[:, :200] + 1), [LARGE]))) == 2
+
+
+def test_what_waits_for_more_does_not_hold_the_others_up() -> None:
+    """The second reads, by way of a sort, what stands beside the first."""
+    fn = lambda x: (x * 2, ops.sort(x * 3)[0] + x)  # noqa: E731
+    assert len(kernels(graph_of(fn, [LARGE]))) == 2
+    check(fn, [LARGE], [LARGE * 2, np.sort(LARGE * np.float32(3), -1) + LARGE], 3e-7)
+
+
+def test_readers_of_a_product_stay_apart_so_that_one_can_be_its_epilogue() -> None:
+    def fn(x: Any, y: Any) -> Any:
+        z = ops.matmul(x.T, y)
+        return ops.relu(z), ops.exp(-z * z)
+
+    assert len(kernels(graph_of(fn, [LARGE, OTHER]))) == 2
+    product = LARGE.T.astype(np.float64) @ OTHER
+    check(fn, [LARGE, OTHER], [np.maximum(product, 0), np.exp(-product * product)], 2e-3)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_a_power_and_its_slopes_share_a_kernel(dtype: Any) -> None:
+    x, y = LARGE.astype(dtype), (OTHER + 2.5).astype(dtype)
+    x[0, :4], y[0, :4] = [0, 0, 1, 2], [0, 2, 0, 0]
+    gradient = ms.value_and_grad(lambda x, y: (x**y).sum(), (0, 1))
+    graph = graph_of(lambda x, y: (lambda value, slopes: (value, *slopes))(*gradient(x, y)), [x, y])
+    powers = [[s for s in kernel.body if isinstance(s.what, Pow)] for kernel in kernels(graph)]
+    assert [len(found) for found in powers if found] == [2]
+    value, (gx, gy) = ms.jit(gradient)(Tensor(x), Tensor(y))
+    wide, exponent = x.astype(np.float64), y.astype(np.float64)
+    with np.errstate(all="ignore"):
+        power = wide**exponent
+        slope = np.where(exponent == 0, 0, exponent * wide ** (exponent - 1))
+        log_slope = np.where(wide == 0, 0, power * np.log(wide))
+    tolerance = {np.float32: 2e-6, np.float64: 1e-14}[dtype]
+    np.testing.assert_allclose(value.asnumpy(), power.sum(), rtol=tolerance * 10)
+    np.testing.assert_allclose(gx.asnumpy(), slope, rtol=tolerance, atol=tolerance)
+    np.testing.assert_allclose(gy.asnumpy(), log_slope, rtol=tolerance, atol=tolerance)
+
+
+@pytest.mark.parametrize("kind", ["float", "double"])
+def test_powers_of_one_number_share_its_logarithm_and_have_the_bits_that_they_have_alone(kind: str) -> None:
+    ends = [0.0, -0.0, 1.0, -1.0, 0.5, 2.0, -3.0, math.inf, -math.inf, math.nan, 1e-40, 1e38, 0.3, 7.0, -2.5, 16777217.0]
+    x, y = (v.ravel().astype({"float": np.float32, "double": np.float64}[kind]) for v in np.meshgrid(ends, ends))
+    two = lambda b, x, y: (vector_math.pow(b, x, y), vector_math.pow(b, x, b.sub(y, b.const(1.0, y))))  # noqa: E731
+    for lanes in (0, 4, 8, 16):
+        both, alone = build(two, [kind, kind], lanes)(x, y), build(vector_math.pow, [kind, kind], lanes)
+        if kind == "double":  # whose logarithm divides
+            assert text_of(two, [kind, kind], lanes)[0].count("fdiv") == 1
+        for got, exponent in zip(both, (y, y - 1), strict=True):
+            np.testing.assert_array_equal(got, alone(x, exponent))
