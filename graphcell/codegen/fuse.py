@@ -33,7 +33,7 @@ CHEAP_NODES = 6
 _WORTH_READING_ONCE, _MOST_SUMMED = 1 << 14, 16
 """Elements from which reductions of one value are done in one kernel, and the ops that it may have."""
 
-_MOST_OF_SIBLINGS = 64
+_MOST_NODES_OF_SIBLINGS = 64
 """Ops of two loop nests that become one only because they read the same."""
 
 _FEWEST_COLUMNS, _MOST_COLUMNS = 32, 1 << 14
@@ -257,20 +257,21 @@ class Fusion:
 
     def _join_siblings(self) -> None:
         """Loop nests that walk the same large value and wait for the same others become one: the value is read once, and functions that both compute of
-        it share their work, as a power and its slope do. What a contraction makes is left alone: one of its readers may become its epilogue.
+        it share their work, as a power and its slope do. Left alone is what contractions and others that are no loops make: a reader may become part of them.
         """
-        readers: dict[tuple[Value, int, int], Group] = {}
-        for group in [g for g in self.groups if g.operands and g.nodes and g.points >= _WORTH_READING_ONCE]:
-            large = [r for r in group.roots if r.type.size >= group.points and self._is_read_by_loops_alone(r)]
+        readers: dict[tuple[Value, int, int], Node] = {}
+        for group in [g for g in self.groups if g.nodes and g.points >= _WORTH_READING_ONCE]:
+            large = [r for r in group.roots if r.type.size >= group.points and self._is_given_or_made_by_loops(r)]
             for root in large:
-                other = readers.get((root, group.points, group.ancestors))
-                if other is not None and other is not group and len(other.nodes) + len(group.nodes) <= _MOST_OF_SIBLINGS:
+                reader = readers.get((root, group.points, group.ancestors))
+                other = group if reader is None else self.group_of[reader]
+                if other is not group and len(other.nodes) + len(group.nodes) <= _MOST_NODES_OF_SIBLINGS:
                     group = self._try_merge(other, group)
-            readers.update(((root, group.points, group.ancestors), group) for root in large)
+            readers.update(((root, group.points, group.ancestors), group.nodes[0]) for root in large)
 
-    def _is_read_by_loops_alone(self, root: Value) -> bool:
+    def _is_given_or_made_by_loops(self, root: Value) -> bool:
         maker = self.info.made_by.get(self.info.root_of_memory(root))
-        return maker is None or (is_loop_op(maker.op) and not isinstance(maker.op, Full | Iota))
+        return not self.info.is_fill(root) and (maker is None or is_loop_op(maker.op))
 
     @staticmethod
     def _reductions(group: Group) -> list[Value]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Callable
 from typing import Any
 
@@ -85,6 +86,17 @@ def test_nan_of_floats_stays_nan_whatever_its_bits(lanes: int) -> None:
     assert np.isnan(double(np.full(16, 0x7FFFFFFFFFFFFFFF, np.uint64).view(np.float64)).astype(np.float32)).all()
     half = build(lambda b, x: _rounded(b, b.add(_wide(b, x), b.const(1.0, x.type.with_kind("float")))), ["half"], lanes)
     assert np.isnan(half(np.full(16, 0x7FFF, np.uint16).view(np.float16)).astype(np.float32)).all()
+
+
+@pytest.mark.parametrize("bits", [0x7FFFFFFFFFFFFFFF, 0xFFFFFFFFE0000000, 0x7FF8000000000000])
+def test_numbers_that_are_nan_may_have_any_bits(bits: int) -> None:
+    number = struct.unpack("<d", struct.pack("<Q", bits))[0]
+    for lanes in (0, 8, 16):
+        for emit in (
+            lambda b, x: _rounded(b, b.mul(_wide(b, x), b.const(number, x.type.with_kind("float")))),
+            lambda b, x: _rounded(b, b.select(b.fcmp("oeq", x, x), b.const(number, x.type.with_kind("float")), _wide(b, x))),
+        ):
+            assert np.isnan(build(emit, ["bfloat"], lanes)(ALL).astype(np.float32)).all()
 
 
 def test_only_what_may_have_long_nans_is_asked_for_them() -> None:

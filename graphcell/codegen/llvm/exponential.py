@@ -161,14 +161,14 @@ def _split_fraction(b: FunctionBuilder, x: Val, offset: Val) -> tuple[Val, Val]:
 
 
 def log_with(b: FunctionBuilder, x: Val, precision: str) -> Val:
-    """log(x) for a normal, finite x > 0, float or double, by the table of the precision."""
+    """log(x) for a normal, finite double x > 0, by the table of the precision."""
     k, f, tail = _log_terms(b, x, precision)
-    high, low = split(LN2, x.type.kind, 2)
+    high, low = split(LN2, "double", 2)
     return b.fma(k, b.const(high, x), b.add(f, b.fma(k, b.const(low, x), tail)))
 
 
 def log_and_rest(b: FunctionBuilder, x: Val, precision: str) -> tuple[Val, Val]:
-    """The same, and what the last rounding lost."""
+    """log(x) for a normal, finite x > 0, float or double, and what its last rounding lost."""
     k, f, tail = _log_terms(b, x, precision)
     high, low = split(LN2, x.type.kind, 2)
     inner, factor = b.add(f, b.fma(k, b.const(low, x), tail)), b.const(high, x)

@@ -7,6 +7,7 @@ Enters: calls such as ``b.fma(x, y, z)``. Leaves: lines of text in the function 
 from __future__ import annotations
 
 import functools
+import math
 import re
 from collections.abc import Callable, Sequence
 
@@ -452,7 +453,7 @@ class Instructions:
 
     def _of_short_nans(self, x: Val, *operands: Val) -> Val:
         """x, which is no NaN but one of these operands or the processor's own: rounding to bfloat by adding keeps it if it keeps theirs."""
-        if x.type.kind == "float" and all(v.text in self._short_nans or v.text[0] != "%" for v in operands):
+        if x.type.kind == "float" and all(v.text in self._short_nans or _is_number(v) for v in operands):
             self.with_short_nan(x)
         return x
 
@@ -558,6 +559,12 @@ class Instructions:
                 odd.append(self.extract(x, 2 * half))
             x = combine(self.shuffle(x, x, range(half)), self.shuffle(x, x, range(half, 2 * half)))
         return functools.reduce(combine, odd, self.extract(x, 0))
+
+
+def _is_number(x: Val) -> bool:
+    """Whether x is a constant, the same in all lanes, and not NaN."""
+    number = None if x.text.startswith("%") else number_in(x)
+    return number is not None and not math.isnan(number)
 
 
 def _count_of_first_lanes(mask: Val) -> int:

@@ -46,7 +46,7 @@ _GELU_LIMIT = 40.0  # the slope of gelu is 0 or 1 beyond, in double too
 _NORMAL_LIMIT = 13.0  # beyond, neither a normal number's tail nor that times its distance counts
 _HALF_ROOT_PI = "0.8862269254527580136490837416705725913987747280611935641069038949"
 _ERFC_LIMIT = {"float": 10.1, "double": 27.3}  # erfc is 0 above these
-_ERFC_NEAR = {"float": 0.85, "double": 0.8}  # erfc is 1 - erf below
+_ERFC_NEAR = {"float": 0.85, "double": 1.0}  # erfc is 1 - erf below
 _ERFINV_LIMIT = 5.0  # in -log(1 - x**2)
 _ERFINV_FAR_LIMIT = 3.7  # in its root
 
@@ -123,11 +123,21 @@ def erfc(b: FunctionBuilder, x: Val) -> Val:
 
     Far out it is e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k); near zero 1 - erf(x).
     """
-    kind, magnitude, one = x.type.kind, absolute(b, x), b.const(1.0, x)
-    near = b.fma(b.neg(polynomial(b, b.mul(x, x), ERF[kind])), x, b.sub(one, x))
+    kind, magnitude = x.type.kind, absolute(b, x)
+    near = _erfc_near(b, x)
     far = _erfc_far(b, at_least(b, at_most(b, magnitude, _ERFC_LIMIT[kind]), _ERFC_NEAR[kind]))
     far = b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), far), far)
     return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR[kind], x)), near, far)
+
+
+def _erfc_near(b: FunctionBuilder, x: Val) -> Val:
+    """1 - erf(x). Near 1, where that is small, it counts what rounding x**2 lost."""
+    table, rest = ERF[x.type.kind], b.sub(b.const(1.0, x), x)
+    square = b.mul(x, x)
+    slope = polynomial(b, square, table[1:], plain=1)
+    if x.type.kind == "double":
+        rest = b.fma(b.mul(slope, b.neg(x)), b.fma(x, x, b.neg(square)), rest)
+    return b.fma(b.neg(b.fma(slope, square, b.const(table[0], x))), x, rest)
 
 
 def _erfc_far(b: FunctionBuilder, a: Val) -> Val:
