@@ -1,15 +1,19 @@
 """What makes a fork safe while other threads are at work.
 
 A child has only the thread that forked: a lock that another one held at that moment would stay closed in it for ever, and what another one
-was importing would stay half done. So locks are open in the child (`Lock`), and forks wait for the rest (`whole`, `hold_during_forks`).
+was importing would stay half done. So locks are open in the child (`Lock`), or are not there (`cached_property`), and forks wait for the rest (`whole`,
+`hold_during_forks`).
 """
 
 from __future__ import annotations
 
 import os
 import threading
+from collections.abc import Callable
 from contextlib import AbstractContextManager
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Generic, Self, TypeVar, overload
+
+T = TypeVar("T")
 
 whole = threading.RLock()
 """`with whole:` no other thread forks: for imports that are done late."""
@@ -48,6 +52,30 @@ class Lock:
                 if self._owner != _Forks.survivor:
                     self._open()
                 self._generation = _Forks.generation
+
+
+class cached_property(Generic[T]):
+    """`functools.cached_property` as Python 3.12 has it: two threads that ask at once may both compute the value. Before, one lock that belongs to all
+    objects of a class is held meanwhile.
+    """
+
+    def __init__(self, function: Callable[[Any], T]):
+        self._function, self.__doc__ = function, function.__doc__
+
+    def __set_name__(self, owner: type, name: str) -> None:
+        self._name = name
+
+    @overload
+    def __get__(self, instance: None, owner: type) -> Self: ...
+
+    @overload
+    def __get__(self, instance: object, owner: type) -> T: ...
+
+    def __get__(self, instance: object | None, owner: type) -> Self | T:
+        if instance is None:
+            return self
+        value: T = vars(instance).setdefault(self._name, self._function(instance))
+        return value
 
 
 class _Forks:

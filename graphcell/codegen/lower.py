@@ -9,7 +9,6 @@ the result is 0, or 1 if a host call failed.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -37,6 +36,7 @@ from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.codegen.sharing import done_alone
 from graphcell.codegen.tasks import tasks_of
 from graphcell.ir.graph import Graph, Node, Value
+from graphcell.locks import cached_property
 from graphcell.ops import linear_algebra
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For, If, While
@@ -313,7 +313,7 @@ class _Frame(ControlFlow):
     def _strided(self, v: Value) -> tuple[int, ...]:
         return self.info.layout(v).strides
 
-    @functools.cached_property
+    @cached_property
     def _unread_outputs(self) -> set[Value]:
         """Outputs in memory of the caller's that no step reads: none that takes over an input's, or is copied there at the end."""
         return self._output_set - self._last_reads().keys() - self.in_place.keys() - self.storage.keys() - self.intervals.keys()

@@ -12,7 +12,6 @@ none. Two threads are assumed: with more, gains and moves grow alike. Branches c
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import cached_property
 
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.llvm.contraction import Plan
@@ -20,6 +19,7 @@ from graphcell.codegen.llvm.loops import block_count, cost
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.lowering import PARALLEL_FROM
 from graphcell.ir.graph import Node, Value
+from graphcell.locks import cached_property
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.records import dataclass

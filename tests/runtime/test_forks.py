@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -12,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from graphcell.jit import jit
-from graphcell.locks import Lock, whole
+from graphcell.locks import Lock, cached_property, whole
 from graphcell.runtime.cache import DIRECTORY_VARIABLE
 from tests.runtime.support import t, warm
 
@@ -201,3 +202,58 @@ def test_a_child_can_compile_while_another_thread_imports_a_code_generator(tmp_p
     env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), "GRAPHCELL_CACHE": "0"}
     command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
     assert subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=True).stdout == "0\n"
+
+
+_FORK_AMID_A_PROPERTY = """
+import os, signal, threading
+from graphcell.locks import cached_property
+
+class Text:
+    @cached_property
+    def length(self):
+        if threading.current_thread() is not threading.main_thread():
+            inside.set()
+            leave.wait()
+        return 7
+
+inside, leave = threading.Event(), threading.Event()
+thread = threading.Thread(target=lambda: Text().length)
+thread.start()
+inside.wait()
+child = os.fork()
+if child == 0:
+    signal.alarm(60)
+    os._exit(Text().length)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+leave.set()
+thread.join()
+"""
+
+
+def test_a_child_can_ask_for_a_property_that_another_thread_was_computing(tmp_path: Path) -> None:
+    script = tmp_path / "script.py"
+    script.write_text(_FORK_AMID_A_PROPERTY)
+    env = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    command = [sys.executable, "-W", "ignore:This process:DeprecationWarning", str(script)]
+    assert subprocess.run(command, env=env, capture_output=True, text=True, timeout=600, check=True).stdout == "7\n"
+
+
+def test_a_property_is_computed_once_and_its_class_gives_the_property() -> None:
+    class Text:
+        asked = 0
+
+        @cached_property
+        def length(self) -> int:
+            """How long it is."""
+            self.asked += 1
+            return 7
+
+    text = Text()
+    assert (text.length, text.length, text.asked) == (7, 7, 1)
+    assert isinstance(Text.length, cached_property) and Text.length.__doc__ == "How long it is."
+
+
+def test_no_room_uses_the_property_with_a_lock() -> None:
+    """Which Python 3.11 has: a lock of the class, held by whoever computes the value of any object."""
+    for path in (Path(__file__).parents[2] / "graphcell").rglob("*.py"):
+        assert not re.search(r"functools\.cached_property\b(?!`)|from functools import .*cached_property", path.read_text(encoding="utf-8")), path

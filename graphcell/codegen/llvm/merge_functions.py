@@ -9,7 +9,6 @@ its callers know.
 
 from __future__ import annotations
 
-import functools
 import itertools
 import math
 import re
@@ -17,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 
 from graphcell.codegen.llvm.text import Module
+from graphcell.locks import cached_property
 
 MOST_NUMBERS = 16
 """Arguments that a function may get: what does not fit into registers is read from the stack."""
@@ -81,12 +81,12 @@ class _Function:
         self.head = head.replace(f"{self.symbol}(", "@(", 1)
         self.lines = self.body.count("\n")
 
-    @functools.cached_property
+    @cached_property
     def symbols(self) -> Counter[str]:
         """How often the function names each symbol, itself included."""
         return Counter(_SYMBOL.findall(self.text))
 
-    @functools.cached_property
+    @cached_property
     def outline(self) -> tuple[str, list[str]]:
         """The body without the numbers that stand alone, and these."""
         pieces = _ALONE.split(self.body)
@@ -97,7 +97,7 @@ class _Function:
         marked = _LINE.sub(lambda line: _NUMBER.sub(lambda number: _OPEN + number[0], line[0]), self.body)
         return [number[0] == _OPEN for number in _ALONE.split(marked)[1::2]]
 
-    @functools.cached_property
+    @cached_property
     def addressed(self) -> set[str]:
         """The symbols that stand in the body other than as what is called."""
         mentioned = self.symbols - Counter(call[1] for call in _CALL.findall(self.body))
