@@ -11,9 +11,12 @@ The pass `recompute` puts the same question to whole graphs, where nothing needs
 from __future__ import annotations
 
 import importlib
+import itertools
 import math
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 from types import ModuleType
 
 from graphcell.ir.graph import Node, Value
@@ -26,8 +29,9 @@ from graphcell.passes.costs import READ, WRITE, cost_again
 _LITTLE, _MORE, _MOST = 0.001, 0.01, 1.0
 """Where the costs are equal: rather what exists anyway than another op, and rather that than another value to keep."""
 
-_EASY = 16
-"""Values up to which a question is looked at before it is asked."""
+_FEW, _FEW_SHARED = 64, 4
+"""Values, and values that several others are computed from, up to which all choices are tried: as fast as asking networkx, whose import takes
+longer than the first compilation of a small program."""
 
 Makers = Callable[[Value], "Node | None"]
 """The node that makes a value, if that may be done again."""
@@ -85,18 +89,32 @@ def components(values: Sequence[Value], maker: Makers, apart: set[Value]) -> lis
     return [g for g in groups if g]
 
 
-def _as_they_are(read: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float]) -> bool:
-    """Whether it is plain that `read` is best stored as it is: nothing of it can be computed again, or it is one value and all it could be
-    computed from costs as much. Small networks have no other question, and need not wait for networkx."""
+def _shared(cone: Sequence[Value], maker: Makers, read: Collection[Value]) -> list[Value]:
+    """What several values of `cone` are computed from, and is not read itself."""
+    uses = Counter(x for v in cone if (node := maker(v)) is not None for x in set(node.operands))
+    return [v for v in cone if uses[v] > 1 and v not in read]
 
-    def least(v: Value) -> float:
+
+def _cheapest_tried(shared: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float], read: Sequence[Value]) -> set[Value]:
+    """`cheapest_cut` by trial. Where `read` and some of `shared` are to be there late, trees remain below these: of a tree each value is
+    stored or computed again from what is below it, whichever costs less."""
+    Cost = tuple[float, set[Value]]  # of what is late, and which of it is computed again
+
+    def total(costs: Iterable[Cost]) -> Cost:
+        each, values = zip((0.0, set()), *costs, strict=True)
+        return sum(each), set().union(*values)
+
+    def least(v: Value, there: Collection[Value]) -> Cost:
+        stored: Cost = store[v], set()
         node = maker(v)
-        return store[v] if node is None else min(store[v], again[v] + max(map(least, node.operands), default=0.0))
+        if node is None:
+            return stored
+        cost, values = total((math.inf, set()) if x in shared else least(x, there) for x in dict.fromkeys(node.operands) if x not in there)
+        return min(stored, (again[v] + cost, {v, *values}), key=itemgetter(0))
 
-    if all(maker(v) is None for v in read):
-        return True
-    node = maker(read[0]) if len(read) == 1 else None
-    return node is not None and store[read[0]] <= again[read[0]] + max(map(least, node.operands), default=0.0)
+    some = itertools.chain.from_iterable(itertools.combinations(shared, n) for n in range(len(shared) + 1))
+    choices = (dict.fromkeys((*read, *asked)) for asked in some)
+    return min((total(least(v, there) for v in there) for there in choices), key=itemgetter(0))[1]
 
 
 def _networkx() -> ModuleType:
@@ -114,8 +132,9 @@ def _networkx() -> ModuleType:
 def cheapest_cut(cone: Sequence[Value], maker: Makers, store: Mapping[Value, float], again: Mapping[Value, float], read: Sequence[Value]) -> set[Value]:
     """Which values of `cone` to compute again such that all of `read` are there, at the least cost of storing some (`store`; infinite for
     what cannot be) and computing others again (`again`)."""
-    if len(cone) <= _EASY and _as_they_are(read, maker, store, again):
-        return set()
+    shared = _shared(cone, maker, set(read))
+    if len(cone) <= _FEW and len(shared) <= _FEW_SHARED:
+        return _cheapest_tried(shared, maker, store, again, read)
     nx = _networkx()
     cut = nx.DiGraph()
     for v in cone:
