@@ -17,6 +17,7 @@ from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
 from graphcell.codegen.operands import Operand, Path, chain, read_operands
 from graphcell.codegen.recompute import recompute
+from graphcell.codegen.row_parts import FEWEST_PARTS, FEWEST_ROWS, POINTS_OF_ONE_BLOCK
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
@@ -39,8 +40,6 @@ _MOST_NODES_OF_SIBLINGS = 64
 _FEWEST_COLUMNS, _MOST_COLUMNS = 32, 1 << 14
 """Length of rows beside which sums of columns are added up: they stay in the caches from row to row."""
 _MOST_SUMS = 8
-_FEWEST_BLOCKS, _POINTS_OF_ONE_BLOCK = 4, 1 << 15
-"""Blocks of rows that must remain for the threads, but for what is small."""
 
 
 @dataclass(eq=False)
@@ -296,7 +295,8 @@ class Fusion:
             return False
         if any(self._lies_across(axes, columns) for h in (p, g) for axes in h.roots.values()):
             return False
-        return volume(whole - rows - columns) >= _FEWEST_BLOCKS or volume(whole) <= _POINTS_OF_ONE_BLOCK
+        in_parts = volume(rows) >= FEWEST_PARTS * FEWEST_ROWS
+        return in_parts or volume(whole - rows - columns) >= FEWEST_PARTS or volume(whole) <= POINTS_OF_ONE_BLOCK
 
     @staticmethod
     def _lies_across(axes: Dims, columns: set[Axis]) -> bool:

@@ -19,6 +19,10 @@ from graphcell.records import dataclass
 
 Strides = tuple[int, ...]
 
+MIN_BLOCKS = 16
+"""Blocks that suffice for threads to share."""
+_BYTES_OF_SUMS, _SHORT = 1 << 14, 512
+"""Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
 SMALL_STRIDE = 4
 """Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
 
@@ -213,6 +217,7 @@ class LoopKernel:
         stores: what is written.
         operands: dtype of each operand buffer.
         summed: the outer loops along which stores add (a bit mask): all their iterations belong to one block.
+        last: how many iterations the first loop along which stores add has in the last iteration of the loop before; 0 if as many as always.
         past: operands that are written past the caches, since nobody reads them soon.
     """
 
@@ -226,6 +231,7 @@ class LoopKernel:
     group: int = -1
     summed: int = 0
     past: frozenset[int] = frozenset()
+    last: int = 0
 
     @property
     def inner_mask(self) -> int:
@@ -253,9 +259,25 @@ class LoopKernel:
         """True for a store in the inner loops, be it of a value that is the same for the whole row."""
         return bool(self.body[store.local].loops & self.inner_mask) or any(store.access.strides[self.outer :])
 
+    def trips_vary(self, d: int) -> bool:
+        """Whether loop d is the one with `last` iterations at the end."""
+        return self.last > 0 and self.summed & -self.summed == 1 << d
+
+    def loops_of_blocks(self) -> list[int]:
+        """Of the outer loops of a kernel with sums along some, those that are counted by blocks: those before the first along which stores add, so that
+        rows are taken as they lie in memory. All others along which none does, if that left few blocks of long rows, or sums that do not stay in the L1 cache.
+        """
+        others = [d for d in range(self.outer) if not self.summed >> d & 1]
+        before = [d for d in others if not self.summed & (1 << d) - 1]
+        sums = sum(self.operands[s.access.operand].itemsize for s in self.stores if s.adds)
+        sums *= self.inner_points * math.prod(self.extents[d] for d in others if d not in before)
+        few = self.inner_points > _SHORT and math.prod(self.extents[d] for d in before) < MIN_BLOCKS
+        return others if few or sums > _BYTES_OF_SUMS else before
+
     def __str__(self) -> str:
         roles = {self.vector: " vector", self.tile: " tile", self.group: " group"}
-        roles.update((d, " summed") for d in range(self.outer) if self.summed >> d & 1)
+        for d in [d for d in range(self.outer) if self.summed >> d & 1]:
+            roles[d] = f" summed{roles.get(d, '')}{f', at last {self.last}' if self.trips_vary(d) else ''}"
         loops = ", ".join(f"i{d}<{n}{roles.get(d, '')}{'' if d < self.outer else ' inner'}" for d, n in enumerate(self.extents))
         lines = [f"loops ({loops}) {{"]
         for k, s in enumerate(self.body):
@@ -306,7 +328,7 @@ def with_loops(
         return Statement(what, s.args, s.dtype, loops(s.loops), s.stage)
 
     body = tuple(map(statement, kernel.body))
-    return _with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands, summed=loops(kernel.summed)), moved)
+    return _with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands, summed=loops(kernel.summed), last=kernel.last), moved)
 
 
 def _with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> LoopKernel:

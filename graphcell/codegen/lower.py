@@ -9,6 +9,7 @@ the result is 0, or 1 if a host call failed.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
@@ -61,6 +62,11 @@ class _Unit:
     group: Group
     may_be_shared: bool = True
     """Whether threads share it, if it is large enough."""
+
+    @property
+    def key(self) -> Node:
+        """A node that stands for the unit."""
+        return self.node if self.node is not None else self.group.nodes[0]
 
     def reads(self, info: Analysis) -> list[Value]:
         found = [info.layout(v).root for v in self.node.operands] if self.node is not None else []
@@ -171,8 +177,8 @@ class _Frame(ControlFlow):
                 if whole is not None:
                     whole.first = min(whole.first, first)
             extra = self._extra_bytes(unit)
-            if extra and unit.node is not None:
-                self.scratch[unit.node] = Interval(extra, step, step)
+            if extra:
+                self.scratch[unit.key] = Interval(extra, step, step)
         self.arena_bytes = plan_arena([*self.intervals.values(), *self.scratch.values()])
 
     def _last_reads(self) -> dict[Value, int]:
@@ -197,7 +203,8 @@ class _Frame(ControlFlow):
         """Memory that a step needs for itself: the arenas of its regions and new carried values, or shared packing buffers."""
         node = unit.node
         if node is None:
-            return 0
+            assert unit.kernel is not None
+            return sum(aligned_size(s.nbytes) for s in unit.kernel.sums)
         total = 0
         for frame in self.inner.get(node, ()):
             frame.steady = self._steady_inside(node, frame)
@@ -345,10 +352,19 @@ class _Frame(ControlFlow):
         if unit.node in self.epilogues:
             self._emit_fused(b, unit, arena, call)
         elif unit.kernel is not None:
-            self.run_loops(b, self._past_caches(unit.kernel), [self.place[v] for v in unit.kernel.buffers], call)
+            self._run_scheduled(b, unit, unit.kernel, arena, call)
         else:
             assert unit.node is not None
             self._emit_node(b, unit.node, arena, call)
+
+    def _run_scheduled(self, b: FunctionBuilder, unit: _Unit, scheduled: ScheduledKernel, arena: Val, call: Calls) -> None:
+        """A loop nest, and what adds up the sums of its parts."""
+        places = [self.place[v] for v in scheduled.buffers]
+        ends = list(itertools.accumulate((aligned_size(s.nbytes) for s in scheduled.sums), initial=self.scratch[unit.key].offset if scheduled.sums else 0))
+        parts = [b.gep(arena, begin, I8) for begin in ends[:-1]]
+        self.run_loops(b, self._past_caches(scheduled), places + parts, call)
+        for s, part in zip(scheduled.sums, parts, strict=True):
+            self.run_loops(b, s.kernel, [part, places[s.operand]], call)
 
     def _past_caches(self, scheduled: ScheduledKernel) -> LoopKernel:
         """The kernel, which writes large results of the whole program past the caches: they would not stay there until somebody reads them."""

@@ -7,6 +7,7 @@ rows are grouped, if that takes fewer instructions by a rough count.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from graphcell.codegen.kernel import SMALL_STRIDE, GatherLoad, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled, with_loops
 from graphcell.ir.op import Op
@@ -22,8 +23,8 @@ _GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
 """What it costs to read a number of a row in a group, and to write a vector, into caches or memory: a group is read, then written, with little overlap."""
 _LONGEST_GROUPED_ROW, _LONGEST_BESIDE_SUMS = 512, 256
 """Points of a row up to which rows are grouped, and of one beside sums of columns: of longer ones, a group would not stay in the L1 cache."""
-_SHORTEST_GROUPED_LINE = 8
-"""Points along the vector loop from which rows of several such lines are grouped."""
+_SHORTEST_GROUPED_LINE, _FEWEST_GROUPED = 8, 4
+"""Points along the vector loop from which rows of several such lines are grouped, and rows."""
 _IN_CACHES = 1 << 22
 """Bytes up to which what is written stays in caches."""
 _ROW_INSTRUCTIONS = 4
@@ -58,14 +59,14 @@ def choose_vector(kernel: LoopKernel, masks: bool = False) -> LoopKernel:
         counter = _Counter(kernel, masks)
         plans = [p for d in range(count) for p in (_Plan(d), *_tiled_plans(kernel, d), *_grouped_plans(kernel, d))]
         if kernel.summed:  # rows one after the other, or those of a block in groups
-            plans = [p for p in plans if p.vector >= kernel.outer and p.tile < 0 and (p.group < 0 or kernel.summed >> p.group & 1)]
+            plans = [p for p in plans if p.vector >= kernel.outer and p.tile < 0 and p.group not in kernel.loops_of_blocks()]
         plan = min(plans, key=lambda p: (kernel.extents[p.vector] == 1, counter.count(p), -kernel.extents[p.vector], -p.vector, p.tile))
     outer = kernel.outer if kernel.outer < count else count - 1
     last = (plan.tile, plan.vector) if kernel.outer == count else (plan.tile,)
     order = [d for d in range(count) if d not in last] + [d for d in last if d >= 0]
     moved = permute(kernel, order)
     vector, tile, group = (order.index(d) if d >= 0 else -1 for d in (plan.vector, plan.tile, plan.group))
-    return LoopKernel(moved.extents, outer, vector, moved.body, moved.stores, moved.operands, tile, group, moved.summed)
+    return replace(moved, outer=outer, vector=vector, tile=tile, group=group)
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +89,9 @@ def _grouped_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
         return []
     if any(v[d] not in (0, 1) for v in _access_strides(kernel)):
         return []
-    return [_Plan(d, group=e) for e in range(kernel.outer) if kernel.extents[e] >= _LANES][-1:]
+    if math.prod(kernel.extents[: kernel.outer]) < _LANES:
+        return []
+    return [_Plan(d, group=e) for e in range(kernel.outer) if kernel.extents[e] >= _FEWEST_GROUPED][-1:]
 
 
 def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:

@@ -14,6 +14,7 @@ import numpy as np
 from graphcell.errors import GraphcellError
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.op import Array, Op, evaluate
+from graphcell.ops.arithmetic import Select
 from graphcell.ops.base import Elementwise, View
 from graphcell.ops.creation import Constant, Full, Iota, constant_op
 from graphcell.ops.movement import BroadcastTo
@@ -56,6 +57,24 @@ def fold_fills(r: Rewriter, node: Node) -> Sequence[Value] | None:
     return None if array is None else r.full(_element(array[0]), result)
 
 
+def fold_choice(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """An elementwise op on a choice between two numbers, and on numbers, is a choice between two numbers: so are one-hot rows in another dtype, scaled
+    or taken from one."""
+    choices = [v for v in dict.fromkeys(node.operands) if isinstance(r.op_of(v), Select)]
+    if len(choices) != 1 or node.op.has_effect or len(node.results) != 1:
+        return None
+    condition, *either = r.producers[choices[0]].operands
+    found: list[Value] = []
+    for chosen in either:
+        fills = [r.op_of(chosen if v is choices[0] else v) for v in node.operands]
+        one = [np.full((1,), f.value, f.dtype.np_type) for f in fills if isinstance(f, Full)]
+        array = _evaluated(node.op, one) if len(one) == len(fills) else None
+        if array is None:
+            return None
+        found += r.full(_element(array[0]), node.results[0])
+    return r.emit(Select(), condition, *found)
+
+
 def fold_constants(r: Rewriter, node: Node) -> Sequence[Value] | None:
     """An op on constants of moderate size gives constants."""
     op = node.op
@@ -95,6 +114,7 @@ EMPTY_RULES = ((Op, fold_empty),)
 """These go first: other rules need not think of results without elements."""
 FOLD_RULES = (
     (Elementwise, fold_fills),
+    (Elementwise, fold_choice),
     (View, fold_fills),
     (Op, fold_constants),
 )

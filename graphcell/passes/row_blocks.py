@@ -42,9 +42,8 @@ def row_blocks(shape: Shape, axis: Sequence[int], itemsize: int) -> RowBlocks | 
     reduced = [a for a in axis if shape[a] != 1]
     if not reduced or math.prod(shape[reduced[-1] + 1 :]) == 1:
         return None
-    row = math.prod(shape[reduced[-1] + 1 :]) * itemsize
     rows = math.prod(shape[a] for a in reduced)
-    wanted = max(FEWEST_ROWS, min(MOST_ROWS, BLOCK_BYTES // row))
+    wanted = rows_of_block(math.prod(shape[reduced[-1] + 1 :]) * itemsize)
     if rows < MIN_BLOCKS * wanted:
         return None
     taken = 1
@@ -61,6 +60,11 @@ def row_blocks(shape: Shape, axis: Sequence[int], itemsize: int) -> RowBlocks | 
             return RowBlocks(shape, tuple(b for b in axis if b > a), tuple(b for b in axis if b <= a))
         return RowBlocks((*shape[:a], shape[a] // part, part, *shape[a + 1 :]), (a + 1, *inner), tuple(b for b in axis if b <= a))
     return None
+
+
+def rows_of_block(row: int) -> int:
+    """Rows of so many bytes that a block should have."""
+    return max(FEWEST_ROWS, min(MOST_ROWS, BLOCK_BYTES // row))
 
 
 def fits_strips(shape: Shape, axis: Sequence[int], itemsize: int) -> bool:

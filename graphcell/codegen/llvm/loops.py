@@ -21,13 +21,13 @@ import functools
 import math
 import operator
 
-from graphcell.codegen.kernel import Access, Load, LoopKernel, is_tiled
+from graphcell.codegen.kernel import MIN_BLOCKS, Access, Load, LoopKernel, is_tiled
 from graphcell.codegen.llvm.body import compute_type
 from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.points import Scope, lanes_of
 from graphcell.codegen.llvm.processor import Target, is_amd
 from graphcell.codegen.llvm.row_groups import RowGroupEmitter, groups_of
-from graphcell.codegen.llvm.rows import RowEmitter, slots_of, summed_loops
+from graphcell.codegen.llvm.rows import RowEmitter, slots_of
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 from graphcell.dtype import DType
 
@@ -35,8 +35,6 @@ RUN = 4096
 """Elements of a block of a kernel that has no outer loop."""
 BLOCK_POINTS = 1 << 10
 """Points that a block should have, so that it is worth finding its indices."""
-MIN_BLOCKS = 16
-"""Blocks that must remain for the threads."""
 _TILED_BY_PAIRS = 1 << 22
 """Bytes of an array of which two tiles are done side by side, at most."""
 _CHUNK = 512
@@ -54,8 +52,9 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
     if not kernel.outer and not kernel.reduces:
         return -(-kernel.extents[kernel.vector] // RUN)
     if kernel.group >= 0:
-        loops = [d for d in range(kernel.outer) if d != kernel.group and not kernel.summed >> d & 1]
-        return math.prod(kernel.extents[d] for d in loops) * (1 if kernel.summed else groups_of(kernel, target))
+        if kernel.summed:
+            return math.prod(kernel.extents[d] for d in kernel.loops_of_blocks())
+        return math.prod(kernel.extents[: kernel.group]) * groups_of(kernel, target)
     leading, within = _block_loops(kernel)
     blocks = math.prod(kernel.extents[d] for d in leading)
     if 0 <= kernel.tile < kernel.outer:
@@ -154,13 +153,11 @@ def _block_loops(kernel: LoopKernel) -> tuple[list[int], list[int]]:
 
     Small rows share a block, since finding the indices of a block takes divisions.
     """
-    leading = [d for d in range(kernel.outer) if d not in (kernel.vector, kernel.tile) and not kernel.summed >> d & 1]
+    leading = kernel.loops_of_blocks() if kernel.summed else [d for d in range(kernel.outer) if d not in (kernel.vector, kernel.tile)]
     within: list[int] = []
     if 0 <= kernel.tile < kernel.outer:
         return leading, within
-    points = kernel.inner_points * math.prod(kernel.extents[d] for d in summed_loops(kernel))
-    if kernel.vector < kernel.outer:
-        points *= kernel.extents[kernel.vector]
+    points = kernel.points // math.prod(kernel.extents[d] for d in leading)
     while len(leading) > 1 and points < BLOCK_POINTS and math.prod(kernel.extents[d] for d in leading[:-1]) >= MIN_BLOCKS:
         d = leading.pop()
         within.insert(0, d)
@@ -218,7 +215,7 @@ class LoopEmitter(RowEmitter):
         if self.vertical:
             self._vertical_groups()
             return
-        with self._summing(summed_loops(self.kernel)) if self.kernel.summed else contextlib.nullcontext():
+        with self._summing(range(self.kernel.outer)) if self.kernel.summed else contextlib.nullcontext():
             self._begin_row()
             self._row()
 

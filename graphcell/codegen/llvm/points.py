@@ -265,8 +265,8 @@ class PointEmitter:
         offset = self._place(access.strides, access.offset)
         return self.b.gep(self.pointers[access.operand], offset, storage_type(dtype))
 
-    def _lane_offsets(self, stride: int) -> Val:
-        return Val(f"<{', '.join(f'i64 {k * stride}' for k in range(self.lanes))}>", LType("i64", self.lanes))
+    def _lane_offsets(self, stride: int, kind: str = "i64") -> Val:
+        return Val(f"<{', '.join(f'{kind} {k * stride}' for k in range(self.lanes))}>", LType(kind, self.lanes))
 
     def _every_lane(self) -> Val:
         return self.mask if self.mask is not None else const(True, LType("i1", self.lanes))
@@ -410,7 +410,9 @@ class PointEmitter:
             stride = what.strides[vector]
             if self.vertical and self.slot:
                 base = b.add(base, i64(self.slot * self.lanes * stride))
-            base = b.add(b.splat(base, self.lanes), self._lane_offsets(stride))
+            if sum(abs(step) * n for step, n in zip(what.strides, self.kernel.extents, strict=True)) + self.lanes * abs(stride) < 1 << 31:
+                base = b.cast(base, LType("i32"))  # of which more fit into a register, and which becomes a float in one instruction
+            base = b.add(b.splat(base, self.lanes), self._lane_offsets(stride, base.type.kind))
         return b.cast(base, compute_type(what.dtype, base.type.lanes))
 
     # -- stores and spills -------------------------------------------------------------------------------------------

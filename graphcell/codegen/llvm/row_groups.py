@@ -17,7 +17,7 @@ from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.contraction import ceil_div, round_up
 from graphcell.codegen.llvm.points import PointEmitter, Scope, register_lanes
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.rows import RowEmitter, summed_loops
+from graphcell.codegen.llvm.rows import RowEmitter
 from graphcell.codegen.llvm.text import Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.ops.base import Reduction
@@ -31,6 +31,8 @@ _POINTS_WRITTEN = 1 << 10
 def group_size(kernel: LoopKernel, target: Target) -> int:
     """Rows of a group: as many as a vector has lanes, or a part of that."""
     lanes = register_lanes(kernel, target)
+    while lanes > _BLOCK and lanes > kernel.extents[kernel.group]:
+        lanes //= 2
     if any(map(kernel.writes_inside, kernel.stores)):
         while lanes > _BLOCK and lanes * kernel.inner_points > _POINTS_WRITTEN:
             lanes //= 2
@@ -43,7 +45,7 @@ def groups_of(kernel: LoopKernel, target: Target) -> int:
 
 
 class RowGroupEmitter(RowEmitter):
-    """Emits a kernel whose rows are grouped. A block is a group, or where stores add along it, all groups."""
+    """Emits a kernel whose rows are grouped. A block is a group, with all that lies within it in memory, or where stores add, all groups."""
 
     def __init__(self, module: Module, name: str, kernel: LoopKernel, target: Target):
         super().__init__(module, name, kernel, target)
@@ -59,21 +61,28 @@ class RowGroupEmitter(RowEmitter):
         """The vectors of partial results of each reduction, one a row."""
 
     def emit(self) -> str:
-        b, groups = self.b, groups_of(self.kernel, self.target)
-        summed = [d for d in summed_loops(self.kernel) if d != self.kernel.group]
-        others = [d for d in range(self.kernel.outer) if d != self.kernel.group and d not in summed]
+        b, k, groups = self.b, self.kernel, groups_of(self.kernel, self.target)
+        before, after = list(range(k.group)), list(range(k.group + 1, k.outer))
         self._uniform_values()
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            if self.kernel.summed:
-                self._set_outer(block.index, others)
-                with self._summing(summed), b.loop(0, groups, name="group", at_least_once=True) as loop:
+            if k.summed:
+                leading = k.loops_of_blocks()
+                self._set_outer(block.index, leading)
+                after = [d for d in after if d not in leading]
+                with self._summing(before), b.loop(0, self._groups(), name="group", at_least_once=True) as loop, self._nested(after):
                     self._group(loop.index)
-            elif others:
-                self._set_outer(b.div(block.index, i64(groups), signed=False), others)
-                self._group(b.rem(block.index, i64(groups), signed=False))
             else:
-                self._group(block.index)
+                self._set_outer(b.div(block.index, i64(groups), signed=False), before)
+                with self._nested(after):
+                    self._group(b.rem(block.index, i64(groups), signed=False) if before else block.index)
         return b.finish()
+
+    def _groups(self) -> int | Val:
+        """Groups of rows at the current indices of the loops before."""
+        rows = self._trips(self.kernel.group)
+        if not isinstance(rows, Val):
+            return groups_of(self.kernel, self.target)
+        return self.b.div(self.b.add(rows, i64(self.size - 1)), i64(self.size), signed=False)
 
     def _group(self, group: Val) -> None:
         """All stages of a group of rows at the current indices of the other outer loops."""
@@ -82,8 +91,9 @@ class RowGroupEmitter(RowEmitter):
         self.across.index = list(self.index)
         self.across.index[self.kernel.group] = first
         self.rows, self.across.mask = i64(self.size), None
-        if extent % self.size:
-            self.rows = b.binary("smin", self.rows, b.sub(i64(extent), first))
+        rows = self._trips(self.kernel.group)
+        if extent % self.size or isinstance(rows, Val):
+            self.rows = b.binary("smin", self.rows, b.sub(rows if isinstance(rows, Val) else i64(rows), first))
             self.across.mask = b.icmp("slt", self.across._lane_offsets(1), b.splat(self.rows, self.size))
         self.across_scope = Scope({}, self.uniform)
         self.spilled, self.kept = {}, {}

@@ -60,11 +60,6 @@ def _slots_of(kernel: LoopKernel, target: Target, body: Iterable[Statement]) -> 
     return max(1, most)
 
 
-def summed_loops(kernel: LoopKernel) -> list[int]:
-    """The outer loops along which stores add."""
-    return [d for d in range(kernel.outer) if kernel.summed >> d & 1]
-
-
 class RowEmitter(PointEmitter):
     """Emits what happens in one row (or in as many as a vector has lanes): its stages, their inner loops, what they reduce and store."""
 
@@ -390,20 +385,29 @@ class RowEmitter(PointEmitter):
     # -- sums over rows ----------------------------------------------------------------------------------------------
     @contextlib.contextmanager
     def _summing(self, loops: Sequence[int]) -> Iterator[None]:
-        """What follows is done at each iteration of `loops`, those along which stores add or some of them; what they add to is 0 before."""
-        k = self.kernel
-        with self._nested([d for d in range(k.outer, len(k.extents)) if d != k.vector]):
+        """What follows is done at each iteration of `loops` that are not counted by blocks; what stores of the block add to is 0 before."""
+        k, blocks = self.kernel, self.kernel.loops_of_blocks()
+        with self._nested([d for d in range(len(k.extents)) if d not in (*blocks, k.vector) and not k.summed >> d & 1]):
             self._columns(self._clear_sums)
-        with self._nested(loops):
+        with self._nested([d for d in loops if d not in blocks]):
             yield
 
     @contextlib.contextmanager
-    def _nested(self, loops: Sequence[int]) -> Iterator[None]:
+    def _nested(self, loops: Iterable[int]) -> Iterator[None]:
         """What follows is done at each iteration of `loops`."""
         with contextlib.ExitStack() as nest:
             for d in loops:
-                self.index[d] = nest.enter_context(self.b.loop(0, self.kernel.extents[d], name=f"i{d}.", at_least_once=True)).index
+                self.index[d] = nest.enter_context(self.b.loop(0, self._trips(d), name=f"i{d}.", at_least_once=True)).index
             yield
+
+    def _trips(self, d: int) -> int | Val:
+        """How often loop d runs at the current indices of those before."""
+        k, b = self.kernel, self.b
+        part = self.index[d - 1]
+        if not k.trips_vary(d):
+            return k.extents[d]
+        assert part is not None
+        return b.select(b.icmp("eq", part, i64(k.extents[d - 1] - 1)), i64(k.last), i64(k.extents[d]))
 
     def _clear_sums(self) -> None:
         for store in self.kernel.stores:

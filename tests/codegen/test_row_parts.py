@@ -1,0 +1,112 @@
+"""Rows of any number in parts, and the order in which rows are taken beside sums of columns: all vector widths, on guarded memory, against numpy."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+
+import graphcell as ms
+from graphcell import ops
+from graphcell.codegen import fuse, row_parts
+from graphcell.codegen.kernel import LoopKernel
+from graphcell.codegen.llvm.loops import block_count
+from graphcell.ir.op import Array
+from graphcell.tensor import Tensor
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
+
+Wanted = tuple[Array, Array]
+
+
+@pytest.fixture
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few points are worth parts."""
+    for module in (fuse, row_parts):
+        monkeypatch.setattr(module, "POINTS_OF_ONE_BLOCK", 256)
+
+
+def normed(x: Tensor, g: Tensor) -> list[Tensor]:
+    """Rows without their mean, and the columns of what comes of them added up, over all axes but those of g."""
+    y = (x - x.mean(-1, keep_dims=True)) * g
+    return [y * y.sum(-1, keepdims=True), (y * x).sum(tuple(range(x.ndim - g.ndim)))]
+
+
+def wanted(x: Array, g: Array) -> Wanted:
+    wide = x.astype(np.float64)
+    y = (wide - wide.mean(-1, keepdims=True)) * g
+    return y * y.sum(-1, keepdims=True), (y * wide).sum(tuple(range(x.ndim - g.ndim)))
+
+
+def summing(fn: Any, arrays: Sequence[Array]) -> LoopKernel:
+    (kernel,) = [k for k in kernels(graph_of(fn, arrays)) if k.summed]
+    return kernel
+
+
+SHAPES = [((67, 40), 1), ((67, 8, 40), 2), ((101, 3, 33), 2), ((71, 2, 4, 33), 3), ((131, 300), 1), ((3, 67, 40), 1), ((79, 600), 1)]
+
+
+@pytest.mark.parametrize(("shape", "rank"), SHAPES, ids=str)
+def test_rows_in_parts(shape: tuple[int, ...], rank: int, small: None) -> None:
+    arrays = [normal(*shape), normal(*shape[-rank:])]
+    kernel = summing(normed, arrays)
+    assert kernel.last and f"at last {kernel.last}" in str(kernel)
+    check(normed, arrays, wanted(*arrays), 1e-4)
+
+
+def test_every_number_of_rows(small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last part has one row, or all that fit, and anything between."""
+    monkeypatch.setattr(row_parts, "rows_of_block", lambda row: 5)
+    lasts = set()
+    for rows in range(64, 98):
+        arrays = [normal(rows, 33), normal(33)]
+        lasts.update(k.last for k in kernels(graph_of(normed, arrays)) if k.last)
+        for got, want in zip(ms.jit(normed)(*map(Tensor, arrays)), wanted(*arrays), strict=True):
+            np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-4, atol=1e-4)
+    assert lasts == {1, 2, 3, 4, 5}
+
+
+def test_sums_that_lie_in_a_concatenation(small: None) -> None:
+    def both(x: Tensor, g: Tensor, h: Tensor) -> list[Tensor]:
+        y = (x - x.mean(-1, keep_dims=True)) * g
+        return [y, ops.cat((h, (y * x).sum(0), h, y.sum(0)))]
+
+    x, g, h = arrays = [normal(67, 40), normal(40), normal(3)]
+    wide = x.astype(np.float64)
+    y = (wide - wide.mean(-1, keepdims=True)) * g
+    check(both, arrays, (y, np.concatenate([h, (y * wide).sum(0), h, y.sum(0)])), 1e-4)
+
+
+def test_results_do_not_depend_on_threads(small: None) -> None:
+    arrays = [Tensor(normal(1201, 96)), Tensor(normal(96))]
+    found = []
+    for threads in (1, 2, 3):
+        ms.set_context(runtime_num_threads=threads)
+        found.append([r.asnumpy().tobytes() for r in ms.jit(normed)(*arrays)])
+    assert found[0] == found[1] == found[2]
+
+
+def test_long_columns_have_blocks_for_threads() -> None:
+    """1201 is prime."""
+    kernel = summing(normed, [normal(1201, 96), normal(96)])
+    assert kernel.last and all(block_count(kernel, target) >= 4 for target in TARGETS.values())
+    few = summing(normed, [normal(61, 40), normal(40)])
+    assert not few.last
+
+
+def test_rows_are_taken_as_they_lie_in_memory() -> None:
+    """Eight norms side by side: each group of rows lies in one piece, and so do the rows of a block."""
+
+    def scaled(x: Tensor, g: Tensor) -> list[Tensor]:
+        y = x * ops.rsqrt((x * x).mean(-1, keep_dims=True) + 1.0) * g
+        return [y * ops.rsqrt((y * x).mean(-1, keep_dims=True) + 1.0), (y * x).sum(0)]
+
+    kernel = summing(scaled, [normal(1101, 8, 96), normal(8, 96)])
+    assert kernel.extents[-2:] == (8, 96) and kernel.loops_of_blocks() == [0]
+    assert kernel.group == len(kernel.extents) - 2
+    many = summing(scaled, [normal(64, 300, 96), normal(300, 96)])  # as many sums do not stay in the L1 cache
+    assert 300 in [many.extents[d] for d in many.loops_of_blocks()]
+    (alone,) = kernels(graph_of(lambda x, g: scaled(x, g)[0], [normal(1101, 8, 96), normal(8, 96)]))
+    assert alone.extents[alone.group] == 8
