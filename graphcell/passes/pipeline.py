@@ -33,6 +33,7 @@ from graphcell.passes.inline import inline
 from graphcell.passes.interleave import interleave
 from graphcell.passes.layout import channels_last
 from graphcell.passes.merge_common import merge_common
+from graphcell.passes.part_by_part import part_by_part
 from graphcell.passes.recompute import recompute
 from graphcell.passes.simplify import simplify
 from graphcell.records import dataclass
@@ -56,6 +57,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("factor_sums", factor_sums),
     ("accumulate", accumulate),
     ("eliminate_dead", eliminate_dead),
+    ("part_by_part", part_by_part),
     ("merge_common", merge_common),
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),

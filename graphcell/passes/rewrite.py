@@ -207,11 +207,15 @@ class Rewriter:
 
     def used_once(self, value: Value) -> bool:
         """True if the graph reads `value` in one place only."""
+        return self.uses(value) <= 1
+
+    def uses(self, value: Value) -> int:
+        """In how many places the graph reads `value`."""
         if self._uses is None:
             self._uses = _count_uses(self.graph)
             for old, new in self.replaced.items():
                 self._uses[new] = self._uses.get(new, 0) + self._uses.get(old, 0)
-        return self._uses.get(value, 1) <= 1
+        return self._uses.get(value, 1)
 
     def used_by_slices(self, value: Value) -> float:
         """How many elements all slices of `value` have that the graph reads; infinity where something else reads it."""

@@ -248,6 +248,33 @@ def concat_of_concat(r: Rewriter, node: Node) -> Result:
     return r.emit(node.op, *parts) if len(parts) > len(node.operands) else None
 
 
+def concat_of_pieces(r: Rewriter, node: Node) -> Result:
+    """Parts that lie one after the other in memory, some of which are such concatenations along other dimensions, are put together at once."""
+    if not _lie_in_order(node):
+        return None
+    parts: list[Value] = []
+    line = math.inf
+    for v in node.operands:
+        made, once = r.producers.get(v), r.used_once(v)
+        while made is not None and once and isinstance(made.op, Reshape):
+            once, made = r.used_once(made.operands[0]), r.producers.get(made.operands[0])
+        if made is not None and once and isinstance(made.op, Concat) and _lie_in_order(made):
+            parts += made.operands
+            line = min(line, math.prod(made.results[0].type.shape[made.op.axis + 1 :]))
+        else:
+            parts.append(v)
+    if line == math.inf or line == 0 or any(p.type.size % line for p in parts):
+        return None
+    lines = [r.emit(Reshape((p.type.size // int(line), int(line))), p)[0] for p in parts]
+    return r.emit(Reshape(node.results[0].type.shape), *r.emit(Concat(0), *lines))
+
+
+def _lie_in_order(node: Node) -> bool:
+    """Whether the parts of a concatenation lie one after the other in memory."""
+    assert isinstance(node.op, Concat)
+    return all(n == 1 for n in node.results[0].type.shape[: node.op.axis])
+
+
 def concat_of_fills(r: Rewriter, node: Node) -> Result:
     """Fills of one number make a fill."""
     first = r.op_of(node.operands[0])
@@ -488,6 +515,7 @@ MOVEMENT_RULES = (
     (Pad, pad_of_fill),
     (Concat, concat_of_one),
     (Concat, concat_of_concat),
+    (Concat, concat_of_pieces),
     (Concat, concat_of_fills),
     (Concat, concat_with_fill),
     (Concat, concat_of_slices),

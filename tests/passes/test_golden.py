@@ -12,6 +12,7 @@ from graphcell.passes.fold import fold
 from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.inline import inline
 from graphcell.passes.merge_common import merge_common
+from graphcell.passes.part_by_part import part_by_part
 from graphcell.passes.simplify import simplify
 from tests.passes.cases import Case, cases, check
 
@@ -22,6 +23,7 @@ FILES: dict[str, tuple[Callable[[Graph], Graph], ...]] = {
     "control": (simplify, eliminate_dead),
     "fold": (fold, eliminate_dead),
     "inline": (inline, eliminate_dead),
+    "part_by_part": (part_by_part, simplify, eliminate_dead),
     "merge_common": (merge_common,),
     "hoist_invariant": (hoist_invariant,),
     "eliminate_dead": (eliminate_dead,),

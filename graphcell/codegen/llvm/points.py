@@ -29,6 +29,8 @@ _AVX_BITS, _LEAST_BITS = 256, 128
 """Of a register before AVX-512, and of the smallest vector."""
 _REGISTERS = 4
 """Registers of a vector in kernels of long functions."""
+_MOST_STREAMS = 16
+"""Of memory, beside which values on several registers wait on the stack."""
 _REGISTERS_IN_DOUBLE = 2
 """The same where one of the longest functions of floats is computed in double, which takes twice as many. Measured on Zen 3: kernels with lgamma and digamma
 take 0.75 of the time that they took with four registers, and half as long to compile."""
@@ -75,6 +77,9 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
         return 1
     loads = (s.what for s in kernel.body if isinstance(s.what, Load))
     if any(1 < abs(load.access.strides[kernel.vector]) <= SMALL_STRIDE for load in loads):  # these are put together from registers
+        return 1
+    accesses = [*(s.access for s in kernel.stores), *(s.what.access for s in kernel.body if isinstance(s.what, Load))]
+    if sum(access.strides[kernel.vector] != 0 for access in accesses) > _MOST_STREAMS:
         return 1
     vectors = -(-kernel.extents[kernel.vector] // register_lanes(kernel, target))
     in_double = any(isinstance(s.what, (Lgamma, Digamma)) and compute_type(s.dtype).kind == "float" for s in functions)

@@ -1,0 +1,123 @@
+"""What is computed of a concatenation element by element is computed part by part.
+
+Enters: a Graph. Leaves: a Graph in which elementwise ops, and sums over everything, of a few large parts that loops make are done for each part, before
+these are put together; so each part goes on in the loops that made it, and slices of the results (in gradients of the concatenation, as a rule) or sums
+never need the whole. A last concatenation has its parts written in place. What lies together along the last dimension stays so: vectors would be cut.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops.arithmetic import Add
+from graphcell.ops.base import Elementwise
+from graphcell.ops.creation import Constant, Full
+from graphcell.ops.movement import BroadcastTo, Concat, Reshape, Slice
+from graphcell.ops.reduction import ReduceSum
+from graphcell.passes.rewrite import Rewriter, Rules, rewrite
+
+_MOST_PARTS, _SMALLEST_PART = 4, 1 << 12
+_SHORTEST_LINE = 64
+"""Elements behind the dimension of the parts, which lie together in memory."""
+_MOST_OPS, _MOST_BEFORE, _MOST_AGAIN = 256, 16, 4
+"""That are repeated for each part; one after the other before such an op, and if others need what they make."""
+
+
+def part_by_part(graph: Graph) -> Graph:
+    """The graph with what is done to concatenations done to their parts, regions included."""
+    if not any(isinstance(node.op, Concat) for node in graph.walk()):
+        return graph
+    return rewrite(graph, Rules((Elementwise, _Parts().elementwise), (ReduceSum, _sum)))
+
+
+class _Parts:
+    def __init__(self) -> None:
+        self.repeated = 0
+
+    def elementwise(self, r: Rewriter, node: Node) -> Sequence[Value] | None:
+        """op(concat(a, b), c) is concat(op(a, c[:k]), op(b, c[k:]))."""
+        whole = next((v for v in node.operands if _is_in_parts(r, v)), None)
+        if whole is None or node.op.has_effect or self.repeated >= _MOST_OPS:
+            return None
+        joined = r.producers[whole]
+        assert isinstance(joined.op, Concat)
+        axis, operands = joined.op.axis, []
+        for v in node.operands:
+            made = r.producers.get(v)
+            if made is not None and made.op == joined.op and [p.type.shape for p in made.operands] == [p.type.shape for p in joined.operands]:
+                operands.append(list(made.operands))
+            elif _is_cut_well(r, v, axis, node):
+                operands.append(_cut(r, v, axis, [p.type.shape[axis] for p in joined.operands]))
+            else:
+                return None
+        self.repeated += 1
+        return r.emit(joined.op, *(r.emit(node.op, *parts)[0] for parts in zip(*operands, strict=True)))
+
+
+def _sum(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """The sum of a concatenation along its dimension is that of the sums of its parts."""
+    (x,) = node.operands
+    assert isinstance(node.op, ReduceSum)
+    if not _is_in_parts(r, x) or not x.type.dtype.is_float or x.type.dtype.bits < 32:
+        return None
+    joined = r.producers[x]
+    assert isinstance(joined.op, Concat)
+    if joined.op.axis not in node.op.axis:
+        return None
+    first, *others = (r.emit(node.op, part)[0] for part in joined.operands)
+    for other in others:
+        (first,) = r.emit(Add(), first, other)
+    return (first,)
+
+
+def _is_in_parts(r: Rewriter, v: Value) -> bool:
+    """Whether v consists of a few large parts, each made by a loop, or of such concatenations."""
+    made = r.producers.get(v)
+    if made is None or not isinstance(made.op, Concat) or len(made.operands) > _MOST_PARTS:
+        return False
+    if math.prod(v.type.shape[made.op.axis + 1 :]) < _SHORTEST_LINE or any(p.type.size < _SMALLEST_PART for p in made.operands):
+        return False
+    return all(_is_made_by_loop(r, p) for p in made.operands)
+
+
+def _is_made_by_loop(r: Rewriter, v: Value) -> bool:
+    made = r.producers.get(v)
+    while made is not None and isinstance(made.op, Reshape):
+        made = r.producers.get(made.operands[0])
+    return made is not None and (isinstance(made.op, Elementwise) or _is_in_parts(r, v))
+
+
+def _is_cut_well(r: Rewriter, v: Value, axis: int, reader: Node, ops: int = _MOST_BEFORE) -> bool:
+    """Whether parts of v can be read as well as the whole: it is given, or the same all along `axis`, or loops make it of such values, for `reader` alone or
+    in a few fast ops."""
+    made = r.producers.get(v)
+    if made is not None and isinstance(made.op, Elementwise):
+        if r.uses(v) > reader.operands.count(v):
+            ops = min(ops, _MOST_AGAIN) if made.op.fast else 0
+        return ops > 0 and not made.op.has_effect and all(_is_cut_well(r, x, axis, made, ops - 1) for x in dict.fromkeys(made.operands))
+    reshaped = False
+    while made is not None and isinstance(made.op, (BroadcastTo, Slice, Reshape)):
+        source = made.operands[0]
+        before = axis - v.type.rank + source.type.rank
+        if isinstance(made.op, BroadcastTo) and not reshaped and (before < 0 or source.type.shape[before] != v.type.shape[axis]):
+            return True
+        reshaped = reshaped or isinstance(made.op, Reshape)
+        v, made = source, r.producers.get(source)
+    return made is None or isinstance(made.op, (Constant, Full))
+
+
+def _cut(r: Rewriter, v: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    """v in parts of these sizes; what loops make is made in parts."""
+    made = r.producers.get(v)
+    if made is not None and isinstance(made.op, Elementwise):
+        cut = {x: _cut(r, x, axis, sizes) for x in dict.fromkeys(made.operands)}
+        return [r.emit(made.op, *(cut[x][k] for x in made.operands))[0] for k in range(len(sizes))]
+    parts: list[Value] = []
+    begin, shape = 0, v.type.shape
+    for size in sizes:
+        start = tuple(begin if d == axis else 0 for d in range(len(shape)))
+        parts += r.emit(Slice(start, (*shape[:axis], size, *shape[axis + 1 :]), (1,) * len(shape)), v)
+        begin += size
+    return parts

@@ -1,0 +1,84 @@
+"""Concatenations whose parts go on alone: programs whole, against numpy in double and without the pass (golden/part_by_part.ir has the rules)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import dtype as dt
+from graphcell import ops
+from graphcell.codegen.fuse import fuse
+from graphcell.codegen.legalize import legalize
+from graphcell.ir.evaluate import evaluate_graph
+from graphcell.ir.graph import Graph
+from graphcell.ir.types import TensorType
+from graphcell.ops.movement import Concat
+from graphcell.passes.autodiff import vjp
+from graphcell.passes.pipeline import PIPELINE, run_pipeline
+from graphcell.runtime.executable import compile_graph
+from graphcell.tensor import Tensor
+from tests.helpers import trace
+
+RNG = np.random.default_rng(12)
+WITHOUT = tuple((name, run) for name, run in PIPELINE if name != "part_by_part")
+Function = Callable[..., Tensor]
+
+
+def energy(d: Tensor) -> Tensor:
+    """Of matrices whose elements are named one by one: the gradient puts theirs together and adds to them."""
+    a, b, c, e = d[0, 0], d[0, 1], d[1, 0], d[1, 1]
+    volume = ops.log(a * e - b * c)
+    return (ops.square(d).sum((0, 1)) - 2.0 * volume + volume * volume).sum()
+
+
+def halves(x: Tensor) -> Tensor:
+    """Halves that are normalised in two ways."""
+    a, b = ops.split(x, 3, 1)
+    a = (a - a.mean((2,), keep_dims=True)) * ops.rsqrt(a.var((2,), keepdims=True) + 1e-3)
+    b = (b - b.mean((0, 2), keep_dims=True)) * ops.rsqrt(b.var((0, 2), keepdims=True) + 1e-3)
+    y = ops.cat((a, b), 1)
+    return (y * ops.sigmoid(y) * ops.abs(x)).sum()
+
+
+def gradient(fn: Function, *shape: int, dtype: Any = dt.float32) -> Graph:
+    return vjp(trace(fn, TensorType(dtype, shape)), (0,))
+
+
+def arguments(*shape: int) -> list[np.ndarray[Any, Any]]:
+    x = 0.1 * RNG.standard_normal(shape)
+    if shape[:2] == (2, 2):
+        x += np.eye(2)[:, :, None]
+    return [x, np.ones(())]
+
+
+@pytest.mark.parametrize(("fn", "shape"), [(energy, (2, 2, 5003)), (halves, (2, 6, 2111))])
+def test_gradients(fn: Function, shape: tuple[int, ...]) -> None:
+    given = arguments(*shape)
+    want = evaluate_graph(gradient(fn, *shape, dtype=dt.float64), given)
+    got = compile_graph(gradient(fn, *shape))([Tensor(x.astype(np.float32)) for x in given])
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g.asnumpy(), w, rtol=1e-4, atol=1e-4 * np.abs(w).max())
+
+
+def kernels(graph: Graph) -> int:
+    groups, _ = fuse(legalize(graph))
+    return sum(1 for g in groups if g.values)
+
+
+def test_named_elements_and_their_gradients_are_one_loop_nest() -> None:
+    graph = gradient(energy, 2, 2, 5003)
+    after, _ = run_pipeline(graph)
+    assert sum(isinstance(n.op, Concat) for n in after.nodes) == 1  # written in place, by the kernel that makes all parts
+    assert kernels(after) < kernels(run_pipeline(graph, passes=WITHOUT)[0])
+
+
+def test_halves_are_never_put_together() -> None:
+    """But for the gradient of the input, which is returned."""
+    graph = gradient(halves, 2, 6, 2111)
+    after, _ = run_pipeline(graph)
+    made = [n for n in after.nodes if isinstance(n.op, Concat)]
+    assert all(n.results[0] in after.outputs for n in made)
+    assert sum(isinstance(n.op, Concat) for n in run_pipeline(graph, passes=WITHOUT)[0].nodes) > len(made)
