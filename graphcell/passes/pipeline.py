@@ -32,6 +32,7 @@ from graphcell.passes.hoist_scanned import hoist_scanned
 from graphcell.passes.inline import inline
 from graphcell.passes.interleave import interleave
 from graphcell.passes.layout import channels_last
+from graphcell.passes.log_of_softmax import log_of_softmax
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.part_by_part import part_by_part
 from graphcell.passes.recompute import recompute
@@ -53,6 +54,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("find_in_rows", find_in_rows),
     ("interleave", interleave),
     ("eliminate_dead", eliminate_dead),
+    ("log_of_softmax", log_of_softmax),
     ("divide_once", divide_once),
     ("factor_sums", factor_sums),
     ("accumulate", accumulate),

@@ -11,6 +11,7 @@ from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.fold import fold
 from graphcell.passes.hoist_invariant import hoist_invariant
 from graphcell.passes.inline import inline
+from graphcell.passes.log_of_softmax import log_of_softmax
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.part_by_part import part_by_part
 from graphcell.passes.simplify import simplify
@@ -24,6 +25,7 @@ FILES: dict[str, tuple[Callable[[Graph], Graph], ...]] = {
     "fold": (fold, eliminate_dead),
     "inline": (inline, eliminate_dead),
     "part_by_part": (part_by_part, simplify, eliminate_dead),
+    "log_of_softmax": (log_of_softmax, eliminate_dead),
     "merge_common": (merge_common,),
     "hoist_invariant": (hoist_invariant,),
     "eliminate_dead": (eliminate_dead,),

@@ -1,0 +1,80 @@
+"""Logarithms of a softmax are differences: of the exponents and the logarithm of the row's sum.
+
+Enters: a Graph. Leaves: a Graph in which log(p), asked for where p = softmax(x) is above zero, takes no logarithm of each number, but of each row alone, as
+a log softmax does. Kullback-Leibler divergences from a softmax, as in distillation, ask so. It is as exact: an exponent's error is the power's, relatively.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops.arithmetic import Div, Select, Sub
+from graphcell.ops.comparison import Greater
+from graphcell.ops.mathematics import Exp, Log
+from graphcell.ops.movement import BroadcastTo
+from graphcell.ops.reduction import ReduceMax, ReduceSum
+from graphcell.passes.rewrite import Rewriter, Rules, rewrite
+
+
+def log_of_softmax(graph: Graph) -> Graph:
+    """The graph without such logarithms, in its regions too."""
+    return rewrite(graph, _RULES)
+
+
+def _difference(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """log(select(p > 0, p, 1)) is select(p > 0, log p, 0)."""
+    chosen = _made(r, node.operands[0], Select)
+    if chosen is None or node.results[0].type.dtype.bits < 32:
+        return None
+    condition, p, other = chosen.operands
+    above = _made(r, condition, Greater)
+    if above is None or above.operands[0] is not p or r.number(above.operands[1]) != 0 or r.number(other) != 1:
+        return None
+    exponent = _logarithm(r, p)
+    return None if exponent is None else r.emit(Select(), condition, exponent, *r.full(0.0, exponent))
+
+
+def _logarithm(r: Rewriter, p: Value) -> Value | None:
+    """log p, where p is a softmax or a power of a log softmax."""
+    power = _made(r, p, Exp)
+    if power is not None:
+        return power.operands[0] if _is_log_softmax(r, power.operands[0]) else None
+    quotient = _made(r, p, Div)
+    if quotient is None:
+        return None
+    power, sums = _made(r, quotient.operands[0], Exp), _made(r, quotient.operands[1], BroadcastTo)
+    if power is None or sums is None or not _is_below_its_maximum(r, power.operands[0]):
+        return None
+    (logarithm,) = r.emit(Log(), sums.operands[0])
+    return r.emit(Sub(), power.operands[0], *r.emit(sums.op, logarithm))[0]
+
+
+def _is_log_softmax(r: Rewriter, x: Value) -> bool:
+    difference = _made(r, x, Sub)
+    if difference is None or not _is_below_its_maximum(r, difference.operands[0]):
+        return False
+    source = difference.operands[1]
+    for kind in (BroadcastTo, Log, ReduceSum, Exp):
+        made = _made(r, source, kind)
+        if made is None:
+            return False
+        (source,) = made.operands
+    return source is difference.operands[0]
+
+
+def _is_below_its_maximum(r: Rewriter, x: Value) -> bool:
+    """Whether x is y - max(y): no power of it is above 1."""
+    difference = _made(r, x, Sub)
+    largest = _made(r, difference.operands[1], BroadcastTo) if difference is not None else None
+    reduction = _made(r, largest.operands[0], ReduceMax) if largest is not None else None
+    return difference is not None and reduction is not None and reduction.operands[0] is difference.operands[0]
+
+
+def _made(r: Rewriter, v: Value, kind: type) -> Node | None:
+    """The node that makes v, if its op is of that kind."""
+    made = r.producers.get(v)
+    return made if made is not None and isinstance(made.op, kind) else None
+
+
+_RULES = Rules((Log, _difference))
