@@ -12,7 +12,7 @@ from dataclasses import field
 from itertools import pairwise
 
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, leaves, volume
-from graphcell.codegen.kernel import SMALL_STRIDE
+from graphcell.codegen.kernel import SMALL_STRIDE, STREAMED_BYTES
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
 from graphcell.codegen.operands import Operand, Path, chain, read_operands
@@ -172,6 +172,7 @@ class Fusion:
         self._join_parts()
         self._join_column_sums()
         self._join_siblings()
+        self._add_up_beside_rows()
         return _in_order([g for g in self.groups if g.nodes])
 
     def _link(self, group: Group, node: Node) -> list[Node]:
@@ -253,6 +254,23 @@ class Fusion:
                     self._merge(p, g)
                     break
                 self.trail.undo(mark)
+
+    def _add_up_beside_rows(self) -> None:
+        """Sums of columns are added up row by row where rows are written that are long, or of a number that nothing divides: down all rows, a few columns
+        after the others, a processor would not foresee what is read."""
+        for g in self.groups:
+            sums, rows = self._reductions(g), set(leaf_set(g.reduced))
+            if not sums or g.summed or len(sums) > _MOST_SUMS or g.points <= POINTS_OF_ONE_BLOCK or not all(self._is_column_sum(g, v) for v in sums):
+                continue
+            inside = set(g.nodes)
+            written = [v for v in g.values if v not in sums and (v in self.output_roots or any(u not in inside for u in self.info.readers(v)))]
+            places = [[a for a in leaves(flatten(axes)) if a.extent > 1] for axes in (*g.roots.values(), *(g.values[v] for v in written))]
+            blocks, columns = _around(rows, max(places, key=len))
+            if not written or volume(blocks) * volume(rows) < FEWEST_PARTS * FEWEST_ROWS or not _FEWEST_COLUMNS <= volume(columns) <= _MOST_COLUMNS:
+                continue
+            streamed = blocks and sum(v.type.dtype.itemsize for v in sums) * volume(columns) <= STREAMED_BYTES
+            if not streamed and all(_lie_in_order(axes, blocks, rows, columns) for axes in places):
+                g.summed, g.reduced, g.sums = g.reduced, [], set(sums)
 
     def _join_siblings(self) -> None:
         """Loop nests that walk the same large value and wait for the same others become one: the value is read once, and functions that both compute of
@@ -474,6 +492,19 @@ def _is_too_much(p: Group, g: Group) -> bool:
 def _volumes(p: Group, g: Group) -> tuple[int, int]:
     """Points that the loops of each group would walk now: fewer than its `points` if axes that must stay apart became one."""
     return volume(leaf_set(p.domain)), volume(leaf_set(g.domain))
+
+
+def _around(rows: set[Axis], places: Sequence[Axis]) -> tuple[list[Axis], list[Axis]]:
+    """The axes before all rows in memory, and those behind."""
+    at = [k for k, a in enumerate(places) if a in rows] or [len(places)]
+    return list(places[: at[0]]), list(places[at[-1] + 1 :])
+
+
+def _lie_in_order(places: Sequence[Axis], blocks: Sequence[Axis], rows: set[Axis], columns: Sequence[Axis]) -> bool:
+    """Whether these axes are some of blocks, then some rows, then some columns."""
+    order = {**dict.fromkeys(blocks, 0), **dict.fromkeys(rows, 1), **dict.fromkeys(columns, 2)}
+    found = [order.get(a, 3) for a in places]
+    return found == sorted(found) and 3 not in found
 
 
 def _in_order(groups: list[Group]) -> list[Group]:

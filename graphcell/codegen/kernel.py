@@ -19,6 +19,8 @@ from graphcell.records import dataclass
 
 Strides = tuple[int, ...]
 
+STREAMED_BYTES = 1 << 15
+"""Partial sums of a block that are read and written with each row: they stay in the L1 cache, or next to it."""
 MIN_BLOCKS = 16
 """Blocks that suffice for threads to share."""
 _BYTES_OF_SUMS, _SHORT = 1 << 14, 512

@@ -128,6 +128,8 @@ class _Scheduler:
             stores.append(Store(self.locals[v], Access(self._buffer(home), self._vector_of(strides), offset), v in self.group.sums))
         extents = tuple(a.extent for a in self.loops)
         outer = sum(a not in self.reduced for a in self.loops)
+        if self.summed and not self.reduced:  # columns are inner loops
+            outer = 1 + max(d for d, a in enumerate(self.loops) if a in self.summed)
         dtypes = tuple(v.type.dtype for v in self.buffers)
         summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
         kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed)))

@@ -110,3 +110,26 @@ def test_rows_are_taken_as_they_lie_in_memory() -> None:
     assert 300 in [many.extents[d] for d in many.loops_of_blocks()]
     (alone,) = kernels(graph_of(lambda x, g: scaled(x, g)[0], [normal(1101, 8, 96), normal(8, 96)]))
     assert alone.extents[alone.group] == 8
+
+
+def written(x: Tensor, row: Tensor, column: Tensor) -> list[Tensor]:
+    """Elements that are written, with sums of the columns of what comes of them; no row is reduced."""
+    y = ops.abs(x * column + row)
+    return [y, y.sum(0), (y * x).sum(0)]
+
+
+@pytest.mark.parametrize("shape", [(67, 515), (131, 300), (97, 333), (64, 9000), (240, 1030)], ids=str)
+def test_sums_of_columns_beside_rows_that_are_written(shape: tuple[int, int], small: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(fuse, "STREAMED_BYTES", 4096)
+    arrays = [normal(*shape), normal(shape[0], 1), normal(shape[1])]
+    kernel = summing(written, arrays)
+    assert kernel.vector == len(kernel.extents) - 1 and sum(s.adds for s in kernel.stores) == 2
+    x, row, column = (a.astype(np.float64) for a in arrays)
+    y = np.abs(x * column + row)
+    check(written, arrays, (y, y.sum(0), (y * x).sum(0)), 1e-4)
+
+
+def test_sums_alone_stay_sums() -> None:
+    """What is only read is read as fast down all rows; short rows are streamed; columns in front are no columns."""
+    for fn, shape in ((lambda x: x.sum(0), (1201, 96)), (lambda x: [ops.abs(x), ops.abs(x).sum(0)], (1200, 96)), (lambda x: [ops.abs(x), ops.abs(x).sum(1)], (96, 1201))):
+        assert not any(k.summed for k in kernels(graph_of(fn, [normal(*shape)])))

@@ -21,7 +21,7 @@ import functools
 import math
 import operator
 
-from graphcell.codegen.kernel import MIN_BLOCKS, Access, Load, LoopKernel, is_tiled
+from graphcell.codegen.kernel import MIN_BLOCKS, STREAMED_BYTES, Access, Load, LoopKernel, is_tiled
 from graphcell.codegen.llvm.body import compute_type
 from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.points import Scope, lanes_of
@@ -118,8 +118,6 @@ def _bytes_ahead(kernel: LoopKernel, target: Target) -> int:
     return _ASKED_AHEAD_BYTES if is_vertical and is_amd(target.cpu) and kernel.points * max(reads, default=0) > target.l2_bytes else 0
 
 
-STREAMED_BYTES = 1 << 15
-"""Partial sums of a streamed block, which stay in the L1 cache, or next to it."""
 STREAMED_BLOCKS = 4
 """Blocks that a streamed kernel leaves to the threads, at least."""
 
