@@ -12,12 +12,12 @@ from dataclasses import field
 from itertools import pairwise
 
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, leaves, volume
-from graphcell.codegen.kernel import SMALL_STRIDE, STREAMED_BYTES
+from graphcell.codegen.kernel import FEWEST_PARTS, POINTS_OF_ONE_BLOCK, SMALL_STRIDE, STREAMED_BYTES
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
 from graphcell.codegen.operands import Operand, Path, chain, read_operands
 from graphcell.codegen.recompute import recompute
-from graphcell.codegen.row_parts import FEWEST_PARTS, FEWEST_ROWS, POINTS_OF_ONE_BLOCK
+from graphcell.codegen.row_parts import FEWEST_ROWS
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota

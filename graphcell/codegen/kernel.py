@@ -23,6 +23,8 @@ STREAMED_BYTES = 1 << 15
 """Partial sums of a block that are read and written with each row: they stay in the L1 cache, or next to it."""
 MIN_BLOCKS = 16
 """Blocks that suffice for threads to share."""
+FEWEST_PARTS, POINTS_OF_ONE_BLOCK = 4, 1 << 15
+"""Blocks that are some for threads to share, and points up to which one suffices."""
 _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
 SMALL_STRIDE = 4
@@ -241,7 +243,7 @@ class LoopKernel:
 
     @property
     def points(self) -> int:
-        """Points of the iteration space."""
+        """Points of the iteration space, as if all parts had as many rows."""
         return math.prod(self.extents)
 
     @property
@@ -261,19 +263,26 @@ class LoopKernel:
         """True for a store in the inner loops, be it of a value that is the same for the whole row."""
         return bool(self.body[store.local].loops & self.inner_mask) or any(store.access.strides[self.outer :])
 
+    @property
+    def first_summed(self) -> int:
+        """The first loop along which stores add; if it is shorter at last, then in the last iteration of the loop right before it, which counts the parts."""
+        return (self.summed & -self.summed).bit_length() - 1
+
     def trips_vary(self, d: int) -> bool:
         """Whether loop d is the one with `last` iterations at the end."""
-        return self.last > 0 and self.summed & -self.summed == 1 << d
+        return self.last > 0 and d == self.first_summed
 
     def loops_of_blocks(self) -> list[int]:
         """Of the outer loops of a kernel with sums along some, those that are counted by blocks: those before the first along which stores add, so that
-        rows are taken as they lie in memory. All others along which none does, if that left few blocks of long rows, or sums that do not stay in the L1 cache.
+        rows are taken as they lie in memory. All others along which none does, if that left few blocks of long rows, or hardly any of much work, or sums that
+        do not stay in the L1 cache.
         """
         others = [d for d in range(self.outer) if not self.summed >> d & 1]
-        before = [d for d in others if not self.summed & (1 << d) - 1]
+        before = [d for d in others if d < self.first_summed]
         sums = sum(self.operands[s.access.operand].itemsize for s in self.stores if s.adds)
         sums *= self.inner_points * math.prod(self.extents[d] for d in others if d not in before)
-        few = self.inner_points > _SHORT and math.prod(self.extents[d] for d in before) < MIN_BLOCKS
+        blocks = math.prod(self.extents[d] for d in before)
+        few = blocks < MIN_BLOCKS if self.inner_points > _SHORT else blocks < FEWEST_PARTS and self.points > POINTS_OF_ONE_BLOCK
         return others if few or sums > _BYTES_OF_SUMS else before
 
     def __str__(self) -> str:

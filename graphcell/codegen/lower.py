@@ -558,6 +558,8 @@ def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Valu
         return False
     kernel, buffers = unit.kernel.kernel, unit.kernel.buffers
     source, result = buffers.index(target), buffers.index(output)
+    if any(s.operand == result for s in unit.kernel.sums):
+        return True  # it is written when all has been read
     if any(isinstance(s.what, GatherLoad) and s.what.access.operand == source for s in kernel.body):
         return False
     store, *others = [s for s in kernel.stores if s.access.operand == result]

@@ -2,23 +2,23 @@
 
 Enters: a kernel with sums along its rows (fuse.py), which would all belong to one block where nothing divided their number. Leaves: the kernel with
 rows in parts of equal length but for the last one, of which each adds up sums of its own, and the kernels that add these up. The cut depends on the
-shape alone, so that results do not depend on threads; and sums of parts keep more digits.
+shape alone, so that results do not depend on threads.
 """
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import replace
 
-from graphcell.codegen.kernel import Access, Load, LoopKernel, Statement, Store, with_loops
+from graphcell.codegen.kernel import FEWEST_PARTS, POINTS_OF_ONE_BLOCK, Access, Load, LoopKernel, Statement, Store, with_loops
 from graphcell.codegen.layout import row_major
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.row_blocks import rows_of_block
 from graphcell.records import dataclass
 
-FEWEST_PARTS, FEWEST_ROWS = 4, 16
-POINTS_OF_ONE_BLOCK = 1 << 15
-"""Points up to which no threads are wanted."""
+FEWEST_ROWS = 16
+"""Of a part."""
 
 
 @dataclass(frozen=True)
@@ -35,42 +35,50 @@ class PartSum:
 
 
 def in_parts(kernel: LoopKernel) -> tuple[LoopKernel, tuple[PartSum, ...]]:
-    """The kernel with its rows in parts, if nothing else makes blocks and the rows suffice. Further operands are the sums of parts."""
-    d = (kernel.summed & -kernel.summed).bit_length() - 1
-    if d < 0 or math.prod(kernel.extents[:d]) >= FEWEST_PARTS or kernel.points <= POINTS_OF_ONE_BLOCK:
+    """The kernel with its rows in parts, if nothing else makes blocks and the rows suffice. Further operands are the sums of parts.
+
+    The longest loop along which stores add is cut, and each iteration of such loops before it is a part, too.
+    """
+    summed = [e for e in range(kernel.outer) if kernel.summed >> e & 1]
+    rows = math.prod(kernel.extents[e] for e in summed)
+    blocks = math.prod(kernel.extents[: kernel.first_summed]) if summed else FEWEST_PARTS
+    if blocks >= FEWEST_PARTS or kernel.points <= POINTS_OF_ONE_BLOCK or rows < FEWEST_PARTS * FEWEST_ROWS:
         return kernel, ()
-    rows = math.prod(n for e, n in enumerate(kernel.extents) if kernel.summed >> e & 1)
-    wanted = rows_of_block(kernel.points // math.prod(kernel.extents[:d]) // rows * max(t.itemsize for t in kernel.operands))
-    parts = min(kernel.extents[d], max(FEWEST_PARTS, math.ceil(rows / wanted)))
-    length = math.ceil(kernel.extents[d] / parts)
-    parts = math.ceil(kernel.extents[d] / length)
-    if rows < FEWEST_PARTS * FEWEST_ROWS or parts == 1:
-        return kernel, ()
+    d = max(summed, key=lambda e: kernel.extents[e])
+    extent, before = kernel.extents[d], [e for e in summed if e < d]
+    wanted = rows_of_block(kernel.points // blocks // rows * max(t.itemsize for t in kernel.operands))
+    wanted //= math.prod(kernel.extents[e] for e in summed if e > d)
+    parts = min(extent, max(math.ceil(FEWEST_PARTS / math.prod(kernel.extents[e] for e in before)), math.ceil(extent / max(wanted, 1))))
+    length = math.ceil(extent / parts)
+    parts = math.ceil(extent / length)
 
     def strides(v: tuple[int, ...]) -> tuple[int, ...]:
+        """Those of loop d, of which a step is a part now, and those within a part."""
         return (*v[:d], v[d] * length, *v[d:])
 
     def loops(mask: int) -> int:
-        return mask & (1 << d) - 1 | (mask >> d & 1) << d | mask >> d << d + 1
+        """What varies along loop d varies with the part, and within it."""
+        return mask & (2 << d) - 1 | mask >> d << d + 1
 
     cut = with_loops(kernel, (*kernel.extents[:d], parts, length, *kernel.extents[d + 1 :]), kernel.outer + 1, strides, loops)
-    sums = tuple(_Sum(cut, s, d) for s in cut.stores if s.adds)
-    dtypes = tuple(cut.operands[s.store.access.operand] for s in sums)
-    places = iter(range(len(cut.operands), len(cut.operands) + len(sums)))
-    stores = tuple(replace(s, access=Access(next(places), _Sum(cut, s, d).strides)) if s.adds else s for s in cut.stores)
-    cut = replace(cut, stores=stores, operands=(*cut.operands, *dtypes), summed=cut.summed & ~(1 << d), last=kernel.extents[d] - (parts - 1) * length)
-    return cut, tuple(PartSum(s.store.access.operand, s.added_up()) for s in sums)
+    sums = {s: _Sum(cut, s, [*before, d]) for s in cut.stores if s.adds}
+    places = {s: k for k, s in enumerate(sums, len(cut.operands))}
+    stores = tuple(replace(s, access=Access(places[s], sums[s].strides)) if s.adds else s for s in cut.stores)
+    within = cut.summed & ~sum(1 << e for e in (*before, d))
+    cut = replace(cut, stores=stores, operands=(*cut.operands, *(s.dtype for s in sums.values())), summed=within, last=extent - (parts - 1) * length)
+    return cut, tuple(PartSum(s.access.operand, sums[s].added_up()) for s in sums)
 
 
 class _Sum:
-    """What a store adds up, in parts along loop d: the numbers of one part after those of the other."""
+    """What a store adds up, in parts along the loops `parts`: the numbers of one part after those of the other."""
 
-    def __init__(self, kernel: LoopKernel, store: Store, d: int):
-        self.store, self.parts, self.dtype = store, kernel.extents[d], kernel.operands[store.access.operand]
+    def __init__(self, kernel: LoopKernel, store: Store, parts: Sequence[int]):
+        self.store, self.dtype = store, kernel.operands[store.access.operand]
         self.loops = [e for e, step in enumerate(store.access.strides) if step]
         self.extents = tuple(kernel.extents[e] for e in self.loops)
-        self.size = math.prod(self.extents)
-        steps = dict(zip(self.loops, row_major(self.extents), strict=True)) | {d: self.size}
+        self.size, self.parts = math.prod(self.extents), math.prod(kernel.extents[e] for e in parts)
+        together = (*parts, *self.loops)
+        steps = dict(zip(together, row_major(tuple(kernel.extents[e] for e in together)), strict=True))
         self.strides = tuple(steps.get(e, 0) for e in range(len(kernel.extents)))
 
     def added_up(self) -> LoopKernel:

@@ -1,6 +1,6 @@
 """What is computed of a concatenation element by element is computed part by part.
 
-Enters: a Graph. Leaves: a Graph in which elementwise ops, and sums over everything, of a few large parts that loops make are done for each part, before
+Enters: a Graph. Leaves: a Graph in which elementwise ops, and sums along that dimension, of a few large parts that loops make are done for each part, before
 these are put together; so each part goes on in the loops that made it, and slices of the results (in gradients of the concatenation, as a rule) or sums
 never need the whole. A last concatenation has its parts written in place. What lies together along the last dimension stays so: vectors would be cut.
 """
@@ -21,8 +21,10 @@ from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 _MOST_PARTS, _SMALLEST_PART = 4, 1 << 12
 _SHORTEST_LINE = 64
 """Elements behind the dimension of the parts, which lie together in memory."""
-_MOST_OPS, _MOST_BEFORE, _MOST_AGAIN = 256, 16, 4
-"""That are repeated for each part; one after the other before such an op, and if others need what they make."""
+_MOST_OPS = 256
+"""Elementwise ops of concatenations that are taken apart, in one graph."""
+_MOST_BEFORE, _MOST_AGAIN = 16, 4
+"""Ops in a row that make the other operand of such an op, and are taken apart with it: for that alone, and for others as well."""
 
 
 def part_by_part(graph: Graph) -> Graph:
@@ -85,7 +87,7 @@ def _is_in_parts(r: Rewriter, v: Value) -> bool:
 def _is_made_by_loop(r: Rewriter, v: Value) -> bool:
     made = r.producers.get(v)
     while made is not None and isinstance(made.op, Reshape):
-        made = r.producers.get(made.operands[0])
+        v, made = made.operands[0], r.producers.get(made.operands[0])
     return made is not None and (isinstance(made.op, Elementwise) or _is_in_parts(r, v))
 
 
@@ -97,14 +99,14 @@ def _is_cut_well(r: Rewriter, v: Value, axis: int, reader: Node, ops: int = _MOS
         if r.uses(v) > reader.operands.count(v):
             ops = min(ops, _MOST_AGAIN) if made.op.fast else 0
         return ops > 0 and not made.op.has_effect and all(_is_cut_well(r, x, axis, made, ops - 1) for x in dict.fromkeys(made.operands))
-    reshaped = False
+    known = True
     while made is not None and isinstance(made.op, (BroadcastTo, Slice, Reshape)):
         source = made.operands[0]
         before = axis - v.type.rank + source.type.rank
-        if isinstance(made.op, BroadcastTo) and not reshaped and (before < 0 or source.type.shape[before] != v.type.shape[axis]):
+        known = known and not isinstance(made.op, Reshape)
+        if isinstance(made.op, BroadcastTo) and known and (before < 0 or source.type.shape[before] != v.type.shape[axis]):
             return True
-        reshaped = reshaped or isinstance(made.op, Reshape)
-        v, made = source, r.producers.get(source)
+        axis, v, made = before, source, r.producers.get(source)
     return made is None or isinstance(made.op, (Constant, Full))
 
 

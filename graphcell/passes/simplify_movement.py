@@ -18,6 +18,8 @@ from graphcell.passes.rewrite import Rewriter
 from graphcell.passes.simplify_elementwise import MANTISSA
 
 Result = Sequence[Value] | None
+_MOST_PIECES = 64
+"""That are put together at once where concatenations lie in each other."""
 _LONGEST_EPILOGUE = 16
 """Ops through which a product is looked for."""
 
@@ -263,7 +265,7 @@ def concat_of_pieces(r: Rewriter, node: Node) -> Result:
             line = min(line, math.prod(made.results[0].type.shape[made.op.axis + 1 :]))
         else:
             parts.append(v)
-    if line == math.inf or line == 0 or any(p.type.size % line for p in parts):
+    if line == math.inf or line == 0 or len(parts) > _MOST_PIECES or any(p.type.size % line for p in parts):
         return None
     lines = [r.emit(Reshape((p.type.size // int(line), int(line))), p)[0] for p in parts]
     return r.emit(Reshape(node.results[0].type.shape), *r.emit(Concat(0), *lines))

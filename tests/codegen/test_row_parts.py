@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import graphcell as ms
-from graphcell import ops
+from graphcell import Parameter, nn, ops
 from graphcell.codegen import fuse, row_parts
 from graphcell.codegen.kernel import LoopKernel
 from graphcell.codegen.llvm.loops import block_count
@@ -133,3 +133,41 @@ def test_sums_alone_stay_sums() -> None:
     """What is only read is read as fast down all rows; short rows are streamed; columns in front are no columns."""
     for fn, shape in ((lambda x: x.sum(0), (1201, 96)), (lambda x: [ops.abs(x), ops.abs(x).sum(0)], (1200, 96)), (lambda x: [ops.abs(x), ops.abs(x).sum(1)], (96, 1201))):
         assert not any(k.summed for k in kernels(graph_of(fn, [normal(*shape)])))
+
+
+@pytest.mark.parametrize("images", [1, 2, 5])
+def test_the_longest_of_several_row_axes_is_cut(images: int, small: None) -> None:
+    """A number of each image keeps its axis apart; each image and each part of it has sums of its own."""
+
+    def fn(x: Tensor, g: Tensor, s: Tensor) -> list[Tensor]:
+        y = (x - x.mean(-1, keep_dims=True)) * s
+        return [y * y.sum(-1, keepdims=True) * g, (y * x).sum((0, 1))]
+
+    arrays = [normal(images, 101, 40), normal(40), normal(images, 1, 1)]
+    kernel = summing(fn, arrays)
+    assert all(block_count(kernel, target) >= 4 for target in TARGETS.values())
+    x, g, s = (a.astype(np.float64) for a in arrays)
+    y = (x - x.mean(-1, keepdims=True)) * s
+    check(fn, arrays, (y * y.sum(-1, keepdims=True) * g, (y * x).sum((0, 1))), 1e-4)
+
+
+class Adapting(nn.Cell):
+    """Its scales become sums of what they made."""
+
+    def __init__(self, scales: Array):
+        super().__init__()
+        self.scales = Parameter(Tensor(scales), name="scales")
+
+    def construct(self, x: Tensor) -> Tensor:
+        y = ops.abs(x * self.scales)
+        self.scales = y.sum(0)
+        return y
+
+
+def test_sums_of_parts_replace_what_was_read_for_them() -> None:
+    x, scales = normal(1201, 97), normal(97)
+    net = Adapting(scales)
+    y = ms.jit(net)(Tensor(x)).asnumpy()
+    want = np.abs(x.astype(np.float64) * scales)
+    np.testing.assert_allclose(y, want, rtol=1e-6)
+    np.testing.assert_allclose(net.scales.asnumpy(), want.sum(0), rtol=1e-5)

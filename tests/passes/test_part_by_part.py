@@ -15,8 +15,10 @@ from graphcell.codegen.legalize import legalize
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
 from graphcell.ir.types import TensorType
-from graphcell.ops.movement import Concat
+from graphcell.ops.dispatch import apply1
+from graphcell.ops.movement import BroadcastTo, Concat
 from graphcell.passes.autodiff import vjp
+from graphcell.passes.part_by_part import part_by_part
 from graphcell.passes.pipeline import PIPELINE, run_pipeline
 from graphcell.runtime.executable import compile_graph
 from graphcell.tensor import Tensor
@@ -82,3 +84,19 @@ def test_halves_are_never_put_together() -> None:
     made = [n for n in after.nodes if isinstance(n.op, Concat)]
     assert all(n.results[0] in after.outputs for n in made)
     assert sum(isinstance(n.op, Concat) for n in run_pipeline(graph, passes=WITHOUT)[0].nodes) > len(made)
+
+
+@pytest.mark.parametrize("small", [(1024,), (1, 1024)])
+def test_broadcasts_of_broadcasts_are_cut(small: tuple[int, ...]) -> None:
+    """The dimension of the parts is one that the first of them made."""
+
+    def fn(x: Tensor, y: Tensor, v: Tensor) -> Tensor:
+        whole = ops.cat((ops.tanh(x), ops.exp(y)), 2)
+        return whole * apply1(BroadcastTo((2, 4, 6, 1024)), apply1(BroadcastTo((6, 1024)), v))
+
+    graph = trace(fn, *(TensorType(dt.float32, s) for s in ((2, 4, 3, 1024), (2, 4, 3, 1024), small)))
+    arrays = [RNG.standard_normal(v.type.shape).astype(np.float32) for v in graph.inputs]
+    after = part_by_part(graph)
+    assert after is not graph
+    for want, got in zip(evaluate_graph(graph, arrays), evaluate_graph(after, arrays), strict=True):
+        np.testing.assert_array_equal(got, want)

@@ -77,12 +77,11 @@ class RowGroupEmitter(RowEmitter):
                     self._group(b.rem(block.index, i64(groups), signed=False) if before else block.index)
         return b.finish()
 
-    def _groups(self) -> int | Val:
+    def _groups(self) -> Val:
         """Groups of rows at the current indices of the loops before."""
-        rows = self._trips(self.kernel.group)
-        if not isinstance(rows, Val):
-            return groups_of(self.kernel, self.target)
-        return self.b.div(self.b.add(rows, i64(self.size - 1)), i64(self.size), signed=False)
+        if not self.kernel.trips_vary(self.kernel.group):
+            return i64(groups_of(self.kernel, self.target))
+        return self.b.div(self.b.add(self._trips(self.kernel.group), i64(self.size - 1)), i64(self.size), signed=False)
 
     def _group(self, group: Val) -> None:
         """All stages of a group of rows at the current indices of the other outer loops."""
@@ -91,9 +90,8 @@ class RowGroupEmitter(RowEmitter):
         self.across.index = list(self.index)
         self.across.index[self.kernel.group] = first
         self.rows, self.across.mask = i64(self.size), None
-        rows = self._trips(self.kernel.group)
-        if extent % self.size or isinstance(rows, Val):
-            self.rows = b.binary("smin", self.rows, b.sub(rows if isinstance(rows, Val) else i64(rows), first))
+        if extent % self.size or self.kernel.trips_vary(self.kernel.group):
+            self.rows = b.binary("smin", self.rows, b.sub(self._trips(self.kernel.group), first))
             self.across.mask = b.icmp("slt", self.across._lane_offsets(1), b.splat(self.rows, self.size))
         self.across_scope = Scope({}, self.uniform)
         self.spilled, self.kept = {}, {}

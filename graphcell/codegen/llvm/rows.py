@@ -400,12 +400,12 @@ class RowEmitter(PointEmitter):
                 self.index[d] = nest.enter_context(self.b.loop(0, self._trips(d), name=f"i{d}.", at_least_once=True)).index
             yield
 
-    def _trips(self, d: int) -> int | Val:
+    def _trips(self, d: int) -> Val:
         """How often loop d runs at the current indices of those before."""
         k, b = self.kernel, self.b
-        part = self.index[d - 1]
         if not k.trips_vary(d):
-            return k.extents[d]
+            return i64(k.extents[d])
+        part = self.index[d - 1]
         assert part is not None
         return b.select(b.icmp("eq", part, i64(k.extents[d - 1] - 1)), i64(k.last), i64(k.extents[d]))
 
