@@ -29,6 +29,8 @@ from graphcell.passes.costs import READ, WRITE, cost_again
 _LITTLE, _MORE, _MOST = 0.001, 0.01, 1.0
 """Where the costs are equal: rather what exists anyway than another op, and rather that than another value to keep."""
 
+_UNITS = 1 << 12
+"""Of a cost of one, which networkx gets as a whole number: it takes an edge for full only if its flow is the capacity to the last digit."""
 _FEW, _FEW_SHARED = 64, 4
 """Values, and values that several others are computed from, up to which all choices are tried: as fast as asking networkx, whose import takes
 longer than the first compilation of a small program."""
@@ -138,13 +140,13 @@ def cheapest_cut(cone: Sequence[Value], maker: Makers, store: Mapping[Value, flo
     nx = _networkx()
     cut = nx.DiGraph()
     for v in cone:
-        limit = {} if store[v] == math.inf else {"capacity": store[v]}
+        limit = {} if store[v] == math.inf else {"capacity": round(_UNITS * store[v])}
         cut.add_edge((v, 0), (v, 1), **limit)
         node = maker(v)
         if node is None:
             cut.add_edge("exists", (v, 0))
             continue
-        cut.add_edge("exists", (v, 0), capacity=again[v])
+        cut.add_edge("exists", (v, 0), capacity=round(_UNITS * again[v]))
         for x in node.operands:
             cut.add_edge((x, 1), (v, 0))
     for v in read:

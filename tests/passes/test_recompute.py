@@ -225,8 +225,8 @@ def test_what_few_values_are_made_of_is_tried_with_the_result_of_the_cut(seed: i
         operands = [values[i] for i in random.integers(k + 1, len(values), int(random.integers(0, 3)))]
         if random.random() < 0.7 or k == 0:
             made[v] = Node(Relu(), tuple(operands), (v,))
-    store = {v: math.inf if v in made and random.random() < 0.1 else float(random.integers(1, 9)) for v in values}
-    again = {v: float(random.integers(0, 3)) for v in made}
+    store = {v: math.inf if v in made and random.random() < 0.1 else 1.0 + 8.0 * random.random() for v in values}
+    again = {v: 3.0 * random.random() for v in made}
     cone = list(residuals.cone_of(read, made.get))
     monkeypatch.setattr(residuals, "_FEW_SHARED", 99)
     with monkeypatch.context() as context:
@@ -239,7 +239,7 @@ def test_what_few_values_are_made_of_is_tried_with_the_result_of_the_cut(seed: i
         kept = ({x for v in late for x in made[v].operands} | set(read)) - late
         return sum(store[v] for v in kept) + sum(again[v] for v in late)
 
-    assert cost(tried) == cost(late)
+    assert abs(cost(tried) - cost(late)) < 0.01  # networkx is asked in whole units
 
 
 NORMED_DENSE = (nn.Dense(64, 128), nn.GELU(), nn.Dense(128, 64), nn.LayerNorm((64,)), nn.Dense(64, 128), nn.GELU(), nn.Dense(128, 64), nn.LayerNorm((64,)))
