@@ -63,12 +63,12 @@ class FusedEpilogue:
 def match_epilogue(kernel: LoopKernel, operand: int, columns: int, target: Target) -> FusedEpilogue | None:
     """`kernel` as the epilogue of the contraction whose result is buffer `operand`, or None if it cannot be one.
 
-    Every element of the result must be read once, and in the direction of its rows all that is read and written must lie side by side
-    or stay in place, without guards. Slow functions stay apart: where the registers hold a tile of sums, each call of one would have to
-    save these, and a loop of its own keeps constants and tables in registers instead.
+    Every element of the result must be read once, and in the direction of its rows all that is read and written must lie side by side or stay in place,
+    without guards, and nothing may be added up. Slow functions stay apart: where the registers hold a tile of sums, each call of one would have to save
+    these, and a loop of its own keeps constants and tables in registers instead.
     """
     loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == operand]
-    if not loads or len(set(loads)) > 1 or any(s.is_reduction or s.is_slow or isinstance(s.what, GatherLoad) for s in kernel.body):
+    if not loads or len(set(loads)) > 1 or kernel.summed or any(s.is_reduction or s.is_slow or isinstance(s.what, GatherLoad) for s in kernel.body):
         return None
     if any(isinstance(s.what, Load) and s.what.guards for s in kernel.body):
         return None

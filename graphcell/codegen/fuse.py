@@ -264,9 +264,11 @@ class Fusion:
                 continue
             inside = set(g.nodes)
             written = [v for v in g.values if v not in sums and (v in self.output_roots or any(u not in inside for u in self.info.readers(v)))]
+            if not written:
+                continue
             places = [[a for a in leaves(flatten(axes)) if a.extent > 1] for axes in (*g.roots.values(), *(g.values[v] for v in written))]
             blocks, columns = _around(rows, max(places, key=len))
-            if not written or volume(blocks) * volume(rows) < FEWEST_PARTS * FEWEST_ROWS or not _FEWEST_COLUMNS <= volume(columns) <= _MOST_COLUMNS:
+            if volume(blocks) * volume(rows) < FEWEST_PARTS * FEWEST_ROWS or not _FEWEST_COLUMNS <= volume(columns) <= _MOST_COLUMNS:
                 continue
             streamed = blocks and sum(v.type.dtype.itemsize for v in sums) * volume(columns) <= STREAMED_BYTES
             if not streamed and all(_lie_in_order(axes, blocks, rows, columns) for axes in places):

@@ -171,3 +171,18 @@ def test_sums_of_parts_replace_what_was_read_for_them() -> None:
     want = np.abs(x.astype(np.float64) * scales)
     np.testing.assert_allclose(y, want, rtol=1e-6)
     np.testing.assert_allclose(net.scales.asnumpy(), want.sum(0), rtol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(120, 24, 9000), (64, 24, 9001), (97, 24, 515)], ids=str)
+def test_sums_of_columns_of_products(shape: tuple[int, int, int]) -> None:
+    """Where a product has its results in registers, columns are not added up."""
+
+    def fn(x: Tensor, w: Tensor, b: Tensor) -> list[Tensor]:
+        y = ops.relu(ops.matmul(x, w) + b)
+        return [y, y.sum(0), (y * y).sum(0)]
+
+    rows, inner, columns = shape
+    x, w, b = arrays = [normal(rows, inner), normal(inner, columns), normal(columns)]
+    y = np.maximum(x.astype(np.float64) @ w + b, 0)
+    for got, want in zip(ms.jit(fn)(*map(Tensor, arrays)), (y, y.sum(0), (y * y).sum(0)), strict=True):
+        np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-4, atol=1e-4)
