@@ -11,6 +11,8 @@ import graphcell as gc
 from graphcell import ops
 from graphcell.codegen.fuse import Fusion, fuse
 from graphcell.codegen.legalize import legalize
+from graphcell.codegen.llvm.loops import block_count
+from graphcell.codegen.llvm.target import host
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
 from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
@@ -77,6 +79,8 @@ def test_rows_too_few_for_threads_stay_in_a_kernel_of_their_own() -> None:
         return p, p.sum(0)
 
     assert not is_summed(fn, [normal(61, 3001)])
+    (many,) = [k for k in kernels(graph_of(fn, [normal(97, 3001)])) if k.summed]
+    assert many.last and block_count(many, host("")) >= 4  # these come in parts, which threads share
     assert is_summed(fn, [normal(20, 100)])
 
 

@@ -30,7 +30,8 @@ _AVX_BITS, _LEAST_BITS = 256, 128
 _REGISTERS = 4
 """Registers of a vector in kernels of long functions."""
 _MOST_STREAMS = 16
-"""Of memory, beside which values on several registers wait on the stack."""
+"""Of memory, beside which several registers' values on the stack would not stay in the L1 cache. Measured on Zen 3: a kernel with 26 streams takes half of the
+time with one register."""
 _REGISTERS_IN_DOUBLE = 2
 """The same where one of the longest functions of floats is computed in double, which takes twice as many. Measured on Zen 3: kernels with lgamma and digamma
 take 0.75 of the time that they took with four registers, and half as long to compile."""
