@@ -49,7 +49,6 @@ def partition(graph: Graph, frozen: Iterable[int]) -> Partition:
     """Cuts a legal graph. Inputs of which nothing can be made are frozen all the same: contractions can prepare them."""
     sources = {graph.inputs[k]: frozenset((k,)) for k in frozen}
     info = Analysis(graph)
-    outputs = {info.root_of_memory(v) for v in graph.outputs}
     read = {v for n in graph.nodes for v in n.operands}
     once: list[Node] = []
     moved: set[Node] = set()
@@ -59,7 +58,7 @@ def partition(graph: Graph, frozen: Iterable[int]) -> Partition:
         found = frozenset(k for v in node.operands for k in sources[v])
         if is_virtual(node.op) or isinstance(node.op, Constant):
             once.append(node)
-        elif _is_kept(node, sum(v.type.nbytes for v in node.results if v in read), found, graph) and outputs.isdisjoint(node.results):
+        elif _is_kept(node, sum(v.type.nbytes for v in node.results if v in read), found, graph) and info.outputs.isdisjoint(node.results):
             once.append(node)
             moved.add(node)
         else:

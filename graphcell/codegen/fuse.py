@@ -83,6 +83,8 @@ class Analysis:
         self._layouts: dict[Value, Layout | None] = {}
         self._roots: dict[Value, Value] = {}
         self._paths: dict[Value, Path] = {}
+        self.outputs = frozenset(self.root_of_memory(v) for v in graph.outputs)
+        """The values in whose buffers the graph's outputs lie (an output may be a reshape of one)."""
 
     def layout(self, v: Value) -> Layout:
         """Where the elements of a memory value or a strided view lie."""
@@ -135,6 +137,11 @@ class Analysis:
             self._roots[v] = root
         return self._roots[v]
 
+    def written(self, group: Group) -> list[Value]:
+        """What a group makes for others: its kernel writes it."""
+        inside = set(group.nodes)
+        return [v for v in group.values if v in self.outputs or any(u not in inside for u in self.readers(v))]
+
 
 class Fusion:
     """Builds the groups of one graph."""
@@ -148,7 +155,6 @@ class Fusion:
         self.group_of: dict[Node, Group] = {}
         self.groups: list[Group] = []
         self.last_effect: Node | None = None
-        self.output_roots = {self.info.root_of_memory(v) for v in graph.outputs}
 
     def run(self) -> list[Group]:
         """All groups in an order of execution; nodes that are no loops stand in a group alone."""
@@ -262,8 +268,7 @@ class Fusion:
             sums, rows = self._reductions(g), set(leaf_set(g.reduced))
             if not sums or g.summed or len(sums) > _MOST_SUMS or g.points <= POINTS_OF_ONE_BLOCK or not all(self._is_column_sum(g, v) for v in sums):
                 continue
-            inside = set(g.nodes)
-            written = [v for v in g.values if v not in sums and (v in self.output_roots or any(u not in inside for u in self.info.readers(v)))]
+            written = [v for v in self.info.written(g) if v not in sums]
             if not written:
                 continue
             places = [[a for a in leaves(flatten(axes)) if a.extent > 1] for axes in (*g.roots.values(), *(g.values[v] for v in written))]
@@ -432,12 +437,12 @@ class Fusion:
                 axes = set(leaf_set(flatten(dims)))
                 if axes == whole or (reduced and axes == outer):
                     continue
-                if any(u not in inside for u in self.info.readers(v)) or v in self.output_roots:
+                if any(u not in inside for u in self.info.readers(v)) or v in self.info.outputs:
                     return False
         return True
 
     def _is_output(self, group: Group) -> bool:
-        return any(v in self.output_roots for v in group.values)
+        return any(v in self.info.outputs for v in group.values)
 
     def _merge(self, p: Group, g: Group) -> Group:
         p.nodes += g.nodes
@@ -556,7 +561,5 @@ def _moved(groups: Sequence[Group], fusion: Fusion) -> float:
     info, cost = fusion.info, 0.0
     for g in groups:
         read = {info.root_of_memory(r) for r in g.roots if r not in g.values and not info.is_fill(r)}
-        inside = set(g.nodes)
-        written = [v for v in g.values if v in fusion.output_roots or any(u not in inside for u in info.readers(v))]
-        cost += READ * sum(v.type.nbytes for v in read) + WRITE * sum(v.type.nbytes for v in written)
+        cost += READ * sum(v.type.nbytes for v in read) + WRITE * sum(v.type.nbytes for v in info.written(g))
     return cost

@@ -6,7 +6,7 @@ once. And how the dimensions of a gather's result walk through the memory of its
 
 from __future__ import annotations
 
-from collections.abc import Sequence, Set
+from collections.abc import Sequence
 
 from graphcell.codegen.axes import leaf_set, leaves, volume
 from graphcell.codegen.fuse import Analysis, Group
@@ -17,11 +17,11 @@ from graphcell.ops.indexing import Gather
 Strides = tuple[int, ...]
 
 
-def find_gathers(groups: Sequence[Group], info: Analysis, outputs: Set[Value]) -> dict[Value, Node]:
+def find_gathers(groups: Sequence[Group], info: Analysis) -> dict[Value, Node]:
     """The gathers whose results are read in place, by these."""
     found: dict[Value, Node] = {}
     for node in (group.nodes[0] for group in groups):
-        if isinstance(node.op, Gather) and node.results[0] not in outputs and all(v.type.size for v in (*node.operands, *node.results)):
+        if isinstance(node.op, Gather) and node.results[0] not in info.outputs and all(v.type.size for v in (*node.operands, *node.results)):
             found[node.results[0]] = node
     if found:
         readers: dict[Value, list[Group]] = {}

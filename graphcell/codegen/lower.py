@@ -91,10 +91,9 @@ class _Frame(ControlFlow):
         self.graph = graph = self.info.graph
         self.outputs = tuple(self.info.layout(v).root for v in graph.outputs)
         """The values in whose buffers the graph's outputs lie (an output may be a reshape of one)."""
-        self._output_set = set(self.outputs)
         self.pieces: dict[Value, Piece] = {}
         """Values that lie in a part of the buffer of a later one."""
-        self.gathers = find_gathers(groups, self.info, self._output_set)
+        self.gathers = find_gathers(groups, self.info)
         """Values that are gathered where a loop nest reads them."""
         self.units = [self._unit(g) for g in groups if g.nodes[0] not in self.gathers.values()]
         self.epilogues: dict[Node, FusedEpilogue] = {}
@@ -124,7 +123,7 @@ class _Frame(ControlFlow):
         return _Unit(group.nodes[0], None, group)
 
     def _schedule(self, group: Group) -> ScheduledKernel:
-        return schedule(group, self.info, self._output_set, self.lowering.target.avx512, self.pieces, self.gathers)
+        return schedule(group, self.info, self.lowering.target.avx512, self.pieces, self.gathers)
 
     def _fuse_epilogues(self) -> None:
         """Contractions whose results go into one kernel without reductions take it as their epilogue and run at its place."""
@@ -143,7 +142,7 @@ class _Frame(ControlFlow):
                 continue
             scheduled = unit.kernel
             points = scheduled.kernel.points
-            ready = [v for v in scheduled.buffers if v in makers and readers.get(v) == 1 and v not in self._output_set and v.type.size == points]
+            ready = [v for v in scheduled.buffers if v in makers and readers.get(v) == 1 and v not in self.info.outputs and v.type.size == points]
             for v in sorted(ready, key=lambda v: -made_at[v]):
                 node = makers[v].node
                 fused = match_epilogue(unit.kernel.kernel, unit.kernel.buffers.index(v), epilogue_columns(node), self.lowering.target) if node else None
@@ -194,7 +193,7 @@ class _Frame(ControlFlow):
         nodes = [unit.node for unit in self.units if unit.node is not None and unit.kernel is None]
         loops = [unit for unit in self.units if unit.node is None]
         looped = {v for unit in loops for v in unit.writes()}
-        self.pieces = find_pieces(nodes, looped, readers, self.info, given | self._output_set, self.in_place)
+        self.pieces = find_pieces(nodes, looped, readers, self.info, given | self.info.outputs, self.in_place)
         for unit in loops:
             if not self.pieces.keys().isdisjoint(unit.writes()):
                 unit.kernel = self._schedule(unit.group)
@@ -321,9 +320,9 @@ class _Frame(ControlFlow):
         return self.info.layout(v).strides
 
     @cached_property
-    def _unread_outputs(self) -> set[Value]:
+    def _unread_outputs(self) -> frozenset[Value]:
         """Outputs in memory of the caller's that no step reads: none that takes over an input's, or is copied there at the end."""
-        return self._output_set - self._last_reads().keys() - self.in_place.keys() - self.storage.keys() - self.intervals.keys()
+        return self.info.outputs - self._last_reads().keys() - self.in_place.keys() - self.storage.keys() - self.intervals.keys()
 
     # -- code --------------------------------------------------------------------------------------------------------
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:

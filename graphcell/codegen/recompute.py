@@ -43,7 +43,6 @@ class _Search:
         self.info = info
         self.stored = stored
         self.group_of = {n: g for g in groups for n in g.nodes}
-        self.outputs = {info.root_of_memory(v) for v in info.graph.outputs}
         self.again: dict[Group, dict[Value, None]] = {}
         """What each group computes again."""
         self.reads = {g: {info.root_of_memory(r) for r in g.roots if r not in g.values} for g in groups}
@@ -70,7 +69,7 @@ class _Search:
 
     def _stored(self) -> list[Value]:
         """Results of cheap elementwise ops that other groups read."""
-        found, given = [], self.outputs | self.stored
+        found, given = [], self.info.outputs | self.stored
         for group in dict.fromkeys(self.group_of.values()):
             for v in group.values:
                 if self._is_cheap(self.info.made_by[v]) and v not in given and v.type.nbytes >= _FROM_BYTES and self._leaves_group(v, group):
@@ -119,7 +118,7 @@ class _Search:
         if r.type.size * _SMALL <= v.type.size or r in self.reads[g]:
             return 0.0
         own = self.info.made_by.get(r)
-        stored = own is None or own not in self.group_of or r in self.outputs or self._leaves_group(r, self.group_of[own])
+        stored = own is None or own not in self.group_of or r in self.info.outputs or self._leaves_group(r, self.group_of[own])
         return r.type.nbytes * (READ if stored else READ + WRITE)
 
     def describe(self, v: Value, g: Group) -> _Recipe:

@@ -5,7 +5,7 @@ Enters: a Group (fuse.py). Leaves: the kernel and the values whose buffers it re
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Set
+from collections.abc import Mapping
 from types import MappingProxyType
 
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
@@ -64,15 +64,14 @@ class _Raw:
 
 
 class _Scheduler:
-    def __init__(self, group: Group, info: Analysis, outputs: Set[Value], pieces: Mapping[Value, Piece], gathers: Mapping[Value, Node]):
+    def __init__(self, group: Group, info: Analysis, pieces: Mapping[Value, Piece], gathers: Mapping[Value, Node]):
         self.group, self.info, self.pieces, self.gathers = group, info, pieces, gathers
         self.reduced = set(leaf_set(group.reduced))
         self.summed = set(leaf_set(group.summed))
         self.buffers: dict[Value, int] = {}
         self.locals: dict[object, int] = {}
         self.body: list[Statement] = []
-        inside = set(group.nodes)
-        self.stored = [v for v in group.values if v in outputs or any(u not in inside for u in info.readers(v))]
+        self.stored = info.written(group)
         self.loops = self._order_loops()
 
     # -- loops -------------------------------------------------------------------------------------------------------
@@ -249,7 +248,6 @@ def _merge_loops(kernel: LoopKernel, d: int) -> LoopKernel:
 def schedule(
     group: Group,
     info: Analysis,
-    outputs: Set[Value],
     masks: bool = False,
     pieces: Mapping[Value, Piece] = MappingProxyType({}),
     gathers: Mapping[Value, Node] = MappingProxyType({}),
@@ -257,12 +255,11 @@ def schedule(
     """The kernel of a group.
 
     Args:
-        outputs: the values that the graph returns.
         masks: whether the processor stores some lanes of a vector by one instruction.
         pieces: where values are written that lie in others.
         gathers: values that are gathered where they are read (gathers.py).
     """
-    return _Scheduler(group, info, outputs, pieces, gathers).run(masks)
+    return _Scheduler(group, info, pieces, gathers).run(masks)
 
 
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:
