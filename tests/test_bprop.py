@@ -176,6 +176,7 @@ def test_gradients_beyond_the_arguments_are_left_out(run: Callable[..., Any]) ->
     assert plain(run(grad(fn), X)) == 7.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "weights",
     [lambda dout: ({W: dout * 100.0},), lambda dout: ({},), lambda dout: ((dout * 100.0,),), lambda dout: ([dout],), lambda dout: (), lambda dout: ({W: 1}, dout)],

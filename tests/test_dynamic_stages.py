@@ -137,6 +137,7 @@ def remark(cell: nn.Cell) -> str:
     return str(cell._compiled.explain()).splitlines()[-1]  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "blocks"), [(name, kind) for name in NETS for kind in BLOCKS if kind == "exact" or name not in ("batch norm", "convolutions")], indirect=["blocks"]
 )  # variances need as many rows as there are
@@ -156,6 +157,7 @@ def test_training_steps(name: str, blocks: None) -> None:
             q.set_data(Tensor(p.asnumpy()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["layers", "convolutions"])
 def test_training_steps_with_a_scaled_loss(name: str, blocks: None) -> None:
     (alone, plain), (together, step) = trained(name, by_scaled_momentum), trained(name, by_scaled_momentum)
@@ -169,6 +171,7 @@ def test_training_steps_with_a_scaled_loss(name: str, blocks: None) -> None:
     assert remark(step).startswith("compiled for blocks of rows, in ")
 
 
+@pytest.mark.slow
 def test_nothing_is_compiled_twice(compilations: list[Any]) -> None:
     _, step = trained("batch norm", by_adam)
     declared(step, (vectors(2), labels(2)))
@@ -211,6 +214,7 @@ SUMS: dict[str, Callable[[Tensor], Any]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", SUMS)
 def test_sums_of_every_kind(name: str, blocks: None) -> None:
     net = Computed(SUMS[name])
@@ -394,6 +398,7 @@ def test_compiling_ahead(compilations: list[Any], blocks: None) -> None:
     assert not compilations
 
 
+@pytest.mark.slow
 def test_compiling_ahead_for_one_row(compilations: list[Any]) -> None:
     """Which blocks cannot do where a variance is taken."""
     _, step = trained("batch norm", by_adam)

@@ -128,6 +128,7 @@ def hiding_masks(m: int, n: int) -> dict[str, Array]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("fill", [-1e9, -50.0, 3.0, -math.inf])
 @pytest.mark.parametrize(("m", "n"), [(300, 300), (70, 900), (520, 130), (257, 641)])
 def test_masks_that_hide_chunks(m: int, n: int, fill: float) -> None:
@@ -135,6 +136,7 @@ def test_masks_that_hide_chunks(m: int, n: int, fill: float) -> None:
         check((2,), m, n, 12, 20, mask[None], fill=fill)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("low", [-math.inf, -1e9, -10000.0, -60.0, 5.0])
 @pytest.mark.parametrize(("m", "n"), [(300, 300), (70, 900), (520, 130)])
 def test_added_masks_that_hide_chunks(m: int, n: int, low: float) -> None:
@@ -268,6 +270,7 @@ def test_strided_operands_are_read_where_they_lie() -> None:
     assert [step.title.split("[")[0] for step in program.steps] == ["attention", "attention_grad"]  # no copies
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("turned", ["", "k", "v", "kv"])
 @pytest.mark.parametrize(("dtype", "tolerance"), [(np.float32, 3e-6), (np.float64, 1e-13), (np.float16, 2e-3), (ml_dtypes.bfloat16, 2e-2)])
 @pytest.mark.parametrize("width", list(TARGETS))
@@ -315,6 +318,7 @@ def test_results_do_not_depend_on_the_split_into_blocks() -> None:
         np.testing.assert_allclose(x, z, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", list(TARGETS))
 @pytest.mark.parametrize("form", ["no mask", "causal", "padded", "later"])
 def test_blocks_find_the_panels_of_those_before(form: str, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -379,6 +383,7 @@ def test_ranges_of_blocks_may_begin_anywhere(form: str, width: int, monkeypatch:
     run.check()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", list(TARGETS))
 @pytest.mark.parametrize(("m", "n", "d", "e"), [(45, 635, 31, 16), (45, 733, 60, 8), (44, 570, 9, 229), (24, 596, 10, 105), (336, 626, 8, 28)], ids=str)
 def test_a_rest_of_the_keys_has_room_where_others_are_read_where_they_lie(m: int, n: int, d: int, e: int, width: int) -> None:

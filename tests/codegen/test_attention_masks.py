@@ -181,6 +181,7 @@ def masks_by_row(m: int, n: int) -> dict[str, Array]:
     }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("powers", [False, True])
 @pytest.mark.parametrize(("m", "n", "d"), [(128, 128, 32), (130, 200, 20), (300, 500, 16), (33, 65, 8)])
 def test_rows_of_any_length(m: int, n: int, d: int, powers: bool) -> None:

@@ -266,6 +266,7 @@ def test_large_reductions_and_packing(case: Case) -> None:
     check(replace(case, m=case.m // 2 + 1), 32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["float", "half", "bfloat", "double"])
 @pytest.mark.parametrize(("m", "n", "k", "batch"), [(1, 33000, 130, ()), (3, 9001, 1030, ()), (2, 20100, 200, (3,)), (12, 40000, 140, ())])
 def test_large_matrices_that_meet_few_rows(m: int, n: int, k: int, batch: tuple[int, ...], kind: str) -> None:

@@ -155,6 +155,7 @@ def test_kinds(groups: int, kinds: tuple[str, str, str], direction: str) -> None
     )
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(10))
 def test_random_specs(seed: int) -> None:
     rng = np.random.default_rng(seed)

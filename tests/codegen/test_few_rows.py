@@ -202,6 +202,7 @@ def test_many_rows_are_as_before() -> None:
 
 
 # -- the numbers -----------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize("m", ALIKE)
 @pytest.mark.parametrize(("k", "n", "turned"), [(128, 259, False), (515, 130, False), (260, 77, True), (97, 261, True)])
@@ -209,6 +210,7 @@ def test_results(m: int, k: int, n: int, turned: bool, width: int) -> None:
     check(Case(m, n, k, transpose_b=turned), width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["half", "bfloat", "double"])
 @pytest.mark.parametrize("m", [1, 5, 16, 40])
 @pytest.mark.parametrize(("k", "n", "turned"), [(515, 130, False), (260, 99, True)])
@@ -217,6 +219,7 @@ def test_results_of_other_kinds(m: int, k: int, n: int, turned: bool, kind: str)
     check(Case(m, n, k, kind, transpose_b=turned, share_b=True), HOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize("kind", ["half", "bfloat"])
 @pytest.mark.parametrize("m", [1, 3, 8, 17])

@@ -57,6 +57,7 @@ def rows_of_a_table(columns: int, kind: str, what: str, result: str) -> str:
 SUM = "%y = mul %g, %x\n%s = reduce_sum[axis=(1,), keep_dims=False] %y"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["f32", "f64", "f16", "i32"])
 @pytest.mark.parametrize("columns", [1, 3, 16, 33])
 def test_rows_go_straight_into_what_is_made_of_them(columns: int, kind: str) -> None:

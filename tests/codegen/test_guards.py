@@ -203,6 +203,7 @@ PROGRAMS: dict[str, tuple[Program, list[Array]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", PROGRAMS)
 def test_programs_stay_inside_their_buffers(name: str) -> None:
     fn, arrays = PROGRAMS[name]

@@ -79,6 +79,7 @@ def test_graphs_of_sums(seed: int) -> None:
     agrees(*graph_of_sums(seed))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(40))
 def test_random_graphs(seed: int) -> None:
     graph, inputs = random_graph(seed, exact=True)

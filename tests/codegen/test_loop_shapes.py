@@ -251,6 +251,7 @@ def test_other_kernels_keep_to_one_register(fn: Function) -> None:
         assert all(registers_of(kernel, target) == 1 for target in TARGETS.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
 @pytest.mark.parametrize("columns", [31, 33, 64, 129, 1000])
 def test_functions_of_rows_of_any_length(columns: int, dtype: Any) -> None:
@@ -398,6 +399,7 @@ def test_what_is_asked_ahead_changes_nothing(shape: tuple[int, ...], dtype: Any,
 
 
 # -- tiles in rows that are reduced ------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 33, 65), (3, 16, 40), (1, 100, 31), (2, 5, 150), (2, 64, 64)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int32])
 def test_a_transposed_operand_beside_sums_of_both(shape: tuple[int, int, int], dtype: Any) -> None:
@@ -415,6 +417,7 @@ def test_a_transposed_operand_beside_sums_of_both(shape: tuple[int, int, int], d
     check(fn, [x, y], [z.sum((1, 2), dtype=dtype), z.swapaxes(1, 2), s + total], 1e-6 if dtype is np.float32 else 0.0)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(2, 33, 65), (1, 100, 31), (2, 64, 64)], ids=str)
 def test_tiles_of_many_instructions_wait_in_memory(shape: tuple[int, int, int], monkeypatch: pytest.MonkeyPatch) -> None:
     """The code of a point is there once for whole and partial tiles and vectors each, and does the same as sixteen times over."""

@@ -74,6 +74,7 @@ def constant_power(kind: str, exponent: float, lanes: int) -> Callable[..., Any]
     return build(lambda b, x: math.constant_pow(b, x, exponent), [kind], lanes)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", CONSTANT_EXPONENTS)
 @pytest.mark.parametrize("kind", ["float", "double"])
 def test_constant_pow_accuracy_and_equal_bits_at_every_width(kind: str, exponent: float, width: str) -> None:

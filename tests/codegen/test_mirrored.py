@@ -43,6 +43,7 @@ def is_mirrored(graph: Graph, width: int) -> bool:
     return "mirror" in lower(graph, (), TARGETS[width]).text
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", list(TARGETS))
 @pytest.mark.parametrize("transposed", [False, True])
 @pytest.mark.parametrize(("batch", "rows", "steps"), [((), 128, 48), ((), 131, 60), ((), 144, 300), ((), 257, 64), ((3,), 150, 70), ((2, 2), 129, 50)])

@@ -56,6 +56,7 @@ SCANS = [((5,), 0), ((1,), 0), ((3, 7), 1), ((3, 7), 0), ((70, 9), 1), ((2, 5, 6
          ((37, 41), 1), ((16, 16), 1), ((17, 33), 1), ((3, 11, 30), 2), ((9, 261), 1)]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["16", "32", ""])
 @pytest.mark.parametrize("kind", ["add", "mul", "max", "min"])
 def test_scans(kind: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,6 +99,7 @@ def first_place(x: Array, axis: int, largest: bool) -> Array:
     return out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", dt.ALL, ids=str)
 def test_places_of_extrema(dtype: dt.DType) -> None:
     for shape, axis in [((7,), 0), ((1,), 0), ((4, 37), 1), ((4, 37), 0), ((3, 5, 70), 1), ((130, 3), 0), ((0, 3), 1), ((2, 1, 3), 1)]:

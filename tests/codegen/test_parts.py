@@ -221,6 +221,7 @@ def test_an_interruption_amid_the_passes_frees_the_module(method: str, monkeypat
     assert len(target._Parsed._contexts) == held
 
 
+@pytest.mark.slow
 def test_modules_that_nobody_closed_are_freed_before_their_contexts() -> None:
     """Python frees what is found dead together in any order; LLVM would crash, so a process of its own tries it."""
     program = """

@@ -98,6 +98,7 @@ def test_several_loops_around_a_row(shape: tuple[int, ...]) -> None:
     check_grouped(f, [transposed], (wide - centre) / spread, 1e-5)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [5, 9, 17, 33, 65])
 @pytest.mark.parametrize("steps", [2, 3, 7])
 def test_what_is_kept_of_rows_of_several_loops(steps: int, width: int) -> None:

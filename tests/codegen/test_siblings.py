@@ -50,6 +50,7 @@ def test_a_group_that_joined_another_is_found_by_who_reads_the_same_as_it_did() 
     check(fn, [x, y, z], [x + y, abs(z), y - z, -x])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_ways_of_reading_three_values(seed: int) -> None:
     """Each result reads one to three of them, as they lie or transposed; all that read the same in some way are joined in any order."""

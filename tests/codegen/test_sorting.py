@@ -57,6 +57,7 @@ def test_sort(kind: type, shape: tuple[int, ...], axis: int) -> None:
         check(Sort(axis, descending), some(kind, shape, math.prod(shape)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
 def test_topk(kind: type, shape: tuple[int, ...], axis: int) -> None:

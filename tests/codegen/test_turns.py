@@ -24,6 +24,7 @@ def images_last(x: Any) -> Any:
     return apply1(Transpose((0, 2, 1)), x)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("turns", [2, 3, 4])
 @pytest.mark.parametrize("points", [16, 37, 515])

@@ -231,6 +231,7 @@ def test_other_vector_widths_of_other_taps(spec: ConvSpec, direction: str, width
     check(spec, direction, width, FORWARD[spec.kh, spec.kw][-1], False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", NAMES)
 @pytest.mark.parametrize(
     "kinds", [("half", "half", "half"), ("bfloat", "float", "bfloat"), ("double", "double", "double"), ("half", "half", "float")], ids=str
@@ -241,6 +242,7 @@ def test_kinds(kinds: tuple[str, str, str], direction: str) -> None:
     check(spec, direction, HOST, F4, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_random_specs(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -251,6 +253,7 @@ def test_random_specs(seed: int) -> None:
         check(spec, direction, int(rng.choice(list(TARGETS))), F2 if rng.integers(2) else F4, bool(rng.integers(2)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("channels", [16, 64, 256])
 @pytest.mark.parametrize(
     ("taps", "bounds"),
@@ -271,6 +274,7 @@ def test_error_is_within_three_times_that_of_direct_summation(
         assert error < bound * unit
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(6))
 def test_random_lines_and_dilations(seed: int) -> None:
     rng = np.random.default_rng(seed)
@@ -296,6 +300,7 @@ def linear_index(columns: int) -> Epilogue:
     return apply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", NAMES)
 @pytest.mark.parametrize("spec", [*SPECS[:4], LINES[2], DILATED[1]], ids=str)
 def test_epilogue_sees_each_element_once_with_its_place(spec: ConvSpec, direction: str) -> None:

@@ -204,6 +204,7 @@ def test_a_dropout_mask_is_the_same_forward_and_backward(mode: int) -> None:
     assert not np.array_equal(later.asnumpy(), y.asnumpy())  # the next mask is another one
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_state_changes_once(mode: int) -> None:
     """Moving statistics after three steps are those of a network that keeps its values; so is the state of the random numbers."""

@@ -310,6 +310,7 @@ def test_loop_inputs_are_not_saved() -> None:
     assert parts.operands == (1, 2)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("steps", [0, 1, 6])
 def test_while_gradient(steps: int) -> None:
     cond = branch(lambda i, h, w: i < steps, I64, f64(2), f64(2))
@@ -321,6 +322,7 @@ def test_while_gradient(steps: int) -> None:
     )
 
 
+@pytest.mark.slow
 def test_while_gradient_beyond_its_stack(monkeypatch: pytest.MonkeyPatch) -> None:
     """More steps than slots: saved steps are thinned out and the others repeated."""
     for bound in ("_FEWEST_SLOTS", "_MOST_SLOTS", "_SHORTEST_BLOCK", "_LONGEST_BLOCK"):

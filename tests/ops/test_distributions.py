@@ -226,6 +226,7 @@ for _ in range(2):
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_a_new_run_repeats_what_op_level_seeds_gave(mode: int) -> None:
     """Two runs without any global seed print the same; the two lines of a run differ."""

@@ -48,6 +48,7 @@ def pool(x: Array, kernel: Any, stride: Any, padding: Any, reduce: Any, fill: fl
     return y
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None)
 @given(st.data())
 def test_max_pool_agrees_eagerly_and_natively(data: st.DataObject) -> None:

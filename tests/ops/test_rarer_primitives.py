@@ -45,6 +45,7 @@ def close(got: Tensor, want: list[float], relative: float) -> None:
     np.testing.assert_allclose(got.asnumpy().astype(np.float64)[finite], expected[finite], rtol=relative, atol=relative)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", FLOATS, ids=str)
 @pytest.mark.parametrize("name", KINDS)
 def test_bessel_values(name: str, dtype: Any) -> None:
@@ -54,6 +55,7 @@ def test_bessel_values(name: str, dtype: Any) -> None:
     close(getattr(ops, f"bessel_{name}")(x), [float(bessel(name)(mpmath.mpf(float(v)))) for v in x.asnumpy()], FLOATS[dtype])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", KINDS)
 def test_bessel_gradients(name: str, run: Callable[..., Any]) -> None:
     points = np.array([-7.5, -0.4, 0.3, 1.9, 2.1, 7.9, 8.1, 30.0] if name[0] in "ij" else [0.3, 1.9, 2.1, 7.9, 8.1, 30.0])

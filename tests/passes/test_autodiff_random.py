@@ -96,6 +96,7 @@ def _activity(graph: Graph, wrt: list[int]) -> list[bool]:
     return [any(active_outputs(graph, [j == k for j in range(len(graph.inputs))])) for k in wrt]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS[::3])
 def test_second_order(seed: int) -> None:
     """The gradient graph differentiated again, directly and through calls on nested tapes."""

@@ -33,6 +33,7 @@ def test_weights_are_many_for_what_is_done_with_them() -> None:
     assert sizes_for(1e4, 1e4) is LIGHT
 
 
+@pytest.mark.slow
 def test_blocks_with_more_rows_than_are_left() -> None:
     """Where a block costs as much as many rows: one does for as many as the largest has, and no more than an eighth of its rows are too many."""
     sizes = sizes_in_stages(1e6, 1e6, True)
@@ -45,6 +46,7 @@ def test_blocks_with_more_rows_than_are_left() -> None:
         assert len(pieces) == -(-rows // largest)
 
 
+@pytest.mark.slow
 def test_there_are_not_too_many_kinds_of_blocks() -> None:
     """Each size for a call with one block, and those of calls with several."""
     kinds = {(size, len(pieces) > 1) for rows in range(1, 3000) for pieces in [exact_plan(rows, sizes_in_stages(1e6, 1e6, True))] for _, size in pieces}

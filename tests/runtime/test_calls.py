@@ -291,6 +291,7 @@ def test_methods_of_several_cells() -> None:
         assert sum(e.record.hits for e in entries) == 8
 
 
+@pytest.mark.slow
 def test_cells_and_functions_are_let_go_of() -> None:
     cell = Scaled(3.0)
     warm(cell.run, t(1))
@@ -405,6 +406,7 @@ def test_an_interrupt_during_the_comparisons_is_not_lost() -> None:
     assert f(t(3)).asnumpy().tolist() == [6]
 
 
+@pytest.mark.slow
 def test_a_table_forgets_records_that_die_while_it_changes() -> None:
     def record(table: Table) -> Record:
         return Record(table, RecordState(), ())

@@ -192,6 +192,7 @@ thread.join()
 """
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("room", "call"),
     [("scan", "ms.ops.cumsum(x, 0)"), ("trigonometry", "ms.ops.sin(x)"), ("matmul", "ms.ops.matmul(x, x)"), ("sorting", "ms.ops.sort(x)[0]")],

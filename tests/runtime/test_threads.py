@@ -202,6 +202,7 @@ def test_exit_with_workers_polling_or_asleep(ending: str) -> None:
     run_script(f"check(4)\n{ending}")
 
 
+@pytest.mark.slow
 def test_exit_while_a_daemon_thread_runs_regions() -> None:
     for _ in range(3):
         run_script("""
