@@ -7,6 +7,7 @@ often than before (but for a few cheap ops), and no path leads from the group ou
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection, Sequence
 from dataclasses import field
 from itertools import pairwise
@@ -19,11 +20,13 @@ from graphcell.codegen.operands import Operand, Path, chain, read_operands
 from graphcell.codegen.recompute import recompute
 from graphcell.codegen.row_parts import FEWEST_ROWS
 from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ir.types import TensorType
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
 from graphcell.ops.movement import Concat
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.costs import READ, WRITE
+from graphcell.passes.row_blocks import LONGEST_STRIP, MIN_BLOCKS, row_blocks, rows_of_block
 from graphcell.records import dataclass
 
 MAX_NODES = 160
@@ -392,6 +395,8 @@ class Fusion:
         if rp and rg and set(rp) != set(rg):
             return False
         reduced = set(rp) | set(rg)
+        if (self._waits(p, g, reduced) or self._waits(g, p, reduced)) and self._are_cut(p, g, reduced):
+            return False
         whole = dp if len(dp) >= len(dg) else dg
         if not (set(dp) <= set(whole) and set(dg) <= set(whole)) or not reduced <= set(whole):
             return False
@@ -403,6 +408,22 @@ class Fusion:
         if reduced and not (rp and rg):
             return self._reduction_pays(p, g, outer, reduced)
         return self._stored_values_are_complete(p, g, outer, reduced, set(whole))
+
+    def _are_cut(self, p: Group, g: Group, reduced: set[Axis]) -> bool:
+        """Whether reductions are so long that they are cut in parts (reduction_parts.py), which elements that wait for their results would prevent."""
+        points, length = max(p.points, g.points), volume(reduced)
+        if points == length:
+            return length > POINTS_OF_ONE_BLOCK
+        if self._last_axis_reduced(p, g, reduced) or points <= POINTS_OF_ONE_BLOCK:
+            return False
+        found = [(n.op, n.operands[0].type) for h in (p, g) for n in h.nodes if isinstance(n.op, Reduction)]
+        return length > LONGEST_STRIP or not any(op.kind in ("max", "min") or _has_blocks(op, x) for op, x in found)
+
+    def _waits(self, p: Group, g: Group, reduced: set[Axis]) -> bool:
+        """Whether elements of g wait for what p makes of all of them."""
+        if not p.reduced or not reduced <= set(leaf_set(g.domain)):
+            return False
+        return any(r in p.values and reduced.isdisjoint(leaf_set(flatten(p.values[r]))) for r in g.roots)
 
     def _may_repeat(self, p: Group, g: Group, outer: set[Axis]) -> bool:
         """May p, of a smaller domain, be computed inside g's loops?"""
@@ -417,9 +438,7 @@ class Fusion:
         """A reduction joins elementwise work only if the rows that remain are many enough to keep order and threads."""
         if not self._stored_values_are_complete(p, g, outer, reduced, outer | reduced):
             return False
-        if not outer:
-            return volume(reduced) <= 1 << 15
-        return self._last_axis_reduced(p, g, reduced) or volume(outer) >= 128
+        return not outer or self._last_axis_reduced(p, g, reduced) or volume(outer) >= 128
 
     def _last_axis_reduced(self, p: Group, g: Group, reduced: set[Axis]) -> bool:
         for group in (p, g):
@@ -490,6 +509,13 @@ class Fusion:
                 if ancestors != d.ancestors:
                     d.ancestors = ancestors
                     stack.append(d)
+
+
+def _has_blocks(op: Reduction, x: TensorType) -> bool:
+    """Whether legalize would have cut a reduction of columns if that were better, or they are too short for that: it stays as it is."""
+    row = math.prod(x.shape[op.axis[-1] + 1 :]) * x.dtype.itemsize
+    short = math.prod(x.shape[a] for a in op.axis) < MIN_BLOCKS * rows_of_block(row)
+    return short or row_blocks(x.shape, op.axis, x.dtype.itemsize) is not None
 
 
 def _is_too_much(p: Group, g: Group) -> bool:

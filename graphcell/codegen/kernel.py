@@ -91,13 +91,15 @@ class Splat:
 
 @dataclass(frozen=True, slots=True)
 class Index:
-    """A position: `sum(strides[d] * index[d])`, as a number."""
+    """A position: `offset + sum(strides[d] * index[d])`, as a number."""
 
     strides: tuple[int, ...]
     dtype: DType
+    offset: int = 0
 
     def __str__(self) -> str:
-        return f"index {' + '.join(f'{s}*i{d}' for d, s in enumerate(self.strides) if s) or '0'}"
+        terms = [f"{s}*i{d}" for d, s in enumerate(self.strides) if s]
+        return f"index {' + '.join([*terms, *([str(self.offset)] if self.offset or not terms else [])])}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -333,7 +335,7 @@ def with_loops(
     def statement(s: Statement) -> Statement:
         what = s.what
         if isinstance(what, Index):
-            what = Index(strides(what.strides), what.dtype)
+            what = replace(what, strides=strides(what.strides))
         elif isinstance(what, Load) and what.guards:
             what = replace(what, guards=tuple(Guard(strides(g.strides), g.offset, g.extent) for g in what.guards))
         return Statement(what, s.args, s.dtype, loops(s.loops), s.stage)

@@ -444,7 +444,7 @@ def _empty_reduction(op: Reduction, result: TensorType) -> Op:
 
 def _split_axes(op: Reduction, x: TensorType) -> RowBlocks | None:
     """The cut for a reduction of a whole large Tensor to one element."""
-    if len(op.axis) != x.rank or x.size < SPLIT_REDUCTION_FROM:
+    if x.size < SPLIT_REDUCTION_FROM or any(n > 1 and a not in op.axis for a, n in enumerate(x.shape)):
         return None
     rows = 1
     for k, d in enumerate(x.shape[:-1]):

@@ -203,7 +203,7 @@ class _Frame(ControlFlow):
         node = unit.node
         if node is None:
             assert unit.kernel is not None
-            return sum(aligned_size(s.nbytes) for s in unit.kernel.sums)
+            return sum(map(aligned_size, unit.kernel.partial))
         total = 0
         for frame in self.inner.get(node, ()):
             frame.steady = self._steady_inside(node, frame)
@@ -357,13 +357,13 @@ class _Frame(ControlFlow):
             self._emit_node(b, unit.node, arena, call)
 
     def _run_scheduled(self, b: FunctionBuilder, unit: _Unit, scheduled: ScheduledKernel, arena: Val, call: Calls) -> None:
-        """A loop nest, and what adds up the sums of its parts."""
-        places = [self.place[v] for v in scheduled.buffers]
-        ends = list(itertools.accumulate((aligned_size(s.nbytes) for s in scheduled.sums), initial=self.scratch[unit.key].offset if scheduled.sums else 0))
-        parts = [b.gep(arena, begin, I8) for begin in ends[:-1]]
-        self.run_loops(b, self._past_caches(scheduled), places + parts, call)
-        for s, part in zip(scheduled.sums, parts, strict=True):
-            self.run_loops(b, s.kernel, [part, places[s.operand]], call)
+        """A loop nest, and what follows where it is in parts."""
+        first = self.scratch[unit.key].offset if scheduled.partial else 0
+        begins = itertools.accumulate(map(aligned_size, scheduled.partial[:-1]), initial=first)
+        places = [*(self.place[v] for v in scheduled.buffers), *(b.gep(arena, begin, I8) for begin, _ in zip(begins, scheduled.partial, strict=False))]
+        self.run_loops(b, self._past_caches(scheduled), places, call)
+        for f in scheduled.after:
+            self.run_loops(b, f.kernel, [places[k] for k in f.operands], call)
 
     def _past_caches(self, scheduled: ScheduledKernel) -> LoopKernel:
         """The kernel, which writes large results of the whole program past the caches: they would not stay there until somebody reads them."""
@@ -557,7 +557,7 @@ def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Valu
         return False
     kernel, buffers = unit.kernel.kernel, unit.kernel.buffers
     source, result = buffers.index(target), buffers.index(output)
-    if any(s.operand == result for s in unit.kernel.sums):
+    if all(s.access.operand != result for s in kernel.stores):
         return True  # it is written when all has been read
     if any(isinstance(s.what, GatherLoad) and s.what.access.operand == source for s in kernel.body):
         return False

@@ -162,7 +162,7 @@ class _Picker:
         if not isinstance(what, Index) or not what.dtype.is_integer or not what.dtype.signed:
             return False
         holds_extent = self.kernel.extents[self.loop] < 1 << (what.dtype.bits - 1)
-        return holds_extent and all(step == (d == self.loop) for d, step in enumerate(what.strides))
+        return holds_extent and not what.offset and all(step == (d == self.loop) for d, step in enumerate(what.strides))
 
     def _at(self, local: int, place: int) -> int:
         """A value of the kernel at a place of the row."""

@@ -22,20 +22,25 @@ FEWEST_ROWS = 16
 
 
 @dataclass(frozen=True)
-class PartSum:
-    """How the sums of all parts, operand 0 of `kernel`, make what belongs into the buffer of operand `operand` of the kernel that was cut."""
+class Following:
+    """A kernel that runs after the one that was cut, on these of its operands."""
 
-    operand: int
     kernel: LoopKernel
-
-    @property
-    def nbytes(self) -> int:
-        """Of the sums of all parts."""
-        return self.kernel.points * self.kernel.operands[0].itemsize
+    operands: tuple[int, ...]
 
 
-def in_parts(kernel: LoopKernel) -> tuple[LoopKernel, tuple[PartSum, ...]]:
-    """The kernel with its rows in parts, if nothing else makes blocks and the rows suffice. Further operands are the sums of parts.
+@dataclass(frozen=True)
+class Parts:
+    """A kernel with rows or reductions in parts. Its last operands are what the parts come to, of so many bytes each, of which those after it make what
+    belongs into the others."""
+
+    kernel: LoopKernel
+    nbytes: tuple[int, ...] = ()
+    after: tuple[Following, ...] = ()
+
+
+def rows_in_parts(kernel: LoopKernel) -> Parts:
+    """The kernel with its rows in parts, if nothing else makes blocks and the rows suffice.
 
     The longest loop along which stores add is cut, and each iteration of such loops before it is a part, too.
     """
@@ -43,7 +48,7 @@ def in_parts(kernel: LoopKernel) -> tuple[LoopKernel, tuple[PartSum, ...]]:
     rows = math.prod(kernel.extents[e] for e in summed)
     blocks = math.prod(kernel.extents[: kernel.first_summed]) if summed else FEWEST_PARTS
     if blocks >= FEWEST_PARTS or kernel.points <= POINTS_OF_ONE_BLOCK or rows < FEWEST_PARTS * FEWEST_ROWS:
-        return kernel, ()
+        return Parts(kernel)
     d = max(summed, key=lambda e: kernel.extents[e])
     extent, before = kernel.extents[d], [e for e in summed if e < d]
     wanted = rows_of_block(kernel.points // blocks // rows * max(t.itemsize for t in kernel.operands))
@@ -66,7 +71,9 @@ def in_parts(kernel: LoopKernel) -> tuple[LoopKernel, tuple[PartSum, ...]]:
     stores = tuple(replace(s, access=Access(places[s], sums[s].strides)) if s.adds else s for s in cut.stores)
     within = cut.summed & ~sum(1 << e for e in (*before, d))
     cut = replace(cut, stores=stores, operands=(*cut.operands, *(s.dtype for s in sums.values())), summed=within, last=extent - (parts - 1) * length)
-    return cut, tuple(PartSum(s.access.operand, sums[s].added_up()) for s in sums)
+    added = [s.added_up() for s in sums.values()]
+    nbytes = tuple(k.points * k.operands[0].itemsize for k in added)
+    return Parts(cut, nbytes, tuple(Following(k, (places[s], s.access.operand)) for s, k in zip(sums, added, strict=True)))
 
 
 class _Sum:

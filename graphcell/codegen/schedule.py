@@ -30,7 +30,8 @@ from graphcell.codegen.layout import row_major
 from graphcell.codegen.pick import pick
 from graphcell.codegen.pieces import Piece
 from graphcell.codegen.quotients import multiply_by_inverses
-from graphcell.codegen.row_parts import PartSum, in_parts
+from graphcell.codegen.reduction_parts import reductions_in_parts
+from graphcell.codegen.row_parts import Following, rows_in_parts
 from graphcell.codegen.share_powers import share_powers
 from graphcell.codegen.turns import unroll_turns
 from graphcell.codegen.vectorize import choose_vector
@@ -45,12 +46,14 @@ from graphcell.records import dataclass
 @dataclass(frozen=True)
 class ScheduledKernel:
     """A kernel, the values whose buffers are its operands, and those that it writes. What it writes into one concatenation goes by way of the
-    buffer of the first of these parts. Where its rows are in parts, their sums are further operands, which are added up after it."""
+    buffer of the first of these parts. Where its rows or reductions are in parts, what these come to are further operands, of so many bytes each, of which
+    the kernels after it make the result."""
 
     kernel: LoopKernel
     buffers: tuple[Value, ...]
     writes: tuple[Value, ...]
-    sums: tuple[PartSum, ...] = ()
+    partial: tuple[int, ...] = ()
+    after: tuple[Following, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -133,9 +136,10 @@ class _Scheduler:
         summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
         kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed)))
         kernel = multiply_by_inverses(share_powers(kernel))
-        kernel, sums = in_parts(collapse(unroll_turns(collapse(kernel))))
-        sums = tuple(PartSum(s.operand, choose_vector(collapse(s.kernel), masks)) for s in sums)
-        return ScheduledKernel(choose_vector(kernel, masks), tuple(self.buffers), tuple(self.stored), sums)
+        kernel = collapse(unroll_turns(collapse(kernel)))
+        parts = rows_in_parts(kernel) if kernel.summed else reductions_in_parts(kernel)
+        after = tuple(Following(choose_vector(collapse(f.kernel), masks), f.operands) for f in parts.after)
+        return ScheduledKernel(choose_vector(parts.kernel, masks), tuple(self.buffers), tuple(self.stored), parts.nbytes, after)
 
     def _buffer(self, v: Value) -> int:
         return self.buffers.setdefault(v, len(self.buffers))

@@ -62,8 +62,7 @@ def graph_of(fn: Function, arrays: Sequence[Array]) -> Graph:
 
 def kernels(graph: Graph) -> list[LoopKernel]:
     groups, info = fuse(legalize(run_pipeline(graph)[0]))
-    outputs = {info.layout(v).root for v in info.graph.outputs}
-    return [schedule(g, info, outputs).kernel for g in groups if g.values]
+    return [schedule(g, info).kernel for g in groups if g.values]
 
 
 def check(fn: Function, arrays: Sequence[Array], want: Array | Sequence[Array], tolerance: float = 0.0) -> None:

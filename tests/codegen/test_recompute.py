@@ -40,9 +40,8 @@ def legal(fn: Callable[..., Any], *shapes: tuple[int, ...], wrt: tuple[int, ...]
 def stored(graph: Graph) -> list[int]:
     """Bytes of what the kernels write, without the outputs of the graph."""
     groups, info = fuse(graph)
-    outputs = {info.layout(v).root for v in info.graph.outputs}
-    kernels = [schedule(g, info, outputs) for g in groups if g.values]
-    return sorted(v.type.nbytes for k in kernels for v in k.writes if v not in outputs)
+    kernels = [schedule(g, info) for g in groups if g.values]
+    return sorted(v.type.nbytes for k in kernels for v in k.writes if v not in info.outputs)
 
 
 def first_pass(graph: Graph) -> tuple[Graph, int] | None:

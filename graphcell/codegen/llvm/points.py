@@ -411,12 +411,13 @@ class PointEmitter:
 
     def _index_value(self, what: Index, s: Statement) -> Val:
         b, vector = self.b, self.kernel.vector
-        base = self._offset(what.strides, 0, range(len(what.strides)))
+        base = self._offset(what.strides, what.offset, range(len(what.strides)))
         if self._vectorised(s):
             stride = what.strides[vector]
             if self.vertical and self.slot:
                 base = b.add(base, i64(self.slot * self.lanes * stride))
-            if sum(abs(step) * n for step, n in zip(what.strides, self.kernel.extents, strict=True)) + self.lanes * abs(stride) < 1 << 31:
+            reach = abs(what.offset) + sum(abs(step) * n for step, n in zip(what.strides, self.kernel.extents, strict=True))
+            if reach + self.lanes * abs(stride) < 1 << 31:
                 base = b.cast(base, LType("i32"))  # of which more fit into a register, and which becomes a float in one instruction
             base = b.add(b.splat(base, self.lanes), self._lane_offsets(stride, base.type.kind))
         return b.cast(base, compute_type(what.dtype, base.type.lanes))

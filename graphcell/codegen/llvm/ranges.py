@@ -68,6 +68,6 @@ def is_less_in(here: range, kernel: LoopKernel, statement: Statement) -> bool | 
     place, bound = (kernel.body[n].what for n in statement.args)
     if not isinstance(place, Index) or not isinstance(bound, Splat) or not _runs_along(place.strides, kernel.vector):
         return None
-    if here[-1] < bound.value:
+    if here[-1] + place.offset < bound.value:
         return True
-    return False if here[0] >= bound.value else None
+    return False if here[0] + place.offset >= bound.value else None

@@ -31,6 +31,8 @@ _MOST_IN_UNROLLED_TILE = 400
 """Rough vector instructions of all points of a tile up to which they are unrolled; else the tile waits in memory."""
 ACCUMULATORS = 4
 """Independent partial results of a reduction, to hide the latency of an addition."""
+_CHAIN = 256
+"""Additions one after another, of floats, that begin from 0: each rounds what all before it came to."""
 _LIGHT, _MEDIUM = 12, 40
 """Weights of a body up to which so many are worth while, and two."""
 
@@ -276,17 +278,54 @@ class RowEmitter(PointEmitter):
             return carried
         step = self.ways if len(loops) == 1 else 1
         whole = self.kernel.extents[d] // step * step
-        with self.b.loop(0, whole, step, carried=carried, name=f"i{d}.", at_least_once=True) as loop:
-            carried = list(loop.carried)
+
+        def steps(at: Val, carried: list[Val]) -> list[Val]:
             for k in range(step):
-                self.way, self.index[d] = k, self.b.add(loop.index, i64(k)) if k else loop.index
+                self.way, self.index[d] = k, self.b.add(at, i64(k)) if k else at
                 carried = self._nest(loops[1:], carried, body)
-            loop.carry(*carried)
-        carried = list(loop.results)
+            return carried
+
+        carried = self._in_chains(f"i{d}.", 0, whole, step, self._additions(loops[1:]), carried, steps)
         for k in range(whole, self.kernel.extents[d]):
             self.way, self.index[d] = k - whole, i64(k)
             carried = self._nest(loops[1:], carried, body)
         return carried
+
+    def _additions(self, loops: list[int]) -> int:
+        """How many additions wait for each other in these inner loops and the vector loop."""
+        k = self.kernel
+        vectors = -(-k.extents[k.vector] // (self.lanes * self.slots)) if k.vector >= k.outer and k.tile < 0 else 1
+        return vectors * math.prod(k.extents[d] for d in loops)
+
+    def _in_chains(
+        self, name: str, start: int, stop: int, step: int, additions: int, carried: list[Val], body: Callable[[Val, list[Val]], list[Val]]
+    ) -> list[Val]:
+        """`body(index, carried)` at each step of a loop, with as many `additions` to each partial result. Where they are many, sums of floats are found
+        chain by chain: what rounding loses then grows with the length of a chain and with their number, not with that of all elements.
+        """
+        b, steps, reductions = self.b, (stop - start) // step, self.stage_work[1]
+        summed = [n for n in reductions if self._is_float_sum(n)]
+        chain = max(_CHAIN, math.isqrt(steps * additions)) // additions * step
+
+        def run(first: Val | int, last: Val | int, carried: Sequence[Val]) -> list[Val]:
+            with b.loop(first, last, step, carried=carried, name=name, at_least_once=True) as loop:
+                loop.carry(*body(loop.index, list(loop.carried)))
+            return list(loop.results)
+
+        if not summed or chain < step or stop - start < 2 * chain:
+            return run(start, stop, carried)
+        each = len(carried) // len(reductions)
+        sums = [n in summed for n in reductions for _ in range(each)]
+        with b.loop(start, stop, chain, carried=carried, name="chain", at_least_once=True) as loop:
+            fresh = [self._identity(n) if n in summed else loop.carried[j * each + k] for j, n in enumerate(reductions) for k in range(each)]
+            last = b.binary("smin", b.add(loop.index, i64(chain)), i64(stop))
+            found = run(loop.index, last, fresh)
+            loop.carry(*(b.add(x, y) if is_sum else y for is_sum, x, y in zip(sums, loop.carried, found, strict=True)))
+        return list(loop.results)
+
+    def _is_float_sum(self, local: int) -> bool:
+        s = self.kernel.body[local]
+        return isinstance(s.what, Reduction) and s.what.kind == "add" and s.dtype.is_float
 
     def _tile_nest(self, d: int, carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         """The inner tile loop, the last one, of rows that lie in the lanes."""
@@ -295,16 +334,16 @@ class RowEmitter(PointEmitter):
         if whole == self.lanes:
             carried = self._inner_tile(i64(0), self.lanes, carried, body)
         elif whole:
-            with self.b.loop(0, whole, self.lanes, carried=carried, name="tile", at_least_once=True) as loop:
-                loop.carry(*self._inner_tile(loop.index, self.lanes, list(loop.carried), body))
-            carried = list(loop.results)
+            carried = self._in_chains(
+                "tile", 0, whole, self.lanes, self.lanes // self.ways, carried, lambda at, carried: self._inner_tile(at, self.lanes, carried, body)
+            )
         return self._inner_tile(i64(whole), extent - whole, carried, body) if whole < extent else carried
 
     def _inner_tile(self, start: Val, points: int, carried: list[Val], body: Callable[[list[Val]], list[Val]]) -> list[Val]:
         return self._tile_points(start, points, carried, body, *self.stage_work)
 
     def _vector_loop(self, acc: list[Val], stores: Sequence[int], reductions: Sequence[int], spills: dict[int, Val]) -> list[Val]:
-        k, b = self.kernel, self.b
+        k = self.kernel
         if self.vertical:
             return self._inner_points(None, self.slots, self.mask, stores, reductions, acc, spills)
         if k.tile >= 0:
@@ -317,9 +356,9 @@ class RowEmitter(PointEmitter):
             if whole == wide:
                 acc = self._inner_points(i64(at), self.slots, None, stores, reductions, acc, spills)
             elif whole:
-                with b.loop(at, at + whole, wide, carried=acc, name="vector", at_least_once=True) as loop:
-                    loop.carry(*self._inner_points(loop.index, self.slots, None, stores, reductions, list(loop.carried), spills))
-                acc = list(loop.results)
+                acc = self._in_chains(
+                    "vector", at, at + whole, wide, 1, acc, lambda at, acc: self._inner_points(at, self.slots, None, stores, reductions, acc, spills)
+                )
             at += whole
             while at + self.lanes <= here.stop:
                 acc = self._inner_points(i64(at), 1, None, stores, reductions, acc, spills)
@@ -341,9 +380,7 @@ class RowEmitter(PointEmitter):
             return acc
 
         if whole:
-            with self.b.loop(0, whole, self.lanes, carried=acc, name="vector", at_least_once=True) as loop:
-                loop.carry(*tiles(loop.index, None, list(loop.carried)))
-            acc = list(loop.results)
+            acc = self._in_chains("vector", 0, whole, self.lanes, k.extents[k.tile], acc, lambda at, acc: tiles(at, None, acc))
         return tiles(i64(whole), constant_mask(extent - whole, self.lanes), acc) if whole < extent else acc
 
     def _inner_points(self, at: Val | None, slots: int, mask: Val | None, stores: Sequence[int], reductions: Sequence[int],
