@@ -47,6 +47,8 @@ class _Search:
         """What each group computes again."""
         self.reads = {g: {info.root_of_memory(r) for r in g.roots if r not in g.values} for g in groups}
         """What each group reads from memory."""
+        self.known: dict[Group, dict[Value, _Recipe]] = {}
+        """How each group would compute values, as long as it reads and computes what it does now."""
 
     def run(self) -> None:
         readers = {v: groups for v in self._stored() if (groups := self._reading_groups(v)) is not None}
@@ -60,6 +62,7 @@ class _Search:
                 progress = True
                 del readers[v]
                 for g, recipe in recipes.items():
+                    self.known.pop(g, None)
                     self.again.setdefault(g, {})[v] = None
                     self.reads[g].discard(v)
                     self.reads[g].update(recipe.reads)
@@ -123,6 +126,12 @@ class _Search:
 
     def describe(self, v: Value, g: Group) -> _Recipe:
         """How g would compute v: each operand is read, or computed where that costs less (or where it is not stored any more)."""
+        known = self.known.setdefault(g, {})
+        if v not in known:
+            known[v] = self._described(v, g)
+        return known[v]
+
+    def _described(self, v: Value, g: Group) -> _Recipe:
         maker = self.info.made_by[v]
         recipe = _Recipe({}, {maker: None})
         for x in maker.operands:
