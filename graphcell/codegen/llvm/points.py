@@ -5,6 +5,7 @@ Enters: a kernel (codegen/kernel.py) and, from the loops around (loops.py), the 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
@@ -316,6 +317,8 @@ class PointEmitter:
         b, vector, dtype = self.b, self.kernel.vector, what.dtype
         stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
         pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))
+        if stride in (0, 1) and not any(self._varies_in_lanes(g) for g in what.guards):
+            return self._load_or_outside(what, pointer, self.lanes * stride)
         if not stride:
             return self._guarded_element(what, pointer)
         width = self.lanes if b.module.avx512 else min(self.lanes, _AVX_BITS // dtype.bits)
@@ -323,6 +326,22 @@ class PointEmitter:
         while len(parts) > 1:
             parts = [b.shuffle(x, y, range(2 * x.type.lanes)) for x, y in zip(parts[::2], parts[1::2], strict=True)]
         return parts[0]
+
+    def _varies_in_lanes(self, guard: Guard) -> bool:
+        vector = self.kernel.vector
+        return vector >= 0 and self.kernel.extents[vector] > 1 and guard.strides[vector] != 0
+
+    def _load_or_outside(self, what: Load, pointer: Val, lanes: int) -> Val:
+        """A load whose guards hold in all lanes or in none: then it reads a constant instead. A masked load that takes nothing would take a processor
+        hundreds of cycles where the address lies on no page.
+        """
+        b, type = self.b, storage_type(what.dtype, lanes)
+        assert what.outside is not None
+        held, _ = self._holds(what.guards, range(self.lanes))
+        assert held is not None
+        number = str(const(what.outside.value, type))
+        constant = b.module.add_global("outside." + re.sub(r"\W", "_", number), f"internal constant {number}, align 64")
+        return b.load_value(b.select(held, pointer, constant), what.dtype, lanes, self.mask if lanes else None)
 
     def _guarded_part(self, what: Load, pointer: Val, stride: int, lanes: range) -> Val:
         """Some lanes of a guarded load whose first lane is at `pointer`."""
@@ -372,7 +391,7 @@ class PointEmitter:
         found: list[Val | None] = [None, None]
         for guard in guards:
             at = self._place(guard.strides, guard.offset)
-            stride = guard.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+            stride = guard.strides[vector] if self._varies_in_lanes(guard) else 0
             if stride:
                 reach = abs(guard.offset) + sum(abs(s) * n for s, n in zip(guard.strides, self.kernel.extents, strict=True)) + abs(stride) * self.lanes
                 kind = I32 if max(reach, guard.extent) < 1 << 31 else I64
