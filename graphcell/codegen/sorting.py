@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 
 from graphcell.codegen.llvm.contraction import Plan
-from graphcell.codegen.llvm.sorting import SortKernel, emit_sort
+from graphcell.codegen.llvm.sort_keys import SortKernel
+from graphcell.codegen.llvm.sorting import emit_sort
 from graphcell.codegen.native import Site
 from graphcell.ops.sorting import Sort, TopK
 

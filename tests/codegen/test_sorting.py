@@ -10,10 +10,19 @@ import pytest
 
 import graphcell as ms
 from graphcell import Tensor, ops
+from graphcell import dtype as dt
+from graphcell.codegen.llvm import sorting
+from graphcell.codegen.llvm.sort_keys import SortKernel
+from graphcell.codegen.llvm.target import host
+from graphcell.dtype import from_numpy
 from graphcell.ir.op import Array
+from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import apply
 from graphcell.ops.sorting import Sort, TopK
 from graphcell.runtime import threads
+from tests.codegen.plans import TARGETS
+from tests.codegen.test_guards import run_guarded
+from tests.helpers import trace
 
 KINDS = [np.bool_, np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64, np.float16, ml_dtypes.bfloat16, np.float32, np.float64]
 SHAPES = [((1,), 0), ((7,), 0), ((3, 33), 1), ((3, 33), 0), ((2, 400), 1), ((5, 97, 3), 1), ((2, 2000), 1), ((0, 5), 1), ((3, 40, 40), 0), ((4, 16), 1), ((4, 17), 1), ((3, 64), 1), ((3, 65), 1), ((2, 128, 2), 1), ((2, 129), 1)]
@@ -50,9 +59,16 @@ def check(op: Sort | TopK, x: Array) -> None:
         assert got.asnumpy().tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
+@pytest.fixture(params=["in turn", "side by side"])
+def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One sequence after the other, or as many at once as a vector has lanes, even if one has no company."""
+    together = request.param == "side by side"
+    monkeypatch.setattr(sorting, "suits_network", lambda kernel, target: together)
+
+
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
-def test_sort(kind: type, shape: tuple[int, ...], axis: int) -> None:
+def test_sort(kind: type, shape: tuple[int, ...], axis: int, way: None) -> None:
     for descending in (False, True):
         check(Sort(axis, descending), some(kind, shape, math.prod(shape)))
 
@@ -60,7 +76,7 @@ def test_sort(kind: type, shape: tuple[int, ...], axis: int) -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
 @pytest.mark.parametrize(("shape", "axis"), SHAPES, ids=str)
-def test_topk(kind: type, shape: tuple[int, ...], axis: int) -> None:
+def test_topk(kind: type, shape: tuple[int, ...], axis: int, way: None) -> None:
     x = some(kind, shape, math.prod(shape) + 1)
     for k in sorted({1, min(3, shape[axis]), min(32, shape[axis]), min(100, shape[axis])}):
         check(TopK(k, axis, largest=k % 2 == 1), x)
@@ -73,6 +89,37 @@ def test_rows_that_are_sorted_already(k: int, extent: int) -> None:
     for x in (np.arange(extent, dtype=np.float32), np.arange(extent, dtype=np.float32)[::-1], np.zeros(extent, np.float32)):
         check(TopK(k, 1), np.stack([x, x, x]))
         check(TopK(k, 1, largest=False), np.stack([x, x, x]))
+
+
+@pytest.mark.parametrize("kind", [np.float32, np.float64], ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize("axis", [0, 1])
+def test_sequences_side_by_side_of_any_length(kind: type, axis: int) -> None:
+    """Whole runs of eight and parts of one, powers of two and what is just below and above, groups that are not full."""
+    lanes = host().lanes("double")
+    for extent in (6, 7, 8, 9, 15, 16, 17, 24, 31, 33, 63, 64, 65, 127, 129, 250, 257, 1000):
+        sequences = 3 * lanes - extent % (1 + lanes // 4)
+        kernel = SortKernel(from_numpy(np.dtype(kind)), 1 if axis == 0 else sequences, extent, sequences if axis == 0 else 1, extent, False)
+        assert sorting.suits_network(kernel, host()) == (lanes >= 4)
+        check(Sort(axis, extent % 2 == 0), some(kind, (extent, sequences) if axis == 0 else (sequences, extent), extent))
+
+
+def test_the_first_few_of_long_rows_are_found_in_a_walk() -> None:
+    rows, columns = SortKernel(dt.float32, 64, 3000, 1, 5, True), SortKernel(dt.float32, 1, 3000, 64, 5, True)
+    assert not sorting.suits_network(rows, host()) and not sorting.suits_network(SortKernel(dt.float32, 1, 3000, 1, 3000, True), host())
+    assert sorting.suits_network(columns, host()) == (host().lanes("double") >= 4)
+
+
+@pytest.mark.parametrize("count", [5, 70, 203])
+@pytest.mark.parametrize(("shape", "axis"), [((7, 203), 1), ((203, 6), 0), ((2, 203, 3), 1)], ids=str)
+def test_nothing_is_touched_outside_of_the_arrays(shape: tuple[int, ...], axis: int, count: int, way: None) -> None:
+    for kind in (np.float32, np.float64, np.int16):
+        x = some(kind, shape, 9)
+        graph = trace(lambda t: apply(TopK(count, axis), t), TensorType(from_numpy(np.dtype(kind)), shape))
+        places = np.take(order(x, axis, True), np.arange(count), axis)
+        for target in TARGETS.values():
+            for at_end in (True, False):
+                values, indices = run_guarded(graph, [x], target, at_end)
+                assert values.tobytes() == np.take_along_axis(x, places, axis).tobytes() and np.array_equal(indices, places)
 
 
 @pytest.mark.parametrize("width", ["16", "32"])

@@ -6,6 +6,8 @@ An element becomes a word: above, a key whose unsigned order is the order asked 
 than any number, and so are both zeros one. Words are sorted by their keys, byte by byte from the lowest (least significant digit first), in which equal keys
 stay in the order they came in; bytes that all keys share are passed over, and few words are inserted one by one instead.
 
+Several sequences are sorted side by side instead, where that takes less time (sorting_network.py).
+
 A short row needs no words: the place of an element is the number of those before it, which vectors of keys are compared with each key to count. That
 takes the square of its length, so how long it may be depends on what the other ways take, which was measured.
 
@@ -19,84 +21,14 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm.contraction import Plan, Stage, round_up
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.sort_keys import INSERTED, SortKernel, keys_of
+from graphcell.codegen.llvm.sorting_network import emit_network, suits_network
 from graphcell.codegen.llvm.text import I1, I32, I64, PTR, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
-from graphcell.dtype import DType
-from graphcell.records import dataclass
 
 _DIGITS = 256
-_INSERTED = 32  # words that are inserted one by one: counting digits takes some thousand cycles however few they are
-_COUNTED = {1: 64, 2: 96, 4: 128, 8: 128}  # elements of a row up to which they are counted, by their bytes
-_FIRST_COUNTED = {1: 64, 2: 64, 4: 64, 8: 32}  # the same where only a few are asked for
-_FIRST_ALONE_COUNTED = {1: 40, 2: 48, 4: 48, 8: 16}  # and where it is the first one
-_FEWEST_COUNTED = 6
-_ROOM = 3  # times k that the buffer has room for
 _MOST_BYTES = 1 << 30
 """Memory of a thread; longer rows are left to numpy, which says so if there is none."""
 _STEPS_OF_AN_ELEMENT = 8  # rough instructions for each byte of a key
-
-
-@dataclass(frozen=True)
-class SortKernel:
-    """The first `count` of the sorted order of `extent` elements `inner` apart, in `rows` times `inner` sequences.
-
-    Results lie as the array does, `count` in the place of `extent`.
-    """
-
-    dtype: DType
-    rows: int
-    extent: int
-    inner: int
-    count: int
-    descending: bool
-
-    def __str__(self) -> str:
-        order = "descending" if self.descending else "ascending"
-        part = "" if self.count == self.extent else f"first {self.count} of "
-        return f"sort {self.dtype} ({self.rows} x {part}{self.extent} x {self.inner}, {order})"
-
-    @property
-    def bits(self) -> int:
-        """Of an element in memory, and of its key."""
-        return self.dtype.itemsize * 8
-
-    @property
-    def word(self) -> LType:
-        return LType("i64" if self.bits <= 32 else "i128")
-
-    @property
-    def shift(self) -> int:
-        """The bits of a word below its key."""
-        return 32 if self.bits <= 32 else 64
-
-    @property
-    def sequences(self) -> int:
-        return self.rows * self.inner
-
-    @property
-    def counts(self) -> bool:
-        """Whether the place of each element is found by counting."""
-        if self.count == 1 < self.extent:
-            most = _FIRST_ALONE_COUNTED
-        else:
-            most = _COUNTED if 8 * self.count >= self.extent else _FIRST_COUNTED
-        return _FEWEST_COUNTED <= self.extent <= most[self.bits // 8]
-
-    @property
-    def key(self) -> LType:
-        """Of a key in memory where elements are counted."""
-        return LType("i64" if self.bits == 64 else "i32")
-
-    @property
-    def inserts(self) -> bool:
-        """Whether the first elements are so few that others are inserted among them."""
-        return self.count <= _INSERTED
-
-    def buffer(self, lanes: int) -> int:
-        """Words that are sorted at first: all, or so many that what follows is a whole number of vectors."""
-        least = self.count if self.inserts else _ROOM * self.count + lanes
-        if self.inner != 1 or (not self.inserts and 2 * least > self.extent):
-            return self.extent
-        return least + (self.extent - least) % lanes
 
 
 def emit_sort(module: Module, name: str, kernel: SortKernel, target: Target) -> Plan | None:
@@ -104,6 +36,8 @@ def emit_sort(module: Module, name: str, kernel: SortKernel, target: Target) -> 
     buffers = ("a", "c", "c1", "scratch")
     if not kernel.sequences or not kernel.count:
         return Plan((), note="empty output")
+    if suits_network(kernel, target):
+        return emit_network(module, name, kernel, target)
     emitter = _SortEmitter(module, name, kernel, target)
     if emitter.scratch_bytes > _MOST_BYTES or kernel.extent >= 1 << 31:
         return None
@@ -155,23 +89,6 @@ class _SortEmitter:
         return self._select(source)
 
     # -- keys --------------------------------------------------------------------------------------------------------
-    def _keys(self, bits: Val) -> Val:
-        """The keys of elements whose bits these are."""
-        b, k, size = self.b, self.kernel, self.kernel.bits
-        sign = b.const(1 << (size - 1), bits)
-        if k.dtype.is_float:
-            magnitude = b.and_(bits, b.const((1 << (size - 1)) - 1, bits))
-            zero = b.icmp("eq", magnitude, b.const(0, bits))
-            bits = b.select(zero, magnitude, bits)
-            negative = b.shr(bits, b.const(size - 1, bits), signed=True)
-            key = b.xor(bits, b.or_(negative, sign))
-            key = b.select(b.icmp("ugt", magnitude, b.const(_infinity(k.dtype), bits)), b.const(-1, bits), key)
-        elif k.dtype.signed:
-            key = b.xor(bits, sign)
-        else:
-            key = bits
-        return b.xor(key, b.const(-1, bits)) if k.descending else key
-
     def _word(self, key: Val, index: Val) -> Val:
         """Words, or a word, of keys and indices (i64)."""
         b, type = self.b, self.kernel.word.with_lanes(key.type.lanes)
@@ -191,7 +108,7 @@ class _SortEmitter:
         b, wide = self.b, lanes if lanes > 1 else 0
         bits = b.load(b.gep(source, b.mul(at, i64(self.kernel.inner)), self.element), self.element.with_lanes(wide))
         index = b.add(b.splat(at, wide), b.iota(wide)) if wide else at
-        b.store(self._word(self._keys(bits), index), b.gep(self.words, at, self.kernel.word), self.kernel.word.bytes)
+        b.store(self._word(keys_of(b, self.kernel, bits), index), b.gep(self.words, at, self.kernel.word), self.kernel.word.bytes)
 
     # -- counting ----------------------------------------------------------------------------------------------------
     def _fill_keys(self, source: Val) -> None:
@@ -200,7 +117,7 @@ class _SortEmitter:
 
         def put(at: Val, lanes: int) -> None:
             bits = b.load(b.gep(source, b.mul(at, i64(k.inner)), self.element), self.element.with_lanes(lanes))
-            keys = self._keys(bits)
+            keys = keys_of(b, k, bits)
             keys = b.cast(b.xor(keys, b.const(1 << (k.bits - 1), keys)), k.key.with_lanes(lanes))
             b.store(keys, b.gep(self.counts, at, k.key), k.key.bytes)
 
@@ -253,7 +170,7 @@ class _SortEmitter:
         self._keep(i64(self.capacity), count, bound)
         with b.loop(self.capacity, k.extent, self.lanes, name="scan") as loop:
             at = loop.index
-            keys = self._keys(b.load(b.gep(source, at, self.element), self.element.with_lanes(self.lanes)))
+            keys = keys_of(b, k, b.load(b.gep(source, at, self.element), self.element.with_lanes(self.lanes)))
             before = b.icmp("ult", keys, b.splat(b.load(bound, self.element), self.lanes))
             b.store(b.cast(b.bitcast(before, LType(f"i{self.lanes}")), I64, signed=False), left)
 
@@ -261,7 +178,7 @@ class _SortEmitter:
                 mask = b.load(left, I64)
                 b.store(b.and_(mask, b.sub(mask, i64(1))), left)
                 index = b.add(at, b.intrinsic("cttz.i64", I64, mask, const(1, I1)))
-                key = self._keys(b.load(b.gep(source, index, self.element), self.element))
+                key = keys_of(b, k, b.load(b.gep(source, index, self.element), self.element))
                 if k.inserts:
                     with b.if_then(b.icmp("ult", key, b.load(bound, self.element))):
                         _insert(b, self.words, self._word(key, index), i64(k.count - 1))
@@ -302,12 +219,6 @@ class _SortEmitter:
             b.store(index, b.gep(b.args["c1"], place, I64))
 
 
-def _infinity(dtype: DType) -> int:
-    """The bits of infinity: those of larger magnitude are NaN."""
-    exponent, fraction = {"half": (5, 10), "bfloat": (8, 7), "float": (8, 23), "double": (11, 52)}[dtype.llvm]
-    return ((1 << exponent) - 1) << fraction
-
-
 def emit_sort_words(module: Module, word: LType, shift: int, passes: int) -> str:
     """The function `ptr name(ptr words, ptr other, ptr counts, i64 count)` of a module, emitted once.
 
@@ -322,7 +233,7 @@ def emit_sort_words(module: Module, word: LType, shift: int, passes: int) -> str
     _emit_distribute(module, word)
     b = FunctionBuilder(module, name, [("words", PTR), ("other", PTR), ("counts", PTR), ("count", I64)], PTR, attributes="nounwind noinline")
     words, other, counts, count = b.args.values()
-    few = b.icmp("sle", count, i64(_INSERTED))
+    few = b.icmp("sle", count, i64(INSERTED))
     with b.if_then(few):
         b.call(f"insert.{word}", LType("void"), words, count)
     b.return_if(few, words)
