@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphcell as ms
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.ir.types import TensorType
@@ -349,3 +350,21 @@ def test_in_place_methods_write_into_a_graphs_storage() -> None:
     eager = Tensor(data)
     change(eager)
     same(eager, want)
+
+
+@pytest.mark.parametrize(("shape", "axis"), [((50, 129), 0), ((50, 8), 0), ((50, 3), 0), ((4, 30, 33), 1), ((7, 20), 1), ((20, 1), 0)], ids=str)
+@pytest.mark.parametrize("threads", [1, 3])
+def test_elements_side_by_side_are_scattered_in_order(shape: tuple[int, ...], axis: int, threads: int) -> None:
+    """Of several updates of one place the last one stays, or all are added, however threads share the columns."""
+    ms.set_context(runtime_num_threads=threads)
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal(shape).astype(np.float32)
+    i, u = rng.integers(0, shape[axis], shape).astype(np.int32), rng.standard_normal(shape).astype(np.float32)
+    last, added = x.copy(), x.astype(np.float64)
+    for at in np.ndindex(*shape):
+        to = (*at[:axis], int(i[at]), *at[axis + 1 :])
+        last[to] = u[at]
+        added[to] += u[at]
+    got = ms.jit(lambda x, i, u: (ops.tensor_scatter_elements(x, i, u, axis), ops.tensor_scatter_elements(x, i, u, axis, "add")))(Tensor(x), Tensor(i), Tensor(u))
+    np.testing.assert_array_equal(got[0].asnumpy(), last)
+    np.testing.assert_allclose(got[1].asnumpy(), added, rtol=1e-5, atol=1e-5)

@@ -18,6 +18,8 @@ from graphcell.dtype import DType
 from graphcell.records import dataclass
 
 _VECTORS = 4
+_SIDE_BY_SIDE, _FEWEST_BLOCKS = 32, 4
+"""Elements that lie side by side, each with a place of its own, in one block at most; and blocks that they make for threads."""
 
 
 @dataclass(frozen=True)
@@ -42,13 +44,20 @@ class ScatterKernel:
         loops = ", ".join(f"{n} free" for n, *_ in self.free) + ", " + ", ".join(f"{n} ordered" for n, *_ in self.ordered)
         return f"scatter {self.kind} ({loops}{' vector' if self.vector else ''})"
 
+    @property
+    def side_by_side(self) -> bool:
+        """Whether the last free loop goes within the ordered ones, since its elements lie side by side."""
+        return not self.vector and bool(self.free and self.ordered) and self.free[-1][1:] == (1, 1, 1)
+
     def chunk(self, target: Target) -> int:
-        """Elements of the vector loop in one block."""
-        return _VECTORS * target.lanes("double" if self.dtype.bits == 64 else "float") if self.vector else 1
+        """Elements of the last free loop in one block."""
+        if self.vector:
+            return _VECTORS * target.lanes("double" if self.dtype.bits == 64 else "float")
+        return min(_SIDE_BY_SIDE, -(-self.free[-1][0] // _FEWEST_BLOCKS)) if self.side_by_side else 1
 
     def blocks(self, target: Target) -> int:
-        rest = math.prod(n for n, *_ in self.free[:-1]) if self.vector else math.prod(n for n, *_ in self.free)
-        return rest * (-(-self.free[-1][0] // self.chunk(target)) if self.vector else 1)
+        extents = [n for n, *_ in self.free]
+        return math.prod(extents[:-1]) * -(-extents[-1] // self.chunk(target)) if extents else 1
 
     @property
     def points(self) -> int:
@@ -65,9 +74,9 @@ class _ScatterEmitter:
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
-        outer = k.free[:-1] if k.vector else k.free
+        outer = k.free[:-1] if k.vector or k.side_by_side else k.free
         chunk = k.chunk(self.target)
-        groups = -(-k.free[-1][0] // chunk) if k.vector else 1
+        groups = -(-k.free[-1][0] // chunk) if len(outer) < len(k.free) else 1
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
             rest = block.index
             group = i64(0)
@@ -90,6 +99,11 @@ class _ScatterEmitter:
         return [b.add(a, b.mul(index, i64(s))) if s else a for a, s in zip(at, strides, strict=True)]
 
     def _ordered(self, loops: list[tuple[int, int, int, int]], at: list[Val], start: Val, masks: list[Val | None]) -> None:
+        if not loops and self.kernel.side_by_side:
+            end = self.b.binary("smin", self.b.add(start, i64(self.kernel.chunk(self.target))), i64(self.kernel.free[-1][0]))
+            with self.b.loop(start, end, name="beside", at_least_once=True) as loop:
+                self._update([self.b.add(a, loop.index) for a in at], start, masks)
+            return
         if not loops:
             self._update(at, start, masks)
             return
