@@ -26,7 +26,7 @@ from graphcell.ops.creation import Full, Iota
 from graphcell.ops.movement import Concat
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.costs import READ, WRITE
-from graphcell.passes.row_blocks import LONGEST_STRIP, MIN_BLOCKS, row_blocks, rows_of_block
+from graphcell.passes.row_blocks import LONGEST_STRIP, row_blocks, rows_of_block
 from graphcell.records import dataclass
 
 MAX_NODES = 160
@@ -410,14 +410,15 @@ class Fusion:
         return self._stored_values_are_complete(p, g, outer, reduced, set(whole))
 
     def _are_cut(self, p: Group, g: Group, reduced: set[Axis]) -> bool:
-        """Whether reductions are so long that they are cut in parts (reduction_parts.py), which elements that wait for their results would prevent."""
+        """Whether reductions of everything or of columns are so long that they are cut in parts (`reductions_in_parts`), which elements that wait for their
+        results would prevent. Rows stay whole for them, however few: each is read again from a cache."""
         points, length = max(p.points, g.points), volume(reduced)
         if points == length:
             return length > POINTS_OF_ONE_BLOCK
         if self._last_axis_reduced(p, g, reduced) or points <= POINTS_OF_ONE_BLOCK:
             return False
         found = [(n.op, n.operands[0].type) for h in (p, g) for n in h.nodes if isinstance(n.op, Reduction)]
-        return length > LONGEST_STRIP or not any(op.kind in ("max", "min") or _has_blocks(op, x) for op, x in found)
+        return length > LONGEST_STRIP or not any(op.kind in ("max", "min") or _stay_whole(op, x) for op, x in found)
 
     def _waits(self, p: Group, g: Group, reduced: set[Axis]) -> bool:
         """Whether elements of g wait for what p makes of all of them."""
@@ -511,10 +512,10 @@ class Fusion:
                     stack.append(d)
 
 
-def _has_blocks(op: Reduction, x: TensorType) -> bool:
-    """Whether legalize would have cut a reduction of columns if that were better, or they are too short for that: it stays as it is."""
+def _stay_whole(op: Reduction, x: TensorType) -> bool:
+    """Whether columns are too short to be cut, or legalize would have cut them if that were better."""
     row = math.prod(x.shape[op.axis[-1] + 1 :]) * x.dtype.itemsize
-    short = math.prod(x.shape[a] for a in op.axis) < MIN_BLOCKS * rows_of_block(row)
+    short = math.prod(x.shape[a] for a in op.axis) < FEWEST_PARTS * rows_of_block(row)
     return short or row_blocks(x.shape, op.axis, x.dtype.itemsize) is not None
 
 

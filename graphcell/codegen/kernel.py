@@ -319,32 +319,35 @@ def rebase(kernel: LoopKernel) -> tuple[LoopKernel, tuple[int, ...]]:
     def moved(a: Access) -> Access:
         return Access(a.operand, a.strides, a.offset - bases[a.operand])
 
-    return _with_accesses(kernel, moved), bases
+    return with_accesses(kernel, moved), bases
 
 
 def with_loops(
-    kernel: LoopKernel, extents: tuple[int, ...], outer: int, strides: Callable[[Strides], Strides], loops: Callable[[int], int]
+    kernel: LoopKernel, extents: tuple[int, ...], outer: int, strides: Callable[[Strides], Strides], loops: Callable[[int], int], first: Strides = ()
 ) -> LoopKernel:
     """The kernel over other loops, none of which is the vector loop: what becomes of strides, and of the masks that say along which
-    loops a statement varies.
+    loops a statement varies. `first`: from which iterations of its loops on.
     """
 
+    def offset(v: Strides) -> int:
+        return sum(step * n for step, n in zip(v, first, strict=False))
+
     def moved(a: Access) -> Access:
-        return Access(a.operand, strides(a.strides), a.offset)
+        return Access(a.operand, strides(a.strides), a.offset + offset(a.strides))
 
     def statement(s: Statement) -> Statement:
         what = s.what
         if isinstance(what, Index):
-            what = replace(what, strides=strides(what.strides))
+            what = replace(what, strides=strides(what.strides), offset=what.offset + offset(what.strides))
         elif isinstance(what, Load) and what.guards:
-            what = replace(what, guards=tuple(Guard(strides(g.strides), g.offset, g.extent) for g in what.guards))
+            what = replace(what, guards=tuple(Guard(strides(g.strides), g.offset + offset(g.strides), g.extent) for g in what.guards))
         return Statement(what, s.args, s.dtype, loops(s.loops), s.stage)
 
     body = tuple(map(statement, kernel.body))
-    return _with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands, summed=loops(kernel.summed), last=kernel.last), moved)
+    return with_accesses(LoopKernel(extents, outer, -1, body, kernel.stores, kernel.operands, summed=loops(kernel.summed), last=kernel.last), moved)
 
 
-def _with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> LoopKernel:
+def with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> LoopKernel:
     """The kernel with `moved(access)` for each access."""
 
     def statement(s: Statement) -> Statement:

@@ -19,7 +19,7 @@ from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.gathers import find_gathers
 from graphcell.codegen.indexed import gather_kernel
-from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel
+from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel, Store
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.linear_algebra import matrix_kernel
 from graphcell.codegen.llvm.body import storage_type
@@ -33,6 +33,7 @@ from graphcell.codegen.order import Step, order
 from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
 from graphcell.codegen.program import HostCall, Program
+from graphcell.codegen.reduction_parts import ends_in_reductions
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.codegen.sharing import done_alone
 from graphcell.codegen.tasks import tasks_of
@@ -358,9 +359,10 @@ class _Frame(ControlFlow):
 
     def _run_scheduled(self, b: FunctionBuilder, unit: _Unit, scheduled: ScheduledKernel, arena: Val, call: Calls) -> None:
         """A loop nest, and what follows where it is in parts."""
-        first = self.scratch[unit.key].offset if scheduled.partial else 0
-        begins = itertools.accumulate(map(aligned_size, scheduled.partial[:-1]), initial=first)
-        places = [*(self.place[v] for v in scheduled.buffers), *(b.gep(arena, begin, I8) for begin, _ in zip(begins, scheduled.partial, strict=False))]
+        places = [self.place[v] for v in scheduled.buffers]
+        if scheduled.partial:
+            begins = itertools.accumulate(map(aligned_size, scheduled.partial[:-1]), initial=self.scratch[unit.key].offset)
+            places += [b.gep(arena, begin, I8) for begin in begins]
         self.run_loops(b, self._past_caches(scheduled), places, call)
         for f in scheduled.after:
             self.run_loops(b, f.kernel, [places[k] for k in f.operands], call)
@@ -553,19 +555,28 @@ def _may_write_in_place(unit: _Unit, info: Analysis, output: Value, target: Valu
         return False
     if target not in unit.reads(info) or (target, output) in _taken_over(unit, info):
         return True
-    if unit.kernel is None or unit.kernel.kernel.stages > 1:
+    if unit.kernel is None:
         return False
-    kernel, buffers = unit.kernel.kernel, unit.kernel.buffers
-    source, result = buffers.index(target), buffers.index(output)
-    if all(s.access.operand != result for s in kernel.stores):
-        return True  # it is written when all has been read
-    if any(isinstance(s.what, GatherLoad) and s.what.access.operand == source for s in kernel.body):
+    source, result = unit.kernel.buffers.index(target), unit.kernel.buffers.index(output)
+    written = False
+    for kernel, operands in ((unit.kernel.kernel, range(len(unit.kernel.kernel.operands))), *((f.kernel, f.operands) for f in unit.kernel.after)):
+        loads = [s.what for s in kernel.body if isinstance(s.what, (Load, GatherLoad)) and operands[s.what.access.operand] == source]
+        stores = [s for s in kernel.stores if operands[s.access.operand] == result]
+        if loads and (stores or written) and not _goes_along(kernel, stores, loads):
+            return False
+        written = written or bool(stores)
+    return True
+
+
+def _goes_along(kernel: LoopKernel, stores: Sequence[Store], loads: Sequence[Load | GatherLoad]) -> bool:
+    """Whether a kernel walks its elements once, and writes each, by one of these stores, where it reads it, by all these loads."""
+    if len(stores) != 1 or any(isinstance(load, GatherLoad) for load in loads):
         return False
-    store, *others = [s for s in kernel.stores if s.access.operand == result]
-    if others or store.adds or any(n > 1 and not step for n, step in zip(kernel.extents, store.access.strides, strict=True)):
+    (store,) = stores
+    walks_again = kernel.stages > 1 and not (ends_in_reductions(kernel) and kernel.writes_inside(store))
+    if walks_again or store.adds or any(n > 1 and not step for n, step in zip(kernel.extents, store.access.strides, strict=True)):
         return False  # written again and again
-    loads = [s.what.access for s in kernel.body if isinstance(s.what, Load) and s.what.access.operand == source]
-    return all((a.strides, a.offset) == (store.access.strides, store.access.offset) for a in loads)
+    return all((load.access.strides, load.access.offset) == (store.access.strides, store.access.offset) for load in loads)
 
 
 def _taken_over(unit: _Unit, info: Analysis) -> list[tuple[Value, Value]]:

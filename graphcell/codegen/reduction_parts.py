@@ -9,20 +9,21 @@ that combines what all parts come to and does what was to be done with it. The c
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
 from graphcell.codegen.kernel import (
+    FEWEST_PARTS,
     MIN_BLOCKS,
     POINTS_OF_ONE_BLOCK,
     Access,
     GatherLoad,
-    Guard,
-    Index,
     Load,
     LoopKernel,
     Statement,
     Store,
     Strides,
+    with_accesses,
     with_loops,
 )
 from graphcell.codegen.layout import row_major
@@ -30,33 +31,45 @@ from graphcell.codegen.row_parts import Following, Parts
 from graphcell.dtype import float32
 from graphcell.ops.arithmetic import Cast
 from graphcell.ops.base import Reduction
-from graphcell.passes.row_blocks import MIN_BLOCKS as FEWEST_PARTS
 from graphcell.passes.row_blocks import row_blocks, rows_of_block
 
 _LENGTH = 1 << 12
-"""Of a part whose elements lie side by side."""
+"""Elements of a part, about, where they lie side by side."""
 _APART = 16
 """Bytes from one element to the next from which on there are columns."""
 
 
 def reductions_in_parts(kernel: LoopKernel) -> Parts:
-    """The kernel with its reductions in parts, if they are long, and rows are few or columns: the longest loop is cut."""
-    if kernel.points <= POINTS_OF_ONE_BLOCK or not _ends_in_reductions(kernel):
+    """The kernel with its reductions in parts, if they are long, and rows are few or columns. The loop with the longest steps is cut, if it has some."""
+    if kernel.points <= POINTS_OF_ONE_BLOCK or not ends_in_reductions(kernel):
         return Parts(kernel)
-    d = max(range(kernel.outer, len(kernel.extents)), key=lambda e: kernel.extents[e])
-    apart = max((abs(s.what.access.strides[d]) * s.dtype.itemsize for s in kernel.body if isinstance(s.what, Load)), default=0)
-    has_columns = apart >= _APART
-    if row_blocks((kernel.extents[d], apart), (0,), 1) is not None if has_columns else math.prod(kernel.extents[: kernel.outer]) >= MIN_BLOCKS:
+    inner = range(kernel.outer, len(kernel.extents))
+    steps = {e: max((abs(s.what.access.strides[e]) * s.dtype.itemsize for s in kernel.body if isinstance(s.what, Load)), default=0) for e in inner}
+    d = max(inner, key=lambda e: (kernel.extents[e] >= MIN_BLOCKS, steps[e], kernel.extents[e]))
+    has_columns = min(steps.values()) >= _APART
+    if row_blocks((kernel.extents[d], steps[d]), (0,), 1) is not None if has_columns else math.prod(kernel.extents[: kernel.outer]) >= MIN_BLOCKS:
         return Parts(kernel)  # columns that legalize leaves whole though it could divide them, or rows enough
-    length = max(1, (rows_of_block(apart) if has_columns else _LENGTH) * kernel.extents[d] // kernel.inner_points)
-    if kernel.extents[d] < FEWEST_PARTS * length:
-        return Parts(kernel)
-    return _Cut(kernel, d, length).run()
+    length = max(1, (rows_of_block(min(steps.values())) if has_columns else _LENGTH) * kernel.extents[d] // kernel.inner_points)
+    return _Cut(kernel, d, length).run() if kernel.extents[d] >= FEWEST_PARTS * length else Parts(kernel)
 
 
-def _ends_in_reductions(kernel: LoopKernel) -> bool:
-    """Whether nothing that varies within rows is known only after a reduction."""
-    return kernel.reduces and all(s.stage == 0 for s in kernel.body if s.loops & kernel.inner_mask)
+def ends_in_reductions(kernel: LoopKernel) -> bool:
+    """Whether rows are walked once: nothing that varies within them, or is stored or reduced there, is known only after a reduction."""
+    inside = [kernel.body[s.local] for s in kernel.stores if kernel.writes_inside(s)]
+    varying = [s for s in kernel.body if s.loops & kernel.inner_mask]
+    return kernel.reduces and all(s.stage == 0 for s in (*inside, *varying)) and all(s.stage == 1 for s in kernel.body if s.is_reduction)
+
+
+def _needed(kernel: LoopKernel, roots: Iterable[int]) -> list[int]:
+    """What these locals are computed from, up to reductions, and they themselves."""
+    found: set[int] = set()
+    stack = list(roots)
+    while stack:
+        n = stack.pop()
+        if n not in found:
+            found.add(n)
+            stack += () if kernel.body[n].is_reduction else kernel.body[n].args
+    return sorted(found)
 
 
 class _Cut:
@@ -91,7 +104,8 @@ class _Cut:
         if self.rest:
             steps = (*self.steps[: self.at], *self.steps[self.at + 1 :], *inner)
             last = tuple(Store(n, Access(o, steps, self.parts * self.steps[self.at])) for n, o in zip(self.reductions, partial, strict=True))
-            rest = self._of_parts(replace(self._moved(), extents=self._extents(self.rest)), last)
+            first = tuple(self.parts * self.length if e == self.d else 0 for e in range(len(k.extents)))
+            rest = self._of_parts(with_loops(k, self._extents(self.rest), k.outer, lambda v: v, lambda mask: mask, first), last)
             after.append(Following(rest, tuple(range(len(rest.operands)))))
         after.append(self._combined())
         return Parts(self._of_parts(around, stores), nbytes, tuple(after))
@@ -111,12 +125,8 @@ class _Cut:
         """A kernel without what waits for the reductions, whose results it stores."""
         dtypes = dict(zip(self.reductions, self.dtypes, strict=True))
         inside = [s for s in kernel.stores if kernel.writes_inside(s)]
-        needed, stack = set(self.reductions), [*self.reductions, *(s.local for s in inside)]
-        while stack:
-            n = stack.pop()
-            needed.add(n)
-            stack += kernel.body[n].args
-        number = {n: j for j, n in enumerate(sorted(needed))}
+        needed = _needed(kernel, [*(a for n in self.reductions for a in kernel.body[n].args), *(s.local for s in inside)])
+        number = {n: j for j, n in enumerate(sorted({*needed, *self.reductions}))}
         body = []
         for n in number:
             s = kernel.body[n]
@@ -124,66 +134,35 @@ class _Cut:
         stores = tuple(replace(s, local=number[s.local]) for s in (*inside, *results))
         return replace(kernel, body=tuple(body), stores=stores, operands=(*kernel.operands, *self.dtypes))
 
-    def _moved(self) -> LoopKernel:
-        """The kernel at what the rest reads and writes."""
-        k, d, first = self.kernel, self.d, self.parts * self.length
-
-        def moved(a: Access) -> Access:
-            return replace(a, offset=a.offset + first * a.strides[d])
-
-        def statement(s: Statement) -> Statement:
-            what = s.what
-            if isinstance(what, Load):
-                guards = tuple(Guard(g.strides, g.offset + first * g.strides[d], g.extent) for g in what.guards)
-                return replace(s, what=replace(what, access=moved(what.access), guards=guards))
-            if isinstance(what, Index):
-                return replace(s, what=replace(what, offset=what.offset + first * what.strides[d]))
-            return replace(s, what=replace(what, access=moved(what.access))) if isinstance(what, GatherLoad) else s
-
-        return replace(k, body=tuple(map(statement, k.body)), stores=tuple(replace(s, access=moved(s.access)) for s in k.stores))
-
     def _combined(self) -> Following:
         """What combines the results of the parts, one reduction along all of them, and does what waits for that."""
         k, outer = self.kernel, self.kernel.outer
-        rows = [s for s in k.stores if not k.writes_inside(s)]
-        needed, stack = set(), [s.local for s in rows]
-        while stack:
-            n = stack.pop()
-            needed.add(n)
-            stack += () if k.body[n].is_reduction else k.body[n].args
-        used = sorted({s.access.operand for s in rows} | {x.operand for n in needed if (x := _access(k.body[n])) is not None})
-        operands = (*used, *(len(k.operands) + j for j in range(len(self.reductions))))
-        place = {operand: j for j, operand in enumerate(operands)}
+        extents = (*k.extents[:outer], self.counts[self.at])
+        rows = with_loops(k, extents, outer, lambda v: (*v[:outer], 0), lambda mask: mask & (1 << outer) - 1)
         steps = (*self.steps[: self.at], *self.steps[self.at + 1 :], self.steps[self.at])
-
-        def here(a: Access) -> Access:
-            return Access(place[a.operand], (*a.strides[:outer], 0), a.offset)
-
+        stores = [n for n, s in enumerate(k.stores) if not k.writes_inside(s)]
         body: list[Statement] = []
         number: dict[int, int] = {}
-        for n in sorted(needed):
-            s = k.body[n]
+        for n in _needed(k, (k.stores[m].local for m in stores)):
+            s = rows.body[n]
             if isinstance(s.what, Reduction):
                 j = self.reductions.index(n)
                 wide = self.dtypes[j]
-                body.append(Statement(Load(Access(place[len(k.operands) + j], steps), wide), (), wide, (2 << outer) - 1, 0))
+                body.append(Statement(Load(Access(len(k.operands) + j, steps), wide), (), wide, (2 << outer) - 1, 0))
                 body.append(Statement(type(s.what)((outer,), False), (len(body) - 1,), wide, s.loops, s.stage))  # type: ignore[call-arg]
                 if wide is not s.dtype:
                     body.append(Statement(Cast(s.dtype), (len(body) - 1,), s.dtype, s.loops, s.stage))
             else:
-                what = s.what
-                if isinstance(what, (Load, GatherLoad)):
-                    what = replace(what, access=here(what.access))
-                    if isinstance(what, Load):
-                        what = replace(what, guards=tuple(Guard((*g.strides[:outer], 0), g.offset, g.extent) for g in what.guards))
-                elif isinstance(what, Index):
-                    what = replace(what, strides=(*what.strides[:outer], 0))
-                body.append(Statement(what, tuple(number[a] for a in s.args), s.dtype, s.loops, s.stage))
+                body.append(Statement(s.what, tuple(number[a] for a in s.args), s.dtype, s.loops, s.stage))
             number[n] = len(body) - 1
-        stores = tuple(Store(number[s.local], here(s.access)) for s in rows)
-        extents = (*k.extents[:outer], self.counts[self.at])
-        return Following(LoopKernel(extents, outer, -1, tuple(body), stores, (*(k.operands[o] for o in used), *self.dtypes)), operands)
+        written = tuple(replace(rows.stores[m], local=number[rows.stores[m].local]) for m in stores)
+        return _with_used_operands(LoopKernel(extents, outer, -1, tuple(body), written, (*k.operands, *self.dtypes)))
 
 
-def _access(s: Statement) -> Access | None:
-    return s.what.access if isinstance(s.what, (Load, GatherLoad)) else None
+def _with_used_operands(kernel: LoopKernel) -> Following:
+    """A kernel without the operands that it does not touch."""
+    accesses = [*(s.access for s in kernel.stores), *(s.what.access for s in kernel.body if isinstance(s.what, (Load, GatherLoad)))]
+    used = sorted({a.operand for a in accesses})
+    place = {operand: k for k, operand in enumerate(used)}
+    moved = with_accesses(kernel, lambda a: replace(a, operand=place[a.operand]))
+    return Following(replace(moved, operands=tuple(kernel.operands[k] for k in used)), tuple(used))

@@ -9,17 +9,22 @@ import pytest
 
 import graphcell as ms
 from graphcell import Parameter, nn, ops
+from graphcell import dtype as dt
 from graphcell.codegen import fuse, reduction_parts
 from graphcell.codegen.kernel import Index, LoopKernel
 from graphcell.codegen.legalize import legalize
 from graphcell.codegen.llvm import rows
 from graphcell.codegen.llvm.loops import block_count
+from graphcell.codegen.llvm.target import host
+from graphcell.codegen.lower import lower
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.ir.op import Array
+from graphcell.ir.types import TensorType
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
 from tests.codegen.plans import TARGETS
 from tests.codegen.test_loop_shapes import RNG, check, graph_of, normal, whole
+from tests.helpers import trace
 
 
 @pytest.fixture
@@ -230,6 +235,19 @@ def test_long_rows_and_columns_that_are_read_again_keep_their_digits(shape: tupl
     np.testing.assert_allclose(got, 1 / 100003, rtol=5e-6)
 
 
+@pytest.mark.parametrize("dtype", [np.float64, np.int64, np.float32], ids=lambda t: t.__name__)
+@pytest.mark.parametrize("shape", [(64, 7), (7, 64), (33, 9), (5, 3000), (3, 40, 17)], ids=str)
+def test_rows_of_every_width_of_vectors(dtype: Any, shape: tuple[int, ...]) -> None:
+    """Tiles with fewer lanes than partial sums, too."""
+    x = whole(dtype, *shape)
+    for axis in range(len(shape)):
+
+        def fn(x: Tensor, axis: int = axis) -> list[Tensor]:
+            return [ops.sum(x, axis), ops.amax(x, axis), x - ops.amax(x, axis, True)]
+
+        check(fn, [x], (x.sum(axis), x.max(axis), x - x.max(axis, keepdims=True)))
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("length", [1, 3, 8])
 @pytest.mark.parametrize("shape", [(5, 700), (700, 5), (700, 37), (3, 7, 150), (3, 150, 7), (150, 7, 33)], ids=str)
@@ -244,3 +262,76 @@ def test_chains_of_any_length(shape: tuple[int, ...], length: int, monkeypatch: 
             return [x.sum(axis), ops.amax(x, axis), (x * x).sum(axis), x - x.mean(axis, keep_dims=True)]
 
         check(fn, [x], (wide.sum(axis), wide.max(axis), (wide * wide).sum(axis), wide - wide.mean(axis, keepdims=True)), 1e-4)
+
+
+# -- in place ------------------------------------------------------------------------------------------------------------
+class Updated(nn.Cell):
+    """A Parameter that becomes something of itself, beside what is reduced of it in the same walk."""
+
+    def __init__(self, values: Array):
+        super().__init__()
+        self.values = Parameter(Tensor(values), name="values")
+
+
+class Decayed(Updated):
+    def construct(self, g: Tensor) -> Tensor:
+        self.values = self.values * 0.5 + g
+        return (self.values * self.values).sum()
+
+
+class Before(Updated):
+    def construct(self, g: Tensor) -> Tensor:
+        norm = (self.values * g).sum()
+        self.values = self.values + g
+        return norm
+
+
+class Turned(Updated):
+    def construct(self, g: Tensor) -> Tensor:
+        total = (ops.flip(self.values, (0,)) * g).sum() + (ops.roll(self.values, 1, 0) * g).sum()
+        self.values = self.values + g
+        return total
+
+
+class ByTheFirst(Updated):
+    def construct(self, g: Tensor) -> Tensor:
+        total = (g * 2.0).sum() * self.values[0] + (g * self.values[0]).sum()
+        self.values = self.values + g
+        return total
+
+
+class Shorter(Updated):
+    def construct(self, g: Tensor) -> Tensor:
+        padded = ops.pad(self.values[:-3], (0, 3)) * g  # lies where the values do, but not to the end
+        self.values = self.values * 2.0
+        return padded.sum()
+
+
+UPDATES: dict[type[Updated], Any] = {
+    Decayed: lambda p, g: (((p * 0.5 + g) ** 2).sum(), p * 0.5 + g),
+    Before: lambda p, g: ((p * g).sum(), p + g),
+    Turned: lambda p, g: ((p[::-1] * g).sum() + (np.roll(p, 1) * g).sum(), p + g),
+    ByTheFirst: lambda p, g: (3 * g.sum() * p[0], p + g),
+    Shorter: lambda p, g: ((p[:-3] * g[:-3]).sum(), p * 2.0),
+}
+
+
+@pytest.mark.parametrize("cell", UPDATES, ids=lambda c: c.__name__)
+@pytest.mark.parametrize("size", [1031, 4096, 40009, 65536])
+def test_updates_beside_what_is_reduced(cell: type[Updated], size: int, small: None) -> None:
+    values, g = normal(size), normal(size)
+    net, wide = cell(values), values.astype(np.float64)
+    step = ms.jit(net)
+    for _ in range(2):
+        want, wide = UPDATES[cell](wide, g.astype(np.float64))
+        np.testing.assert_allclose(step(Tensor(g)).asnumpy(), want, rtol=1e-4, atol=1e-2)
+        np.testing.assert_allclose(net.values.asnumpy(), wide, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1 << 20, 1000003])
+def test_what_is_reduced_beside_an_update_needs_no_copy(size: int) -> None:
+    """The new values go over the old ones, which are read once."""
+    graph = trace(lambda p, g: (p * 0.5 + g, ((p * 0.5 + g) * g).sum()), TensorType(dt.float32, (size,)), TensorType(dt.float32, (size,)))
+    program = lower(run_pipeline(graph)[0], ((0, 0),), host())
+    assert "call void @llvm.memcpy" not in program.text
+    assert program.arena_bytes < 4 * size

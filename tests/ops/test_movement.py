@@ -8,8 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 
+import graphcell as ms
+from graphcell import Parameter, nn, ops
 from graphcell import dtype as dt
-from graphcell import ops
 from graphcell.ops.dispatch import apply1
 from graphcell.ops.movement import Bitcast, Pad, Slice, UpdateSlice
 from graphcell.tensor import Tensor
@@ -324,3 +325,17 @@ def test_errors(number: int) -> None:
     call, kind, message = ERRORS[number]
     with pytest.raises(kind, match=message):
         call(Tensor(CUBE))
+
+
+def test_a_roll_that_moves_nothing_is_no_name_for_its_operand() -> None:
+    class Counting(nn.Cell):
+        def __init__(self) -> None:
+            super().__init__()
+            self.p = Parameter(Tensor(np.arange(4, dtype=np.float32)), name="p")
+
+        def construct(self) -> Tensor:
+            before = ops.roll(self.p, 4, 0)
+            self.p = self.p * 10
+            return before
+
+    assert ms.jit(Counting())().asnumpy().tolist() == Counting().construct().asnumpy().tolist() == [0, 1, 2, 3]

@@ -332,8 +332,8 @@ class PointEmitter:
         return vector >= 0 and self.kernel.extents[vector] > 1 and guard.strides[vector] != 0
 
     def _load_or_outside(self, what: Load, pointer: Val, lanes: int) -> Val:
-        """A load whose guards hold in all lanes or in none: then it reads a constant instead. A masked load that takes nothing would take a processor
-        hundreds of cycles where the address lies on no page.
+        """A load whose guards, of which there are some, hold in all lanes or in none: then it reads a constant instead, so that nothing is read outside of
+        the buffer. A masked load that takes nothing would take a processor hundreds of cycles where the address lies on no page.
         """
         b, type = self.b, storage_type(what.dtype, lanes)
         assert what.outside is not None

@@ -32,7 +32,7 @@ _MOST_IN_UNROLLED_TILE = 400
 ACCUMULATORS = 4
 """Independent partial results of a reduction, to hide the latency of an addition."""
 _CHAIN = 256
-"""Additions one after another, of floats, that begin from 0: each rounds what all before it came to."""
+"""Additions of floats one after another, at least, before a partial sum begins anew: each rounds what all before it came to."""
 _LIGHT, _MEDIUM = 12, 40
 """Weights of a body up to which so many are worth while, and two."""
 
@@ -303,9 +303,9 @@ class RowEmitter(PointEmitter):
         """`body(index, carried)` at each step of a loop, with as many `additions` to each partial result. Where they are many, sums of floats are found
         chain by chain: what rounding loses then grows with the length of a chain and with their number, not with that of all elements.
         """
-        b, steps, reductions = self.b, (stop - start) // step, self.stage_work[1]
+        b, reductions = self.b, self.stage_work[1]
         summed = [n for n in reductions if self._is_float_sum(n)]
-        chain = max(_CHAIN, math.isqrt(steps * additions)) // additions * step
+        chain = max(_CHAIN, math.isqrt((stop - start) // step * additions)) // additions * step
 
         def run(first: Val | int, last: Val | int, carried: Sequence[Val]) -> list[Val]:
             with b.loop(first, last, step, carried=carried, name=name, at_least_once=True) as loop:
@@ -335,7 +335,7 @@ class RowEmitter(PointEmitter):
             carried = self._inner_tile(i64(0), self.lanes, carried, body)
         elif whole:
             carried = self._in_chains(
-                "tile", 0, whole, self.lanes, self.lanes // self.ways, carried, lambda at, carried: self._inner_tile(at, self.lanes, carried, body)
+                "tile", 0, whole, self.lanes, max(1, self.lanes // self.ways), carried, lambda at, carried: self._inner_tile(at, self.lanes, carried, body)
             )
         return self._inner_tile(i64(whole), extent - whole, carried, body) if whole < extent else carried
 
@@ -399,8 +399,8 @@ class RowEmitter(PointEmitter):
             scope = self._scope_of_point(slot)
             for n, buffer in spills.items():
                 self._store_spill(n, buffer, self._value(n, scope))
-            for n in stores[:-1]:  # all is read before anything is written: a store may go over what another one needs
-                self._value(k.stores[n].local, scope)
+            for n in self._stage_roots(stores, reductions) if stores else ():  # all is read before anything is written: a store may go over it
+                self._value(n, scope)
             local = {k.stores[n].access: k.stores[n].local for n in stores if not k.stores[n].adds}
             for together in reversed(interleaved(local, k.vector)):
                 self._store_together(together, [self._value(local[access], scope) for access in together])

@@ -82,7 +82,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
         raise ArgumentValueError(f"roll: shifts {by} and dims {dims} must be as many")
     for shift, axis in zip(by, axes, strict=True):
         x = _rolled(x, shift, axis)
-    return x
+    return reshaped(x, x.shape)  # never the operand itself, which may be a Parameter that changes
 
 
 def _rolled(x: Tensor, shift: int, axis: int) -> Tensor:
