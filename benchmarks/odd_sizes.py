@@ -3,7 +3,8 @@
     python benchmarks/odd_sizes.py [--seconds 0.3] [--only NAME ...]
 
 A ratio near 1 says that a program is as fast whatever its number of rows: sums of columns, for instance, are cut in blocks of rows, of which there are
-none of equal length where that number is prime (codegen/row_parts.py, reduction_parts.py). One thread; pin the process to a core (`taskset -c 0`) for steady figures.
+none of equal length where that number is prime (codegen/row_parts.py, codegen/reduction_parts.py). One thread; pin the process to a core
+(`taskset -c 0`) for steady figures.
 """
 
 from __future__ import annotations
