@@ -14,6 +14,7 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.ops.functional.reductions import product_of_others
 from graphcell.ops.functional.scanning import linear_recurrence
+from graphcell.ops.reduction import ReduceSum
 from graphcell.tensor import Tensor
 from tests.helpers import check_gradients, in_graph
 
@@ -158,6 +159,20 @@ def test_half_precision_is_accumulated_in_single() -> None:
     big = np.array([300.0, 300.0], np.float16)
     assert float(ops.norm(Tensor(big))) == pytest.approx(424.26, rel=1e-3)
     assert float(ops.std(Tensor(np.array([-300.0, 300.0], np.float16)))) == 300.0
+
+
+@pytest.mark.parametrize("axis", [(0,), (0, 1), (0, 2), (1,), (0, 1, 2), ()])
+@pytest.mark.parametrize("shape", [(30001, 2, 3), (257, 300, 2), (256, 1, 5), (2, 70001, 1)])
+def test_long_columns_keep_their_digits(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
+    x = np.full(shape, 0.1, np.float32)  # all alike: what is rounded does not cancel
+    for values in (x, x.transpose(2, 0, 1)[::2].copy().transpose(1, 2, 0)):
+        for keep_dims in (False, True):
+            got = ReduceSum(axis, keep_dims).eval(values)
+            exact = values.sum(axis, np.float64, keepdims=keep_dims)
+            assert got.shape == exact.shape and got.dtype == np.float32
+            np.testing.assert_allclose(got, exact, rtol=4e-6)
+    half = x.astype(np.float16)
+    np.testing.assert_allclose(ReduceSum(axis).eval(half), half.sum(axis, np.float64), rtol=1e-3)
 
 
 def test_without_elements_or_dimensions() -> None:
