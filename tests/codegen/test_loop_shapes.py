@@ -216,8 +216,12 @@ def test_long_functions_are_computed_on_several_registers(columns: int, register
 
 
 @pytest.mark.skipif(32 not in TARGETS, reason="needs AVX2")
-@pytest.mark.parametrize("function", [ops.lgamma, ops.digamma])
-def test_the_longest_functions_of_floats_take_half_as_many_since_they_are_computed_in_double(function: Any) -> None:
+@pytest.mark.parametrize(
+    ("function", "exact"),
+    [(ops.lgamma, mp.loggamma), (ops.digamma, mp.digamma), (lambda x: x**x, lambda x: x**x)],
+    ids=["lgamma", "digamma", "pow"],
+)
+def test_the_longest_functions_of_floats_take_half_as_many_since_they_are_computed_in_double(function: Any, exact: Any) -> None:
     for dtype, registers in ((np.float32, 2), (np.float64, 4)):
         x = abs(normal(9, 256)).astype(dtype) + dtype(0.5)
         fn = lambda x: function(x).sum(1) + ops.exp(x).sum(1)  # noqa: E731
@@ -225,7 +229,7 @@ def test_the_longest_functions_of_floats_take_half_as_many_since_they_are_comput
         assert registers_of(kernel, TARGETS[32]) == registers
         wide = x.astype(np.float64)
         with mp.workdps(30):
-            slow = np.vectorize(lambda v: float(mp.loggamma(v) if function is ops.lgamma else mp.digamma(v)))(wide)
+            slow = np.vectorize(lambda v: float(exact(mp.mpf(v))))(wide)
         check(fn, [x], slow.sum(1) + np.exp(wide).sum(1), 1e-5)
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from graphcell import Tensor, nn, ops
+from graphcell import Tensor, jit, nn, ops, value_and_grad
 from graphcell.context import GRAPH_MODE, PYNATIVE_MODE
 from graphcell.ops.functional.loss import poisson_nll_loss
 from tests.helpers import check_gradients
@@ -129,3 +129,18 @@ def test_class_numbers_that_are_floats_are_told_apart_from_probabilities(shape: 
         nn.CrossEntropyLoss()(Tensor(ramp(shape)), labels)
     assert "TypeCast" in str(caught.value)
     nn.CrossEntropyLoss()(Tensor(ramp(shape)), labels.astype("int32"))
+
+
+@pytest.mark.parametrize("compiled", [jit, lambda f: f], ids=["compiled", "eager"])
+def test_weights_of_classes_that_no_target_names_do_not_matter(compiled: Any) -> None:
+    weight = np.array([2.0, np.inf, 0.5, np.nan])
+    x = np.concatenate([X, X[:, :1]], 1)
+
+    def loss(x: Any, w: Any) -> Any:
+        return ops.cross_entropy(x, Tensor(CLASSES), weight=w)
+
+    value, gradient = compiled(value_and_grad(loss))(Tensor(x), Tensor(weight))
+    share = np.exp(x) / np.exp(x).sum(1, keepdims=True)
+    rows, factor = np.arange(2), weight[CLASSES] / weight[CLASSES].sum()
+    np.testing.assert_allclose(value.asnumpy(), -(factor * np.log(share[rows, CLASSES])).sum(), rtol=1e-12)
+    np.testing.assert_allclose(gradient.asnumpy(), (share - np.eye(4)[CLASSES]) * factor[:, None], rtol=1e-12)

@@ -150,13 +150,12 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
     place = cast(select(place < 0, place + classes, place), dt.int32)
     hit = (apply1(Iota(log_p.shape, axis, dt.int32)) == place) & counted
     zero = zeros_like(log_p)
-    picked = select(hit, -log_p, zero)
+    loss = select(hit, -log_p, zero).sum(axis)
     # the targets alone say how much counts, so that the gradient need not wait for a reduction over the input
     counts = cast(counted, log_p.dtype)
     if weight is not None:
-        scale = cast(_along(weight, axis, log_p.ndim), log_p.dtype)
-        picked, counts = picked * scale, select(hit, broadcast(scale, log_p.shape), zero)
-    loss = picked.sum(axis)
+        counts = select(hit, broadcast(cast(_along(weight, axis, log_p.ndim), log_p.dtype), log_p.shape), zero).sum(axis)
+        loss = loss * counts
     if smoothing:
         every = log_p if weight is None else log_p * _along(weight, axis, log_p.ndim)
         smooth = -select(counted, every, zero).sum(axis)  # what is ignored may be infinite
