@@ -158,6 +158,7 @@ def test_processes_that_a_script_spawns_have_the_alias(tmp_path: Path) -> None:
     assert done.stdout == "[('mindspore.nn.layer.activation', [2]), ('mindspore.nn.layer.activation', [4])]\n", done.stderr
 
 
+@pytest.mark.slow
 def test_errors_and_exit_codes_of_a_script_are_its_own(tmp_path: Path) -> None:
     path = tmp_path / "bad.py"
     path.write_text("import mindspore\nmindspore.ops.relu('x')\n")

@@ -312,6 +312,7 @@ def test_inputs_with_rows_along_another_dimension() -> None:
         np.testing.assert_allclose(net(t).asnumpy(), t.asnumpy() - t.asnumpy().mean(1, keepdims=True), atol=1e-5)
 
 
+@pytest.mark.slow
 def test_a_wrong_label_changes_nothing() -> None:
     _, step = trained("batch norm", by_adam)
     declared(step, (vectors(2), labels(2)))
@@ -346,6 +347,7 @@ def test_changes_are_noticed() -> None:
     np.testing.assert_allclose(net(x).asnumpy(), 6 * x.asnumpy().sum(0), rtol=1e-4, atol=1e-4)
 
 
+@pytest.mark.slow
 def test_the_same_bits_for_any_number_of_threads_and_whatever_came_before() -> None:
     x, y = vectors(200), labels(200)
     found = []

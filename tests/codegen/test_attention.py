@@ -96,6 +96,7 @@ def check(batch: tuple[int, ...], m: int, n: int, d: int, e: int, mask: Array | 
 SIZES = [(1, 1, 1, 1), (7, 7, 3, 5), (130, 130, 80, 80), (130, 77, 17, 33), (5, 700, 64, 64), (270, 1100, 64, 48), (1025, 33, 16, 8), (16, 2049, 8, 8)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n", "d", "e"), SIZES)
 def test_sizes(m: int, n: int, d: int, e: int) -> None:
     check((1, 2), m, n, d, e)
@@ -103,6 +104,7 @@ def test_sizes(m: int, n: int, d: int, e: int) -> None:
         check((3,), m, n, d, e, scale=-0.3)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("m", "n"), [(1, 1), (7, 7), (130, 130), (70, 900)])
 def test_masks(m: int, n: int) -> None:
     for shape in [(2, 1, 1, n), (1, 3, m, 1), (2, 3, m, n)][: 1 if n > 200 else 3]:
@@ -160,6 +162,7 @@ def test_added_masks_beside_large_scores(size: float) -> None:
         assert np.isfinite(got[0]).all() == np.isfinite(want[0]).all()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("number", [math.inf, math.nan])
 @pytest.mark.parametrize("where", ["q", "k", "v", "g"])

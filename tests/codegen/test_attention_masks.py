@@ -61,6 +61,7 @@ def matrices(m: int, n: int, dtype: Any) -> list[Array]:
     return [rng.standard_normal((rows, WIDTH)).astype(dtype) for rows in (m, n, n)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("added", [False, True])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize(("m", "n"), [(128, 128), (100, 130), (7, 300), (300, 97)])

@@ -188,6 +188,7 @@ def test_batches(case: Case) -> None:
     check(case, HOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize(("m", "n", "k"), [(1024, 144, 64), (333, 150, 515), (70, 101, 300), (259, 72, 49), (1024, 48, 1100)])
 @pytest.mark.parametrize("kind", ["float", "double"])
@@ -203,6 +204,7 @@ def test_transposed_operands_of_which_tiles_take_parts_of_cache_lines(m: int, n:
     check(case, width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize("k", [7, 8, 15, 16, 17, 31, 33])
 @pytest.mark.parametrize("n", [16, 23, 40])
@@ -245,6 +247,7 @@ def test_threads_carry_out_blocks_one_below_another_as_one(
     check(case, width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [
@@ -296,6 +299,7 @@ def test_very_long_strips_are_not_added_up_from_parts() -> None:
         assert schedule(case.spec, TARGETS[32]).splits == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "case",
     [

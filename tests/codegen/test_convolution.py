@@ -136,6 +136,7 @@ def test_convolution(spec: ConvSpec, direction: str) -> None:
     check(spec, direction, HOST)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
 @pytest.mark.parametrize("spec", SPECS[1:13:2] + SPECS[16:20], ids=str)
@@ -143,6 +144,7 @@ def test_other_vector_widths(spec: ConvSpec, width: int, direction: str) -> None
     check(spec, direction, width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("kinds", KINDS, ids=str)
 @pytest.mark.parametrize("groups", [1, 2, 16])
@@ -253,6 +255,7 @@ def linear_index(columns: int) -> Epilogue:
     return apply
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("direction", DIRECTIONS)
 @pytest.mark.parametrize("spec", [SPECS[k] for k in (0, 2, 3, 5, 6, 8, 11, 12, 13, 16, 17, 23)], ids=str)
 def test_epilogue_sees_each_element_once_with_its_place(spec: ConvSpec, direction: str) -> None:

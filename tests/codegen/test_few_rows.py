@@ -237,6 +237,7 @@ def test_panels_in_halves(m: int, k: int, n: int, turned: bool, kind: str, width
         tile_for_few_rows.cache_clear()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize(
     "case",
@@ -259,6 +260,7 @@ def test_panels_that_a_tile_packs(case: Case, width: int, monkeypatch: pytest.Mo
     check(case, width)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", TARGETS)
 @pytest.mark.parametrize(
     "case",
@@ -304,6 +306,7 @@ def test_tiles_pack_for_blocks_that_begin_anywhere(kept: bool, width: int, monke
         assert with_chunks(runner, *cuts)(case.stored(a, b), "c", (203, 130), np.dtype(np.float32)).tobytes() == whole.tobytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["half", "bfloat", "float"])
 @pytest.mark.parametrize("k", [1, 2, 3, 4, 9])
 def test_tiles_pack_few_steps(k: int, kind: str, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -74,6 +74,7 @@ def test_rows_that_are_needed_as_a_whole_get_a_buffer(what: str, result: str, ex
     check(rows_of_a_table(20, "f32", what, result), expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("read", [
     "%r = transpose[perm=(2, 0, 1)] %g\n%z = neg %r",
     "%r = reshape[shape=(20, 30)] %g\n%z = mul %r, %r",

@@ -210,12 +210,14 @@ def test_programs_stay_inside_their_buffers(name: str) -> None:
     check(trace(fn, *(TensorType(dt.from_numpy(a.dtype), a.shape) for a in arrays)), arrays)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(700, 708))
 def test_views_stay_inside_their_buffers(seed: int) -> None:
     graph, arrays = _Views(seed).run(8)
     check(graph, arrays, list(TARGETS))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(700, 708))
 def test_random_graphs_stay_inside_their_buffers(seed: int) -> None:
     graph, arrays = random_graph(seed, exact=True)

@@ -74,6 +74,7 @@ def agrees(graph: Graph, inputs: list[Array]) -> None:
         np.testing.assert_array_equal(got.asnumpy(), want)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(60))
 def test_graphs_of_sums(seed: int) -> None:
     agrees(*graph_of_sums(seed))

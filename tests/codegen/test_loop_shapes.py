@@ -121,6 +121,7 @@ def test_long_transposes_are_tiled() -> None:
     assert kernel.tile >= 0 and " tile" in str(kernel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(3, 70, 31), (2, 33, 100), (1, 64, 16), (2, 129, 20), (70, 64), (200, 7)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.int8])
 def test_blocks_of_some_columns_of_all_rows(shape: tuple[int, ...], dtype: Any, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -304,6 +305,7 @@ def test_values_of_the_lanes_beyond_a_row_stay_unseen() -> None:
 
 
 # -- columns ---------------------------------------------------------------------------------------------------------------
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(1024, 5), (2048, 64), (640, 130), (1009, 16), (96, 700), (4, 512, 33)], ids=str)
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int32])
 def test_sums_of_long_columns(shape: tuple[int, ...], dtype: Any) -> None:

@@ -243,6 +243,7 @@ def evaluated(name: str, kind: str, pairs: Sequence[tuple[float, float]]) -> tup
     return compiled(name, kind, 0)(x).astype(np.float64), want.astype(np.float64)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["half", "bfloat", "float", "double"])
 @pytest.mark.parametrize("name", CASES)
 def test_ends(name: str, kind: str) -> None:
@@ -357,6 +358,7 @@ def negative_arguments(kind: str) -> Array:
     return np.resize(x, x.size + -x.size % 16)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", ["16", "32", "64"])
 @pytest.mark.parametrize("kind", ["float", "double"])
 @pytest.mark.parametrize("name", REFLECTED)

@@ -161,6 +161,7 @@ def test_integer_division_neither_traps_nor_rounds(function: str, name: str, lan
     assert np.array_equal(got, np.array(want, np.uint64).astype(x.dtype))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", INTEGERS)
 @pytest.mark.parametrize("function", DIVISIONS)
 def test_integer_division_by_constants(function: str, name: str) -> None:

@@ -91,6 +91,7 @@ def test_constant_pow_accuracy_and_equal_bits_at_every_width(kind: str, exponent
         assert same(constant_power(kind, exponent, lanes)(x), first)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("exponent", CONSTANT_EXPONENTS + MORE_EXPONENTS)
 @pytest.mark.parametrize("kind", ["half", "float", "double"])
 def test_constant_pow_at_special_values_is_that_of_c(kind: str, exponent: float, width: str) -> None:

@@ -42,6 +42,7 @@ CASES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shape", [(16, 64), (37, 48), (33, 77), (5, 1003), (64, 16), (700, 3)])
 @pytest.mark.parametrize(("fn", "reference"), CASES)
 def test_results_wherever_they_lie(fn: Any, reference: Any, shape: tuple[int, int]) -> None:

@@ -36,6 +36,7 @@ def test_vectors_are_combined_crosswise(kind: str, lanes: int) -> None:
     assert np.array_equal(most, rows.max(1))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", ROWS)
 @pytest.mark.parametrize("columns", [41, 64, 100, 256])
 def test_softmax(rows: int, columns: int) -> None:
@@ -45,6 +46,7 @@ def test_softmax(rows: int, columns: int) -> None:
     check_grouped(lambda x: ops.logsumexp(x, -1), [x], np.log(np.exp(x.astype(np.float64)).sum(1)), 1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int64, np.int8, np.bool_])
 @pytest.mark.parametrize("rows", ROWS)
 def test_several_reductions_of_every_dtype(rows: int, dtype: Any) -> None:

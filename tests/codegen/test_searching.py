@@ -39,6 +39,7 @@ def sorted_rows(x: Array) -> Array:
     return np.sort(x.astype(np.float32), -1).astype(x.dtype) if x.dtype.name == "bfloat16" else np.sort(x, -1)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("right", [False, True])
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
 @pytest.mark.parametrize(("of_sequence", "of_values"), SHAPES, ids=str)

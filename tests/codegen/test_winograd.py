@@ -217,6 +217,7 @@ def test_weights_in_several_chunks_of_channels() -> None:
     check(spec, "forward", HOST, F4, True)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
 @pytest.mark.parametrize("spec", SPECS[1:4], ids=str)
 @pytest.mark.parametrize("direction", NAMES)
@@ -224,6 +225,7 @@ def test_other_vector_widths(spec: ConvSpec, direction: str, width: int) -> None
     check(spec, direction, width, F4, False)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("width", [w for w in TARGETS if w != HOST])
 @pytest.mark.parametrize("spec", [OF_5[1], LINES[1], DILATED[0], DILATED[4]], ids=str)
 @pytest.mark.parametrize("direction", NAMES)

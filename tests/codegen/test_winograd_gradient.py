@@ -88,6 +88,7 @@ def test_infinities_and_nan_stay_where_direct_summation_has_them(spec: ConvSpec,
         same_specials(runner(inputs | {"x": x}, "dw", clean.shape, storage(spec.w_kind)), dw if spec.weights == "OIHW" else dw.transpose(2, 3, 1, 0))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
 @pytest.mark.parametrize("weights", ["OIHW", "HWIO"])
 def test_several_parts_and_slabs(weights: str, shared: bool) -> None:

@@ -113,6 +113,7 @@ def close(ps: list[Parameter], values: list[Any], tolerance: float = 2e-5) -> No
         np.testing.assert_allclose(p.asnumpy(), value, rtol=tolerance, atol=tolerance)
 
 
+@pytest.mark.slow
 @MODES
 @pytest.mark.parametrize(("name", "settings"), SETTINGS)
 def test_steps_follow_the_formula(name: str, settings: dict[str, Any], mode: int) -> None:
@@ -329,6 +330,7 @@ def test_an_optimizer_is_copied_whole() -> None:
             step(gradients(3))
 
 
+@pytest.mark.slow
 @MODES
 @pytest.mark.parametrize("name", GROUPED)
 def test_state_makes_training_go_on_where_it_stopped(name: str, mode: int) -> None:

@@ -134,6 +134,7 @@ def test_dropout_lies_between_the_layers(mode: int) -> None:
         assert bool((abs(want - got) > 1e-4).any()) is differs
 
 
+@pytest.mark.slow
 def test_a_long_sequence_trains_in_both_modes() -> None:
     """The sum of the inputs decides; a network that sees it learns in a few steps."""
     rng = np.random.default_rng(0)

@@ -73,6 +73,7 @@ def test_inference(mode: int, sizes: tuple[int, ...]) -> None:
     together(work)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", MODES)
 def test_gradients(mode: int) -> None:
     """The network keeps its forward pass for the gradient (`set_grad`): that of another thread must not serve."""

@@ -145,6 +145,7 @@ EQUATIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", EQUATIONS, ids=lambda case: case[0])
 def test_einsum(case: tuple[Any, ...]) -> None:
     equation, *shapes = case

@@ -341,6 +341,7 @@ def test_while_gradient_beyond_its_stack(monkeypatch: pytest.MonkeyPatch) -> Non
         check_gradients(fn, rand(2), rand(2, seed=1), order=order)
 
 
+@pytest.mark.slow
 def test_while_gradient_where_the_data_decide() -> None:
     cond = branch(lambda h, w: total(h) < 9.0, f64(3), f64(3))
     op = While(cond, branch(lambda h, w: h * w + h, f64(3), f64(3)), 1)

@@ -105,6 +105,7 @@ def test_native_code_agrees(
     np.testing.assert_allclose(dw, want_dw, rtol=tolerance, atol=tolerance * np.abs(want_dw).max())
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_geometries_agree(data: st.DataObject) -> None:

@@ -95,6 +95,7 @@ def test_multinomial_with_replacement() -> None:
     assert sorted(ops.multinomial_with_replacement(weights, 0, 0, 2).asnumpy().tolist()) == [1, 2]
 
 
+@pytest.mark.slow
 def test_places_of_a_mask(run: Any) -> None:
     mask = np.zeros((4, 5), bool)
     mask[1, 2:] = mask[3, 0] = mask[0, 4] = True

@@ -100,6 +100,7 @@ def test_gradients_are_finite_differences(function: Any, arrays: list[np.ndarray
         np.testing.assert_allclose(g.asnumpy(), want, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", [PYNATIVE_MODE, pytest.param(GRAPH_MODE, marks=pytest.mark.slow)])
 def test_ctc_of_sequences_of_several_lengths(mode: int) -> None:
     """The chance is the sum over all ways to write the labels; the second output is the gradient of the first."""

@@ -62,6 +62,7 @@ def test_grid_sample(shape: Any, places: Any, mode: str, padding: str, aligned: 
         np.testing.assert_allclose(got.asnumpy(), wanted, atol=1e-12)
 
 
+@pytest.mark.slow
 def test_gradients() -> None:
     x, grid = rng.standard_normal((1, 2, 3, 4)), rng.uniform(-1.3, 1.3, (1, 2, 3, 2))
     for padding in ("zeros", "border", "reflection"):

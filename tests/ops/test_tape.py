@@ -163,6 +163,7 @@ def test_deep_graphs_need_no_recursion() -> None:
     assert gradient(fn, tensor(1.0)) == [[10_001.0]]
 
 
+@pytest.mark.slow
 def test_only_what_rules_read_is_kept() -> None:
     x, tape = Tensor(np.ones(1000)), Tape()
     tape.watch(x)

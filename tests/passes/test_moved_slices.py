@@ -30,6 +30,7 @@ def cells() -> Any:
     return np.random.default_rng(0).integers(0, 2, (9, 11)).astype(np.int32)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [1, 2, 5])
 def test_results(count: int) -> None:
     x = cells()
@@ -58,6 +59,7 @@ def test_a_slice_is_moved_once_however_many_ways_lead_to_it(monkeypatch: pytest.
     assert numbers[1] < 10 * numbers[0]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("count", [60, 300])
 def test_a_slice_of_a_long_chain(count: int) -> None:
     """Rules within rules end before Python's stack does; the next pass goes on."""

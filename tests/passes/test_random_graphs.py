@@ -59,6 +59,7 @@ def test_passes_keep_results(seed: int, exact: bool) -> None:
         assert_same(graph, run_pipeline(graph)[0], inputs, "the pipeline")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", SEEDS)
 def test_text_round_trip(seed: int) -> None:
     graph, _ = random_graph(seed, exact=False)

@@ -308,6 +308,7 @@ def test_cells_and_functions_are_let_go_of() -> None:
     assert weak_function() is None
 
 
+@pytest.mark.slow
 def test_no_references_leak() -> None:
     f = jit(lambda x, y, k: (x + y, x * k))
     x, y = t(1), t(2)

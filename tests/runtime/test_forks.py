@@ -111,6 +111,7 @@ def test_forks_wait_for_what_must_be_whole() -> None:
         assert in_child(left.is_set)  # as it was when the process forked
 
 
+@pytest.mark.slow
 def test_first_calls_of_all_threads_and_of_children(tmp_path: Path) -> None:
     """Everything is imported and compiled for the first time while the process forks."""
     script = tmp_path / "script.py"
@@ -138,6 +139,7 @@ def test_first_calls_of_all_threads_and_of_children(tmp_path: Path) -> None:
     assert done.stdout == "[0, 0, 0]\n" and not done.stderr
 
 
+@pytest.mark.slow
 def test_a_child_can_look_inside_while_another_thread_loads_llvm_for_that(tmp_path: Path) -> None:
     """The second process finds the program compiled, and loads LLVM when its code is to be shown."""
     script = tmp_path / "script.py"

@@ -138,6 +138,7 @@ def test_code_cannot_be_written() -> None:
     pytest.fail("the code is nowhere")
 
 
+@pytest.mark.slow
 def test_memory_is_given_back() -> None:
     code = objects_of("@large = global [1048576 x i64] zeroinitializer\ndefine ptr @f() {\n  ret ptr @large\n}")
 

@@ -126,6 +126,7 @@ def test_both_sides_of_a_fork_go_on() -> None:
     """)
 
 
+@pytest.mark.slow
 def test_forking_while_other_threads_run_regions() -> None:
     run_script("""
         pool.resize(3)
@@ -149,6 +150,7 @@ def test_forking_while_other_threads_run_regions() -> None:
     """)
 
 
+@pytest.mark.slow
 def test_many_threads_fork_at_once() -> None:
     run_script("""
         pool.resize(2)

@@ -107,6 +107,7 @@ def test_a_program_is_listed_as_a_whole() -> None:
     assert compiled._last.executable.llvm().count("\ndefine") == len(names) - text.startswith("define")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("error", [KeyboardInterrupt, CodegenError])
 def test_what_ends_the_lowering_ends_the_threads(error: type[BaseException], monkeypatch: pytest.MonkeyPatch) -> None:
     held = len(target._Parsed._contexts)
@@ -149,6 +150,7 @@ def test_forks_wait_for_a_thread_that_lowers(monkeypatch: pytest.MonkeyPatch) ->
     assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_a_child_forked_off_amid_the_first_import_of_the_compiler_compiles(tmp_path: Path) -> None:
     program = """

@@ -133,6 +133,7 @@ def test_comparisons_agree_with_each_other(dtype: Any) -> None:
     assert entropy.asnumpy() == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 @pytest.mark.parametrize("function", ["cos", "erf", "erfc", "exp", "expm1", "gelu", "log", "log1p", "rsqrt", "sigmoid", "sin", "sinh", "softplus", "sqrt", "tanh"])
 def test_functions_of_normal_numbers(monkeypatch: pytest.MonkeyPatch, function: str, dtype: Any) -> None:
