@@ -13,6 +13,7 @@ from __future__ import annotations
 import textwrap
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 
 import mpmath as mp  # type: ignore[import-untyped]
@@ -162,6 +163,7 @@ def _piecewise_text(name: str, p: Piecewise) -> str:
 # -- exponentials and logarithms -----------------------------------------------------------------------------
 NEAR_ABOVE = mpf("0.0635")  # between these is x * d - 1
 NEAR_BELOW = mpf("-0.0335")
+NEAR_BELOW_SHORT = mpf("-0.0605")
 LOG2_COARSE = 2**14  # multiples of its inverse leave room for ten bits of an exponent
 
 
@@ -195,6 +197,21 @@ def _nice_inverse(low: float, high: float) -> tuple[float, float]:
     return inverse, float(np.float32(float(-mp.log(mpf(inverse)))))
 
 
+def _cube(low: mpf, degree: int, of_what: str, name: str) -> list[str]:
+    fit = Fit("", lambda r: (mp.log1p(r) - r + r**2 / 2) / r**3, lambda r: abs(r**3 / mp.log1p(r)), {}, 301)
+    coefficients, error = remez(fit, low, NEAR_ABOVE, degree)
+    comment = f"# (log(1 + r) - r + r**2 / 2) / r**3 for {of_what}: 2**{mp.nstr(mp.log(error, 2), 3)}."
+    return [comment, *_numbers(f"{name} = ", [float(c) for c in coefficients], bare=True)]
+
+
+def _binary(inverses: Sequence[float], of_what: str, suffix: str) -> list[str]:
+    binary = [-mp.log(mpf(d), 2) for d in inverses]
+    coarse = [float(mp.nint(y * LOG2_COARSE) / LOG2_COARSE) for y in binary]
+    rest = [float(y - x) for x, y in zip(coarse, binary, strict=True)]
+    lines = [f"# log2(1 / d) of {of_what}, as a multiple of 2**-14 and the rest.", *_numbers(f"LOG2_VALUES{suffix} = ", coarse, bare=True)]
+    return lines + _numbers(f"LOG2_VALUES_REST{suffix} = ", rest, bare=True)
+
+
 def _logarithms() -> str:
     """Inverses and logarithms of sixteen points of [3/4, 3/2), and of [1, 2)."""
     fit = Fit("", lambda r: (mp.log1p(r) - r) / r**2, lambda r: abs(r**2 / mp.log1p(r)), {}, 301)
@@ -208,10 +225,7 @@ def _logarithms() -> str:
             around[k] = _nice_inverse(0.5 + k / 32, 0.5 + (k + 1) / 32)
     lines = [f"# (log(1 + r) - r) / r**2 for {NEAR_BELOW} < r < {NEAR_ABOVE}: 2**{mp.nstr(mp.log(error, 2), 3)}."]
     lines += _numbers("LOG_NEAR = ", [float(c) for c in coefficients], bare=True)
-    fit = Fit("", lambda r: (mp.log1p(r) - r + r**2 / 2) / r**3, lambda r: abs(r**3 / mp.log1p(r)), {}, 301)
-    coefficients, error = remez(fit, NEAR_BELOW, NEAR_ABOVE, 3)
-    lines += [f"# (log(1 + r) - r + r**2 / 2) / r**3 for the same r: 2**{mp.nstr(mp.log(error, 2), 3)}."]
-    lines += _numbers("LOG_NEAR_CUBE = ", [float(c) for c in coefficients], bare=True)
+    lines += _cube(NEAR_BELOW, 3, "the same r", "LOG_NEAR_CUBE")
     for name, comment, pairs in (
         ("LOG", "d and log(1 / d) for x in [3/4, 3/2), where x * d is near 1; placed by the first four bits of the mantissa", around),
         ("LOG1P", "The same for x in [1, 2)", above),
@@ -219,12 +233,20 @@ def _logarithms() -> str:
         lines += [f"# {comment}.", *_numbers(f"{name}_INVERSES = ", [d for d, _ in pairs], bare=True)]
         lines += _numbers(f"{name}_VALUES = ", [y for _, y in pairs], bare=True)
     lines += _numbers("LOG1P_INVERSES_MINUS_ONE = ", [d - 1 for d, _ in above], bare=True)
-    binary = [-mp.log(mpf(d), 2) for d, _ in around]
-    coarse = [float(mp.nint(y * LOG2_COARSE) / LOG2_COARSE) for y in binary]
-    lines += ["# log2(1 / d) of the first of these tables, as a multiple of 2**-14 and the rest."]
-    lines += _numbers("LOG2_VALUES = ", coarse, bare=True)
-    lines += _numbers("LOG2_VALUES_REST = ", [float(y - x) for x, y in zip(coarse, binary, strict=True)], bare=True)
+    lines += _binary([d for d, _ in around], "the first of these tables", "")
+    lines += _short_logarithms()
     return "\n".join(lines)
+
+
+def _short_logarithms() -> list[str]:
+    """Inverses and binary logarithms of eight points of [21/32, 21/16), of equal distances as patterns of bits; 1 is the middle of the sixth segment."""
+    edges = [0.5 + (k + 2.5) / 16 for k in range(6)] + [1 + (k + 0.5) / 8 for k in range(3)]
+    inverses = [1.0 if low < 1 < high else float(np.float32(2 / (low + high))) for low, high in pairwise(edges)]
+    reached = [edge * d - 1 for (low, high), d in zip(pairwise(edges), inverses, strict=True) for edge in (low, high)]
+    assert min(reached) > NEAR_BELOW_SHORT and max(reached) < NEAR_ABOVE
+    lines = _cube(NEAR_BELOW_SHORT, 4, f"{NEAR_BELOW_SHORT} < r < {NEAR_ABOVE}", "LOG_NEAR_CUBE_SHORT")
+    lines += ["# d for x in [21/32, 21/16), where x * d is near 1.", *_numbers("LOG_INVERSES_SHORT = ", inverses, bare=True)]
+    return lines + _binary(inverses, "these", "_SHORT")
 
 
 # -- the file ------------------------------------------------------------------------------------------------

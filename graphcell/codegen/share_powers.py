@@ -1,8 +1,9 @@
 """What a kernel knows of its powers of e: functions of one value begin with the same power; none is above 1 whose exponent is not above 0.
 
 Enters: a kernel. Leaves: the same kernel, in which a sigmoid that stands beside a softplus, or a tanh of one, of its operand is computed from the
-same power (alone, a sigmoid has a form that takes fewer instructions), tanh(softplus(x)), written so by hand, without its logarithm, and
-logarithms of 1 + e**-|x| without what larger numbers would need.
+same power (alone, a sigmoid has a form that takes fewer instructions), tanh(softplus(x)), written so by hand, without its logarithm,
+logarithms of 1 + e**-|x| without what larger numbers would need, and logarithms of the bases of powers, as the slopes of these by their exponents
+have them, from what the powers need of them.
 """
 
 from __future__ import annotations
@@ -13,8 +14,9 @@ from graphcell.codegen.contract import without
 from graphcell.codegen.kernel import LoopKernel, Splat, Statement
 from graphcell.ir.op import Op, frozen
 from graphcell.ops.arithmetic import Abs, Neg, Select
+from graphcell.ops.base import Elementwise, Emitter, Val
 from graphcell.ops.comparison import Greater
-from graphcell.ops.mathematics import Exp, Log1p, Sigmoid, Softplus, Tanh, TanhSoftplus
+from graphcell.ops.mathematics import Exp, Log, Log1p, Pow, Sigmoid, Softplus, Tanh, TanhSoftplus
 
 _ONE_FROM = 20.0
 """Where tanh is 1 in every dtype."""
@@ -41,13 +43,24 @@ class Log1pOfFraction(Log1p):
     name = "log1p_of_fraction"
 
 
+@frozen
+class LogBesidePower(Elementwise):
+    """log(x), but 0 where a condition holds, in a kernel with a power of x."""
+
+    fast = False
+    name = "log_beside_power"
+
+    def emit(self, b: Emitter, condition: Val, x: Val) -> Val:
+        return b.select(condition, b.const(0.0, x), b.log_beside_power(x))
+
+
 def share_powers(kernel: LoopKernel) -> LoopKernel:
     """The kernel with such functions."""
     body = tuple(_without_logarithm(kernel.body, s) for s in kernel.body)
     if body != kernel.body:
         kernel = _without_unused(replace(kernel, body=body))
     body = tuple(_with_what_is_known(kernel.body, s) for s in kernel.body)
-    return replace(kernel, body=body) if body != kernel.body else kernel
+    return _without_unused(replace(kernel, body=body)) if body != kernel.body else kernel
 
 
 def _without_logarithm(body: tuple[Statement, ...], s: Statement) -> Statement:
@@ -79,6 +92,12 @@ def _with_what_is_known(body: tuple[Statement, ...], s: Statement) -> Statement:
             return replace(s, what=SigmoidBesideSoftplus())
         if any(isinstance(other.what, TanhSoftplus) and other.args == s.args for other in body):
             return replace(s, what=SigmoidBesideTanhSoftplus())
+    if isinstance(s.what, Log):
+        chosen = body[s.args[0]]
+        if isinstance(chosen.what, Select) and body[chosen.args[1]].what == Splat(1.0, s.dtype):
+            condition, _, x = chosen.args
+            if any(isinstance(other.what, Pow) and other.args[0] == x for other in body):
+                return replace(s, what=LogBesidePower(), args=(condition, x))
     if isinstance(s.what, Log1p) and _leads_to(body, s, (Exp, Neg, Abs)):
         return replace(s, what=Log1pOfFraction())
     return s

@@ -25,9 +25,9 @@ def _quiet_numpy() -> Iterator[None]:
         yield
 
 
-@pytest.fixture(params=["32", "64"])
+@pytest.fixture(params=["16", "32", "64"])
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The bytes of a vector: without tables, and with them where the processor has AVX-512."""
+    """The bytes of a vector: without tables, with tables of eight with AVX2, and of sixteen where the processor has AVX-512."""
     monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, request.param)
     return str(request.param)
 

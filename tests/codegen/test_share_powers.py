@@ -104,3 +104,28 @@ def test_losses_of_logits_take_one_power() -> None:
     wide, target = x.astype(np.float64), z.astype(np.float64)
     np.testing.assert_allclose(value.asnumpy(), (softplus(wide) - wide * target).mean(), rtol=1e-6)
     np.testing.assert_allclose(slope.asnumpy(), (1 / (1 + np.exp(-wide)) - target) / x.size, rtol=1e-4, atol=1e-10)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_a_power_and_its_slopes_share_a_logarithm(dtype: type) -> None:
+    base = np.array([0.0, -0.0, 1e-6, 0.3, 1.0, 1.7, 6e4, np.inf, -2.0, -0.5, np.nan], dtype)
+    exponent = np.array([-1.5, 0.0, 0.5, 1.0, 2.0, 3.0], dtype)
+    x, y = (a.ravel() for a in np.meshgrid(base, exponent))
+    compiled = gc.jit(gc.value_and_grad(lambda x, y, w: (x**y * w).sum(), (0, 1)))
+    w = np.random.default_rng(4).normal(size=x.shape).astype(dtype)
+    _, (by_base, by_exponent) = compiled(Tensor(x), Tensor(y), Tensor(w))
+    assert "log_beside_power" in compiled._last.executable.kernels()
+    wide, to, weight = (a.astype(np.float64) for a in (x, y, w))
+    with np.errstate(all="ignore"):
+        power = (wide**to).astype(dtype).astype(np.float64)  # infinite where the dtype's is
+        want_base = np.where(to == 0, 0, to * wide ** np.where(to == 0, 1, to - 1)) * weight
+        want_exponent = np.where(wide == 0, 0, power * np.log(np.where(wide == 0, 1, wide))) * weight
+        want_base, want_exponent = (a.astype(dtype) for a in (want_base, want_exponent))
+    tolerance = 8 * float(np.finfo(dtype).eps)
+    np.testing.assert_allclose(by_base.asnumpy(), want_base, rtol=tolerance, atol=float(np.finfo(dtype).tiny))
+    np.testing.assert_allclose(by_exponent.asnumpy(), want_exponent, rtol=tolerance, atol=float(np.finfo(dtype).tiny))
+
+
+def test_logarithms_of_other_numbers_are_their_own() -> None:
+    text, _ = kernels_of(lambda x: (ops.log(ops.select(x == 0, 1.0, x + 1)), (x + 2) ** x, ops.log(x)), X)
+    assert "pow" in text and "log_beside_power" not in text

@@ -8,7 +8,7 @@ Elementary Functions (1980).
 from __future__ import annotations
 
 from graphcell.codegen.llvm import exponential_tables as by_table
-from graphcell.codegen.llvm.coefficients import EXP, EXP2, EXP_NARROW, EXPM1, LOG
+from graphcell.codegen.llvm.coefficients import EXP, EXP2, EXP2_NARROW, EXP_NARROW, EXPM1, LOG
 from graphcell.codegen.llvm.lookup import uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
@@ -35,6 +35,7 @@ from graphcell.codegen.llvm.text import FunctionBuilder, Val
 # Below and above these e**x is 0 and inf; 2**(half the exponent) must stay a normal number in between.
 _EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}
 _EXP2_RANGE = {"float": (-151.0, 128.5), "double": (-1076.0, 1024.5)}
+_EXP2_OF_SUM_RANGE = (-152.0, 130.0)  # of float, whatever is added
 # sigmoid is 0 and 1 at these.
 _SIGMOID_RANGE = {"float": (-105.0, 20.0), "double": (-746.0, 40.0)}
 # tanh_softplus is 1 from these on.
@@ -83,6 +84,20 @@ def exp2(b: FunctionBuilder, x: Val) -> Val:
     s = scaled_by_low_bits(b, shifted)
     p = polynomial(b, r, (1.0, *split(LN2, form.kind, 1), *EXP2[form.kind]), plain=2)
     return times_small(b, b.mul(p, s), s)
+
+
+def exp2_of_sum(b: FunctionBuilder, z: Val, rest: Val) -> Val:
+    """2**(z + rest) of floats, where |rest| <= 2 unless z is beyond the range of the result; there it may be anything, and NaN. NaN in z stays NaN."""
+    bounded = at_least(b, at_most(b, z, _EXP2_OF_SUM_RANGE[1]), _EXP2_OF_SUM_RANGE[0])
+    two = b.const(2.0, z)
+    rest = at_least(b, b.select(b.fcmp("olt", rest, two), rest, two), -2.0)
+    magic, biased = (b.const(format_of(z).magic + more, z) for more in (0, format_of(z).bias))
+    whole = b.sub(b.add(b.add(bounded, rest), magic), magic)
+    r = b.add(b.sub(bounded, whole), rest)
+    half = b.fma(whole, b.const(0.5, z), biased)
+    other = b.add(b.sub(biased, half), b.add(whole, biased))
+    p = polynomial(b, r, (1.0, *split(LN2, "float", 1), *EXP2_NARROW["float"]), plain=2)
+    return times_small(b, b.mul(p, scaled_by_low_bits(b, half)), scaled_by_low_bits(b, other))
 
 
 def _expm1_bounded(b: FunctionBuilder, x: Val) -> Val:

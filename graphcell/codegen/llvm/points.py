@@ -33,9 +33,10 @@ _REGISTERS = 4
 _MOST_STREAMS = 16
 """Of memory, beside which several registers' values on the stack would not stay in the L1 cache. Measured on Zen 3: a kernel with 26 streams takes half of the
 time with one register."""
-_REGISTERS_IN_DOUBLE = 2
-"""The same where one of the longest functions of floats is computed in double, which takes twice as many. Measured on Zen 3: kernels with lgamma and digamma
-take 0.75 of the time that they took with four registers, those with powers and their slopes 0.85 to 0.95, and half as long to compile."""
+_REGISTERS_OF_LONG = 2
+"""The same where one of the longest functions of floats is computed in double, which takes twice as many, or where there are several powers, whose code
+would not stay in the cache of decoded instructions. Measured on Zen 3: kernels with lgamma and digamma take 0.75 of the time that they took with four
+registers, those with powers and their slopes 0.85 to 0.95, and half as long to compile."""
 _MOST_WASTED = 1 / 16
 """Part of these registers that may lie beyond the end of a row."""
 _INVERSE: dict[str, Callable[..., Val]] = {"scale": inverse_scale, "below": inverse_below, "rest": inverse_rest}
@@ -75,7 +76,7 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
         return 1
     if target.avx512 and all(compute_type(s.dtype).kind == "float" for s in functions):
         return 1
-    if not all(kernel.body[n].dtype.is_float for s in functions for n in s.args):  # 64-bit integers take twice the registers
+    if any(kernel.body[n].dtype.is_integer for s in functions for n in s.args):  # of 64 bits, they take twice the registers
         return 1
     loads = (s.what for s in kernel.body if isinstance(s.what, Load))
     if any(1 < abs(load.access.strides[kernel.vector]) <= SMALL_STRIDE for load in loads):  # these are put together from registers
@@ -84,8 +85,9 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
     if sum(access.strides[kernel.vector] != 0 for access in accesses) > _MOST_STREAMS:
         return 1
     vectors = -(-kernel.extents[kernel.vector] // register_lanes(kernel, target))
-    in_double = any(isinstance(s.what, (Lgamma, Digamma, Pow)) and compute_type(s.dtype).kind == "float" for s in functions)
-    registers = _REGISTERS_IN_DOUBLE if in_double else _REGISTERS
+    of_floats = [s.what for s in functions if compute_type(s.dtype).kind == "float"]
+    long = any(isinstance(f, (Lgamma, Digamma)) for f in of_floats) or sum(isinstance(f, Pow) for f in of_floats) > 1
+    registers = _REGISTERS_OF_LONG if long else _REGISTERS
     while -vectors % registers > vectors * _MOST_WASTED:
         registers //= 2
     return registers

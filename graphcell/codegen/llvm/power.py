@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from graphcell.codegen.llvm import power_tables
 from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
-from graphcell.codegen.llvm.exponential import expm1_parts, log1p_tail, log2_with, log_parts, times_split
-from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_tables
+from graphcell.codegen.llvm.exponential import exp2_of_sum, expm1_parts, log, log1p_tail, log2_with, log_parts, times_split
+from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -25,7 +25,6 @@ from graphcell.codegen.llvm.polynomials import (
     polynomial,
     scaled_by_low_bits,
     split,
-    times_small,
     to_bits,
     widened,
     with_sign_of,
@@ -113,7 +112,6 @@ def _inverse_cube_root_guess(b: FunctionBuilder, a: Val) -> Val:
 
 # -- pow -----------------------------------------------------------------------------------------------------
 _SMALL_EXPONENT = 2.5
-_EXP2_RANGE = (-152.0, 130.0)  # 2**x is 0 and inf in float, whatever is added
 _WITH_ROOT = (-1.5, -0.5, 0.5, 1.5, 2.5)  # and these products with a root
 
 
@@ -123,6 +121,15 @@ def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
     y; signed zeros. The power of floats is computed in double, and with AVX-512 by tables.
     """
     return _of_either_sign(b, x, y, _power_of_magnitude(b, x))
+
+
+@widened
+def log_beside_power(b: FunctionBuilder, x: Val) -> Val:
+    """log(x) where a power of x is computed, too, which needs its logarithm."""
+    if not uses_short_tables(b, x):
+        return log(b, x)
+    logarithm = power_tables.short_log(b, _magnitude(b, x))
+    return b.select(b.fcmp("olt", x, b.const(0.0, x)), nan(x), logarithm)
 
 
 def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
@@ -154,16 +161,8 @@ def _small_power(b: FunctionBuilder, x: Val, y: float) -> Val:
     """
     k, f = log_parts(b, x)
     exponent, fraction = b.const(y, x), times_split(b, f, log1p_tail(b, f), LOG2_E)
-    z = at_least(b, at_most(b, b.mul(exponent, k), _EXP2_RANGE[1]), _EXP2_RANGE[0])
-    rest = b.fma(exponent, fraction, b.fma(exponent, k, b.neg(z)))
-    rest = at_least(b, at_most(b, rest, 2.0), -2.0)  # more where z was bounded
-    magic, biased = (b.const(format_of(x).magic + more, x) for more in (0, format_of(x).bias))
-    whole = b.sub(b.add(b.add(z, rest), magic), magic)
-    r = b.add(b.sub(z, whole), rest)
-    half = b.fma(whole, b.const(0.5, x), biased)
-    other = b.add(b.sub(biased, half), b.add(whole, biased))
-    p = polynomial(b, r, (1.0, *split(LN2, "float", 1), *EXP2_NARROW["float"]), plain=2)
-    power = times_small(b, b.mul(p, scaled_by_low_bits(b, half)), scaled_by_low_bits(b, other))
+    z = b.mul(exponent, k)
+    power = exp2_of_sum(b, z, b.fma(exponent, fraction, b.fma(exponent, k, b.neg(z))))
     at_zero, at_infinity = (0.0, float("inf")) if y > 0 else (float("inf"), 0.0)
     beside = b.select(b.fcmp("oeq", x, b.const(0.0, x)), b.const(at_zero, x), nan(x))
     power = b.select(b.fcmp("ogt", x, b.const(0.0, x)), power, beside)
@@ -190,7 +189,7 @@ def _power_with_root(b: FunctionBuilder, x: Val, exponent: float) -> Val:
 
 def _of_either_sign(b: FunctionBuilder, x: Val, y: Val, of_magnitude: Callable[..., Val]) -> Val:
     """x**y, where `of_magnitude` emits |x|**y but for what C defines otherwise."""
-    (a,) = b.once((_of_either_sign, x), lambda: (absolute(b, x),))
+    a = _magnitude(b, x)
     zero, one = b.const(0.0, x), b.const(1.0, x)
     power = of_magnitude(b, a, y)
     power = b.select(b.and_(b.fcmp("oeq", a, one), b.fcmp("ord", y, y)), one, power)
@@ -203,9 +202,16 @@ def _of_either_sign(b: FunctionBuilder, x: Val, y: Val, of_magnitude: Callable[.
     return b.select(b.or_(b.fcmp("oeq", x, one), b.fcmp("oeq", y, zero)), one, power)
 
 
+def _magnitude(b: FunctionBuilder, x: Val) -> Val:
+    """|x|, the same for all that is computed of it."""
+    return b.once((_magnitude, x), lambda: (absolute(b, x),))[0]
+
+
 def _power_of_magnitude(b: FunctionBuilder, x: Val) -> Callable[..., Val]:
     if uses_tables(b, x):
         return power_tables.power
+    if uses_short_tables(b, x):
+        return power_tables.short_power
     return _double_power if x.type.kind == "double" else _float_power
 
 
