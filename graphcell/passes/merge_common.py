@@ -2,16 +2,19 @@
 
 Enters: a Graph. Leaves: an equal Graph, the later of two equal nodes gone. Ops with effects are never merged;
 random ops take their state as an operand and are like any other. Regions are merged within themselves, and
-two ops with regions if these are equal.
+two ops with regions if these are equal. Of two reductions that differ by whether they keep dimensions the later is a reshape of the earlier.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Hashable
 
 from graphcell.ir.graph import Graph, Node, Value, structural_key
 from graphcell.ir.op import Op, exact_key
 from graphcell.ops.arithmetic import Add, Mul
+from graphcell.ops.base import Reduction
+from graphcell.ops.movement import Reshape
 
 
 def merge_common(graph: Graph) -> Graph:
@@ -35,7 +38,7 @@ class _Merging:
         nodes: list[Node] = []
         changed = False
         for before in graph.nodes:
-            node = self.renamed(before, table)
+            node = _reshaped(self.renamed(before, table), first)
             changed = changed or node is not before
             earlier = self.earlier(node, first)
             if earlier is None:
@@ -73,6 +76,16 @@ class _Merging:
                 return other
         same.append(node)
         return None
+
+
+def _reshaped(node: Node, first: dict[Hashable, list[Node]]) -> Node:
+    """`node`; a reshape of an equal reduction's result if there is one with the dimensions that this one drops, or the other way round."""
+    op = node.op
+    if not isinstance(op, Reduction):
+        return node
+    twin = dataclasses.replace(op, keep_dims=not op.keep_dims)  # type: ignore[type-var]
+    same = first.get((exact_key(twin), node.operands))
+    return Node(Reshape(node.results[0].type.shape), same[0].results, node.results, node.span) if same else node
 
 
 def _same_regions(x: Op, y: Op) -> bool:
