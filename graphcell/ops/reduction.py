@@ -50,7 +50,7 @@ class ReduceSum(Reduction):
         wide = np.dtype(np.float32) if x.dtype.itemsize == 2 and is_float else x.dtype
         with np.errstate(over="ignore", invalid="ignore"):
             total = _sum_in_chains(x, self.axis, wide) if is_float else x.sum(self.axis, dtype=wide, keepdims=True)
-        return np.asarray(total.reshape(reduced_shape(x.shape, self.axis, self.keep_dims))).astype(x.dtype)
+            return np.asarray(total.reshape(reduced_shape(x.shape, self.axis, self.keep_dims))).astype(x.dtype)
 
     def grad(self, inputs: Grads, outputs: Grads, cotangents: Grads) -> Grads:
         return (spread(cotangents[0], self.axis, inputs[0].shape),)
@@ -69,10 +69,12 @@ def _sum_in_chains(x: Array, axis: tuple[int, ...], wide: np.dtype[Any]) -> Arra
     rows = [a for a in axis if a < side_by_side]
     if math.prod(x.shape[a] for a in rows) <= _CHAIN:
         return np.asarray(x.sum(axis, dtype=wide, keepdims=True))
-    y = x.sum(tuple(range(side_by_side, x.ndim)), dtype=wide, keepdims=True) if side_by_side < x.ndim else x
-    for a in reversed(rows):
-        y = _sum_of_rows(y, a, wide)
-    return y
+    parts: list[tuple[int, ...]] = [(a,) for a in rows]
+    if side_by_side < x.ndim:
+        parts.append(tuple(range(side_by_side, x.ndim)))
+    for part in sorted(parts, key=lambda part: -math.prod(x.shape[a] for a in part)):  # what is left after the first is small
+        x = x.sum(part, dtype=wide, keepdims=True) if part[-1] >= side_by_side else _sum_of_rows(x, part[0], wide)
+    return x
 
 
 def _sum_of_rows(x: Array, axis: int, wide: np.dtype[Any]) -> Array:

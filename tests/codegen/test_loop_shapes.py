@@ -234,6 +234,13 @@ def test_the_longest_functions_of_floats_take_half_as_many(function: Any, exact:
         check(fn, [x], slow.sum(1) + np.exp(wide).sum(1), 1e-5)
 
 
+@pytest.mark.skipif(32 not in TARGETS, reason="needs AVX2")
+def test_a_power_alone_takes_as_many_as_other_functions_and_one_of_integers_one() -> None:
+    for x, registers in ((abs(normal(9, 256)).astype(np.float32), 4), (np.ones((9, 256), np.int32), 1)):
+        (kernel,) = kernels(graph_of(lambda x: (x**x).sum(1), [x]))
+        assert any(s.is_slow for s in kernel.body) and registers_of(kernel, TARGETS[32]) == registers
+
+
 @pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
 def test_functions_that_look_tables_up_keep_to_one_register() -> None:
     for dtype, registers in ((np.float32, 1), (np.float64, 4)):

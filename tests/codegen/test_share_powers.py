@@ -126,6 +126,22 @@ def test_a_power_and_its_slopes_share_a_logarithm(dtype: type) -> None:
     np.testing.assert_allclose(by_exponent.asnumpy(), want_exponent, rtol=tolerance, atol=float(np.finfo(dtype).tiny))
 
 
+def test_what_becomes_of_the_operand_of_a_shared_logarithm() -> None:
+    compiled = gc.jit(gc.value_and_grad(lambda x, y: (x**y).sum(), (0, 1)))
+    compiled(Tensor(abs(X[:256])), Tensor(X[:256]))
+    text = compiled._last.executable.kernels()
+    assert text.count(" = log_beside_power ") == 1 and text.count(" = select ") == 3  # the base without zeros is gone
+
+
+@pytest.mark.parametrize(("other", "is_shared"), [(1.0, True), (2.0, False)])
+def test_logarithms_where_other_conditions_hold(other: float, is_shared: bool) -> None:
+    x = np.linspace(0.1, 3, 500, dtype=np.float32)
+    text, (y,) = kernels_of(lambda x: x ** (x - 1) + ops.log(ops.select(x > 1, ops.full_like(x, other), x)), x)
+    assert ("log_beside_power" in text) == is_shared
+    wide = x.astype(np.float64)
+    np.testing.assert_allclose(y, wide ** (wide - 1) + np.log(np.where(x > 1, other, wide)), rtol=1e-5, atol=1e-6)
+
+
 def test_logarithms_of_other_numbers_are_their_own() -> None:
-    text, _ = kernels_of(lambda x: (ops.log(ops.select(x == 0, 1.0, x + 1)), (x + 2) ** x, ops.log(x)), X)
-    assert "pow" in text and "log_beside_power" not in text
+    text, _ = kernels_of(lambda x: (ops.log(ops.select(x == 0, ops.ones_like(x), x + 1)), (x + 2) ** x, ops.log(x), 3.0 ** (x + 1)), X)
+    assert "pow" in text and "= log t" in text and "log_beside_power" not in text

@@ -3,6 +3,8 @@
 # mypy: disable-error-code="arg-type, no-untyped-call, operator, call-overload, misc, import-untyped"
 from __future__ import annotations
 
+import tracemalloc
+import warnings
 from typing import Any
 
 import mpmath
@@ -162,7 +164,7 @@ def test_half_precision_is_accumulated_in_single() -> None:
 
 
 @pytest.mark.parametrize("axis", [(0,), (0, 1), (0, 2), (1,), (0, 1, 2), ()])
-@pytest.mark.parametrize("shape", [(30001, 2, 3), (257, 300, 2), (256, 1, 5), (2, 70001, 1)])
+@pytest.mark.parametrize("shape", [(30001, 2, 3), (257, 300, 2), (256, 1, 5), (2, 70001, 1), (300, 7, 500)])
 def test_long_columns_keep_their_digits(shape: tuple[int, ...], axis: tuple[int, ...]) -> None:
     x = np.full(shape, 0.1, np.float32)  # all alike: what is rounded does not cancel
     for values in (x, x.transpose(2, 0, 1)[::2].copy().transpose(1, 2, 0)):
@@ -172,7 +174,31 @@ def test_long_columns_keep_their_digits(shape: tuple[int, ...], axis: tuple[int,
             assert got.shape == exact.shape and got.dtype == np.float32
             np.testing.assert_allclose(got, exact, rtol=4e-6)
     half = x.astype(np.float16)
-    np.testing.assert_allclose(ReduceSum(axis).eval(half), half.sum(axis, np.float64), rtol=1e-3)
+    with np.errstate(over="ignore"):
+        exact = half.sum(axis, np.float64).astype(np.float16)
+    np.testing.assert_array_equal(ReduceSum(axis).eval(half), exact)
+
+
+def test_long_columns_of_other_orders() -> None:
+    x = np.full((70001, 3), 0.1, np.float32)
+    for values, axis in ((x.T, (1,)), (x[::-1], (0,)), (np.broadcast_to(x[:1], (70001, 3)), (0,)), (x[:, None], (0, 1))):
+        np.testing.assert_allclose(ReduceSum(axis).eval(values), 70001 * float(x[0, 0]), rtol=4e-6)
+
+
+def test_sums_in_chains_need_little_memory() -> None:
+    for shape, axis in (((300, 1, 20000), (0, 1)), ((200, 2, 20000), (0, 1)), ((300, 20000, 2), (0, 2))):
+        x = np.ones(shape, np.float16)
+        tracemalloc.start()
+        ReduceSum(axis).eval(x)
+        peak = tracemalloc.get_traced_memory()[1]
+        tracemalloc.stop()
+        assert peak < x.nbytes / 4, f"{shape}: {peak} of {x.nbytes} bytes"
+
+
+def test_a_sum_that_overflows_is_infinite_without_a_warning() -> None:
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert np.isinf(ReduceSum((0,)).eval(np.full(10, 60000, np.float16)))
 
 
 def test_without_elements_or_dimensions() -> None:

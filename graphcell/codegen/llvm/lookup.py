@@ -1,6 +1,6 @@
 """AVX-512: tables of sixteen floats in a register, and the instructions that take numbers apart and scale them. AVX2: tables of eight floats.
 
-Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for `odd_function`. Leaves: the result
+Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for tables of eight. Leaves: the result
 in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables` and `uses_short_tables` say where the functions
 may be called at all.
 

@@ -118,7 +118,7 @@ _WITH_ROOT = (-1.5, -0.5, 0.5, 1.5, 2.5)  # and these products with a root
 @widened
 def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
     """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional
-    y; signed zeros. The power of floats is computed in double, and with AVX-512 by tables.
+    y; signed zeros. The power of floats is computed by tables, with neither AVX-512 nor AVX2 in double.
     """
     return _of_either_sign(b, x, y, _power_of_magnitude(b, x))
 
