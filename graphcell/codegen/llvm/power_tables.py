@@ -69,11 +69,10 @@ def _short_log2(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
 
 def _log2(b: FunctionBuilder, whole: Val, lost_value: Val, inverse: Val, m: Val, cube: Sequence[float]) -> tuple[Val, Val]:
     """whole + lost_value + log2(m * inverse) as a sum of two floats."""
-    a = m
     product = b.mul(m, inverse)
-    r, r_lost = _exact_sum(b, b.sub(product, b.const(1.0, a)), b.fma(m, inverse, b.neg(product)))
+    r, r_lost = _exact_sum(b, b.sub(product, b.const(1.0, m)), b.fma(m, inverse, b.neg(product)))
     logarithm, lost = _natural_log_near_one(b, r, r_lost, cube)
-    factor, factor_lost = (b.const(part, a) for part in split(LOG2_E, "float", 2))
+    factor, factor_lost = (b.const(part, m) for part in split(LOG2_E, "float", 2))
     scaled = b.mul(logarithm, factor)
     lost = b.fma(lost, factor, b.fma(logarithm, factor_lost, b.fma(logarithm, factor, b.neg(scaled))))
     total, total_lost = _exact_sum(b, whole, scaled)
