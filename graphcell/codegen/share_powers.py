@@ -1,4 +1,5 @@
-"""What a kernel knows of its powers of e: functions of one value begin with the same power; none is above 1 whose exponent is not above 0.
+"""What a kernel knows of its powers: functions of one value begin with the same power of e, or the same logarithm; no power of e is above 1 whose exponent is
+not above 0.
 
 Enters: a kernel. Leaves: the same kernel, in which a sigmoid that stands beside a softplus, or a tanh of one, of its operand is computed from the
 same power (alone, a sigmoid has a form that takes fewer instructions), tanh(softplus(x)), written so by hand, without its logarithm,
