@@ -15,6 +15,7 @@ from dataclasses import replace
 
 from graphcell.codegen.control import ControlFlow
 from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
+from graphcell.codegen.even_depth import with_even_depths
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
 from graphcell.codegen.gathers import find_gathers
@@ -472,7 +473,7 @@ def lower(
         frozen: positions of inputs that seldom change; what depends on them alone is computed by the function `prepare`.
         translates: takes the functions of the program as they become complete, the last of them at the end.
     """
-    graph = legalize(graph, {k for k, _ in updates})
+    graph = legalize(with_even_depths(graph, target), {k for k, _ in updates})
     may_be_kept = sorted(set(frozen) - {at for _, at in updates})
     program = _lower(graph, updates, target, may_be_kept, translates) or _lower(graph, updates, target, (), translates)
     assert program is not None

@@ -28,6 +28,8 @@ MAX_NODES = 8
 _SMALL = 16
 """A value so many times smaller than another costs nothing beside it."""
 _FROM_BYTES = 1 << 15
+_MOST_SOURCES = 8
+"""Values that are looked at as the source of several others."""
 
 
 @dataclass
@@ -49,26 +51,80 @@ class _Search:
         """What each group reads from memory."""
         self.known: dict[Group, dict[Value, _Recipe]] = {}
         """How each group would compute values, as long as it reads and computes what it does now."""
+        self.readers: dict[Value, dict[Group, None]] = {}
+        """Of values that may be computed again: the groups that read them from memory."""
+        self.newly_stored: dict[Value, None] = {}
+        """What is read from memory only by groups that compute something again of it."""
 
     def run(self) -> None:
-        readers = {v: groups for v in self._stored() if (groups := self._reading_groups(v)) is not None}
-        progress = True
+        self.readers = {v: groups for v in self._stored() if (groups := self._reading_groups(v)) is not None}
+        self._settle()
+        for source in self._shared_sources():
+            self._try_storing(source)
+
+    def _settle(self) -> float:
+        """Has computed again what pays by itself, as long as there is something; what that saves."""
+        saved, progress = 0.0, True
         while progress:
             progress = False
-            for v, groups in list(readers.items()):
-                recipes = self._recipes(v, groups)
-                if recipes is None:
+            for v, groups in list(self.readers.items()):
+                gain, recipes = self._recipes(v, groups)
+                if gain <= 0:
                     continue
-                progress = True
-                del readers[v]
+                progress, saved = True, saved + gain
+                del self.readers[v]
                 for g, recipe in recipes.items():
-                    self.known.pop(g, None)
-                    self.again.setdefault(g, {})[v] = None
-                    self.reads[g].discard(v)
-                    self.reads[g].update(recipe.reads)
-                    for r in recipe.reads:
-                        if r in readers and self.group_of[self.info.made_by[r]] is not g:
-                            readers[r][g] = None
+                    self._compute_again(v, g, recipe)
+        return saved
+
+    def _compute_again(self, v: Value, g: Group, recipe: _Recipe) -> None:
+        self.known.pop(g, None)
+        self.again.setdefault(g, {})[v] = None
+        self.reads[g].discard(v)
+        self.reads[g].update(recipe.reads)
+        for r in recipe.reads:
+            made = self.info.made_by.get(r)
+            if made is None or self.group_of.get(made) in (None, g):
+                continue
+            if r in self.readers:
+                self.readers[r][g] = None
+            else:
+                self.newly_stored[r] = None
+
+    def _shared_sources(self) -> list[Value]:
+        """What is not stored, but of which several stored values could be computed: 1 + tanh(x) and 1 - tanh(x)^2 of tanh(x). Those of most values first."""
+        sources: dict[Value, int] = {}
+        for v in self.readers:
+            for r in self._not_stored_above(v):
+                sources[r] = sources.get(r, 0) + 1
+        return sorted((r for r, count in sources.items() if count > 1), key=lambda r: -sources[r])[:_MOST_SOURCES]
+
+    def _not_stored_above(self, v: Value) -> dict[Value, None]:
+        """What is not stored of all that cheap ops make v of."""
+        found: dict[Value, None] = {}
+        stack = [v]
+        while stack and len(found) < MAX_NODES:
+            for x in self.info.made_by[stack.pop()].operands:
+                root, _ = origin(self.info.made_by, x)
+                if root in found or self.info.is_fill(root) or self.info.root_of_memory(root) is not root or self._is_stored(root):
+                    continue
+                found[root] = None
+                if self._is_cheap(self.info.made_by[root]):
+                    stack.append(root)
+        return found
+
+    def _try_storing(self, source: Value) -> None:
+        """Stores `source` if what can be computed of it then is worth that; else leaves all as it was."""
+        if self._is_stored(source):
+            return
+        before = {g: dict(values) for g, values in self.again.items()}, {g: set(values) for g, values in self.reads.items()}
+        readers, newly_stored = {v: dict(groups) for v, groups in self.readers.items()}, dict(self.newly_stored)
+        self.newly_stored[source] = None
+        self.known.clear()
+        if self._settle() <= WRITE * source.type.nbytes:
+            self.again, self.reads = before
+            self.readers, self.newly_stored = readers, newly_stored
+            self.known.clear()
 
     def _stored(self) -> list[Value]:
         """Results of cheap elementwise ops that other groups read."""
@@ -102,16 +158,16 @@ class _Search:
             groups[group] = None
         return groups
 
-    def _recipes(self, v: Value, readers: dict[Group, None]) -> dict[Group, _Recipe] | None:
-        """How the readers of v would compute it; None if that does not pay."""
+    def _recipes(self, v: Value, readers: dict[Group, None]) -> tuple[float, dict[Group, _Recipe]]:
+        """What is gained if the readers of v compute it, and how they would; nothing, and no recipes, if that takes too many ops."""
         gain = WRITE * v.type.nbytes
         recipes = {}
         for g in readers:
             recipe = recipes[g] = self.describe(v, g)
             if len(recipe.nodes) > MAX_NODES:
-                return None
+                return 0.0, {}
             gain += READ * v.type.nbytes - self._cost(recipe, v, g)
-        return recipes if gain > 0 else None
+        return gain, recipes
 
     def _cost(self, recipe: _Recipe, v: Value, g: Group) -> float:
         elements = sum(n.results[0].type.size for n in recipe.nodes)
@@ -120,9 +176,14 @@ class _Search:
     def _cost_of_reading(self, r: Value, v: Value, g: Group) -> float:
         if r.type.size * _SMALL <= v.type.size or r in self.reads[g]:
             return 0.0
+        return r.type.nbytes * (READ if self._is_stored(r) else READ + WRITE)
+
+    def _is_stored(self, r: Value) -> bool:
+        """Whether r lies in memory as things are."""
         own = self.info.made_by.get(r)
-        stored = own is None or own not in self.group_of or r in self.info.outputs or self._leaves_group(r, self.group_of[own])
-        return r.type.nbytes * (READ if stored else READ + WRITE)
+        if own is None or own not in self.group_of or r in self.info.outputs or r in self.newly_stored:
+            return True
+        return self._leaves_group(r, self.group_of[own])
 
     def describe(self, v: Value, g: Group) -> _Recipe:
         """How g would compute v: each operand is read, or computed where that costs less (or where it is not stored any more)."""

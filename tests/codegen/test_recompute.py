@@ -83,6 +83,34 @@ def test_what_would_read_more_is_stored() -> None:
     assert first_pass(legal(f, *[(4096, 64)] * 4)) is None
 
 
+def test_values_of_one_are_computed_of_it() -> None:
+    """Neither 1 + tanh(x) nor 1 - tanh(x)^2 pays by itself: each would only have tanh(x) stored instead."""
+
+    def f(x: Any, w: Any) -> Any:
+        t = ops.tanh(x)
+        y = apply1(ReduceSum((0,), True), x * (t + 1.0))
+        return (1.0 - t * t) * y + (t + 1.0) * w
+
+    graph = legal(f, (4096, 64), (64,))
+    again = first_pass(graph)
+    assert again is not None and again[1] > 1
+    assert [nbytes for nbytes in stored(graph) if nbytes >= 4096 * 64 * 4] == [4096 * 64 * 4]
+    rng = np.random.default_rng(0)
+    x, w = rng.standard_normal((4096, 64)).astype(np.float32), rng.standard_normal(64).astype(np.float32)
+    wide = np.tanh(x.astype(np.float64))
+    want = (1 - wide**2) * (x * (wide + 1)).sum(0) + (wide + 1) * w
+    (got,) = compile_graph(graph)([Tensor(x), Tensor(w)])
+    np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-4, atol=1e-2)
+
+
+def test_one_value_of_a_slow_one_is_stored_itself() -> None:
+    def f(x: Any) -> Any:
+        y = ops.tanh(x) + 1.0
+        return y * apply1(ReduceSum((0,), True), x * y)
+
+    assert first_pass(legal(f, (4096, 64))) is None
+
+
 def test_small_values_are_left_alone() -> None:
     assert first_pass(legal(columns, (256, 8))) is None
 

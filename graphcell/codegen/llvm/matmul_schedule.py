@@ -34,6 +34,8 @@ from graphcell.records import dataclass
 
 PAIR = "i32"
 """The element kind of two neighbouring bfloats."""
+FEWEST_PAIRED_STEPS = 16
+"""Bfloats along the reduction dimension from which they are multiplied in pairs."""
 BLOCKS_WANTED = 16
 FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
@@ -210,14 +212,19 @@ def with_prepared_weights(spec: MatmulSpec) -> MatmulSpec:
     return replace(spec, b=replace(spec.b, batch=(0,) * len(spec.batch)), share_b=True)
 
 
+def multiplies_pairs(target: ContractionTarget) -> bool:
+    """Whether the machine has an instruction that multiplies and adds pairs of bfloats, and vectors of the length that it pays for."""
+    return target.vector_bytes >= 64 and "+avx512bf16" in target.features.split(",")
+
+
 def in_pairs(spec: MatmulSpec, target: ContractionTarget) -> MatmulSpec:
     """The same product of bfloats with two reduction steps as one, where the machine has an instruction for it.
 
     It sums in float as the other kernels do, but takes subnormal numbers for zero. An operand whose reduction dimension is contiguous
     is read as words of two elements; of the other kind, two rows are interleaved while packing.
     """
-    wanted = spec.a.kind == spec.b.kind == "bfloat" and spec.c.kind != "double" and "+avx512bf16" in target.features.split(",")
-    if not wanted or target.vector_bytes < 64 or spec.k % 2 or spec.k < 16 or spec.n < 4 or spec.m < 4:
+    wanted = spec.a.kind == spec.b.kind == "bfloat" and spec.c.kind != "double" and multiplies_pairs(target)
+    if not wanted or spec.k % 2 or spec.k < FEWEST_PAIRED_STEPS or spec.n < 4 or spec.m < 4:
         return spec
     a, b = _pairs(spec.a, spec.a.column, spec.a.row), _pairs(spec.b, spec.b.row, spec.b.column)
     if a is None or b is None:
