@@ -27,6 +27,8 @@ FEWEST_PARTS, POINTS_OF_ONE_BLOCK = 4, 1 << 15
 """Blocks that are some for threads to share, and points up to which one suffices."""
 _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
+_LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
+"""Those that take more than twice as long as others."""
 SMALL_STRIDE = 4
 """Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
 
@@ -178,7 +180,20 @@ class Statement:
     def instructions(self) -> int:
         """Rough vector instructions, divisions by their time, and with what rounds the result to 16 bits."""
         own = 12 if self.is_slow else 8 if isinstance(self.what, Op) and self.what.name in DIVISIONS else 1
-        return own + (6 if self.dtype.is_float and self.dtype.bits == 16 and not isinstance(self.what, Load) else 0)
+        return own + (6 if self._rounds_to_half else 0)
+
+    @property
+    def latency(self) -> int:
+        """Rough cycles from its arguments to its result."""
+        if not isinstance(self.what, (Op, MulAdd, Inverse)):
+            return 0
+        name = self.what.name if isinstance(self.what, Op) else ""
+        own = 130 if name in _LONG_FUNCTIONS else 48 if self.is_slow else 14 if name in DIVISIONS else 4
+        return own + (14 if self._rounds_to_half else 0)
+
+    @property
+    def _rounds_to_half(self) -> bool:
+        return self.dtype.is_float and self.dtype.bits == 16 and not isinstance(self.what, Load)
 
 
 @dataclass(frozen=True, slots=True)

@@ -37,6 +37,9 @@ _REGISTERS_OF_LONG = 2
 """The same where one of the longest functions of floats is computed in double, which takes twice as many, or where there are several powers, whose code
 would not stay in the cache of decoded instructions. Measured on Zen 3: kernels with lgamma and digamma take 0.75 of the time that they took with four
 registers, and half as long to compile; those with several powers and their slopes 0.82 to 1.05."""
+_CHAINS = (190, 4), (80, 2)
+"""Cycles of the longest chain of instructions from which a vector of floats fills so many registers with AVX-512. Measured on Zen 4: of 40 kernels with
+chains of 80 to 190 cycles most take 0.87 to 1 of the time with two registers, four 1.02 to 1.05; of six with longer chains 0.68 to 0.91 with four."""
 _MOST_WASTED = 1 / 16
 """Part of these registers that may lie beyond the end of a row."""
 _INVERSE: dict[str, Callable[..., Val]] = {"scale": inverse_scale, "below": inverse_below, "rest": inverse_rest}
@@ -65,16 +68,17 @@ def register_lanes(kernel: LoopKernel, target: Target) -> int:
 
 
 def registers_of(kernel: LoopKernel, target: Target) -> int:
-    """How many registers a vector of the kernel fills: several where functions are polynomials, whose multiply-adds wait for each other.
+    """How many registers a vector of the kernel fills: several where what is computed takes long, since its instructions wait for each other.
 
-    A processor looks a few dozen instructions ahead for others, which is less than one such function. With instructions on several registers in turn
-    kernels of exponentials, tanh, erf take a tenth to a third less time (Zen 4 with AVX2, benchmarks/peers). With AVX-512 the functions of float look
-    tables up instead and are short.
+    A processor looks some hundred instructions ahead for others, which is less than one long chain of them. With instructions on several registers in turn
+    it finds those of another vector. Before AVX-512 that is so for each exponential, tanh or erf, which is a polynomial: kernels with such functions take a
+    tenth to a third less time (Zen 4 with AVX2, benchmarks/peers). With AVX-512 the functions of float look tables up instead, and the whole chain counts.
     """
-    functions = [s for s in kernel.body if s.is_slow]
-    if not functions or kernel.vector < 0 or kernel.tile >= 0:
+    if kernel.vector < 0 or kernel.tile >= 0:
         return 1
-    if target.avx512 and all(compute_type(s.dtype).kind == "float" for s in functions):
+    functions = [s for s in kernel.body if s.is_slow]
+    registers = _registers_of_chain(kernel) if target.avx512 and _is_of_floats(kernel) else _REGISTERS if functions else 1
+    if registers == 1:
         return 1
     if any(kernel.body[n].dtype.is_integer for s in functions for n in s.args):  # of 64 bits, they take twice the registers
         return 1
@@ -86,11 +90,24 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
         return 1
     vectors = -(-kernel.extents[kernel.vector] // register_lanes(kernel, target))
     of_floats = [s.what for s in functions if compute_type(s.dtype).kind == "float"]
-    long = any(isinstance(f, (Lgamma, Digamma)) for f in of_floats) or sum(isinstance(f, Pow) for f in of_floats) > 1
-    registers = _REGISTERS_OF_LONG if long else _REGISTERS
+    if any(isinstance(f, (Lgamma, Digamma)) for f in of_floats) or sum(isinstance(f, Pow) for f in of_floats) > 1:
+        registers = min(registers, _REGISTERS_OF_LONG)
     while -vectors % registers > vectors * _MOST_WASTED:
         registers //= 2
     return registers
+
+
+def _is_of_floats(kernel: LoopKernel) -> bool:
+    return all(compute_type(s.dtype).kind != "double" for s in kernel.body)
+
+
+def _registers_of_chain(kernel: LoopKernel) -> int:
+    """By the longest chain of instructions that one vector of floats takes between two reductions."""
+    longest = [0] * len(kernel.body)
+    for n, s in enumerate(kernel.body):
+        if s.loops >> kernel.vector & 1 and not s.is_reduction:
+            longest[n] = max((longest[a] for a in s.args), default=0) + s.latency
+    return next((registers for cycles, registers in _CHAINS if max(longest, default=0) >= cycles), 1)
 
 
 def _turns(kernel: LoopKernel) -> dict[Access, Access]:
