@@ -248,6 +248,52 @@ def test_functions_that_look_tables_up_keep_to_one_register() -> None:
         assert registers_of(kernel, TARGETS[64]) == registers
 
 
+def _again(function: Any, x: Any, times: int) -> Any:
+    for _ in range(times):
+        x = function(x)
+    return x
+
+
+def _quotient(x: Any) -> Any:
+    return 1.0 / (x + 1.5)
+
+
+CHAINS: dict[str, tuple[Any, Any, int]] = {
+    "short": (ops.tanh, np.tanh, 1),
+    "chain": (lambda x: _again(ops.tanh, x, 2), lambda x: _again(np.tanh, x, 2), 2),
+    "long": (lambda x: _again(ops.tanh, x, 4), lambda x: _again(np.tanh, x, 4), 4),
+    "quotients": (lambda x: _again(_quotient, x, 3), lambda x: _again(_quotient, x, 3), 1),
+    "more quotients": (lambda x: _again(_quotient, x, 6), lambda x: _again(_quotient, x, 6), 2),
+    "most quotients": (lambda x: _again(_quotient, x, 12), lambda x: _again(_quotient, x, 12), 4),
+    "long function": (lambda x: ops.sin(ops.tanh(x)), lambda x: np.sin(np.tanh(x)), 2),
+    "two of them": (lambda x: ops.sin(ops.sin(x)), lambda x: np.sin(np.sin(x)), 4),
+    "side by side": (lambda x: ops.tanh(x) + ops.exp(x), lambda x: np.tanh(x) + np.exp(x), 1),
+    "longest": (lambda x: ops.lgamma(_again(ops.tanh, x, 4) + 2.0), lambda x: np.vectorize(math.lgamma)(_again(np.tanh, x, 4) + 2.0), 2),
+}
+"""Functions of floats, the same in numpy, and the registers of a vector with AVX-512."""
+
+
+@pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
+@pytest.mark.parametrize("name", CHAINS)
+@pytest.mark.parametrize("columns", [1024, 1000])
+def test_long_chains_of_floats_are_computed_on_several_registers(name: str, columns: int) -> None:
+    fn, exact, registers = CHAINS[name]
+    x = abs(normal(9, columns)) + np.float32(0.25)
+    (kernel,) = kernels(graph_of(fn, [x]))
+    assert registers_of(kernel, TARGETS[64]) == registers
+    check(fn, [x], exact(x.astype(np.float64)), 1e-5)
+
+
+@pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
+def test_what_waits_for_a_reduction_begins_another_chain() -> None:
+    fn = lambda x: ops.tanh(x - ops.tanh(ops.tanh(x)).sum(1, keepdims=True) * 1e-3)  # noqa: E731
+    (kernel,) = kernels(graph_of(fn, [normal(9, 1024)]))
+    assert kernel.stages > 1 and registers_of(kernel, TARGETS[64]) == 2
+    halves = lambda x: ops.tanh(ops.tanh(x).sum(1, keepdims=True) * 1e-3 + x)  # noqa: E731
+    (kernel,) = kernels(graph_of(halves, [normal(9, 1024)]))
+    assert kernel.stages > 1 and registers_of(kernel, TARGETS[64]) == 1
+
+
 @pytest.mark.parametrize(
     "fn",
     [
