@@ -207,6 +207,25 @@ def test_short_contiguous_rows_of_slow_functions_are_not_gathered_from_images() 
     check(fn, [x, scale], (np.tanh(wide * scale) * np.exp(wide)).sum((1, 3)), 1e-4)
 
 
+@pytest.mark.parametrize("columns", [17, 24, 31, 33, 40, 56, 63, 65, 88])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+def test_rows_in_lanes_whose_last_vector_is_not_full(columns: int, dtype: Any) -> None:
+    """Side by side with whole vectors where masks are quick, with values of their own for each row, sums, extrema and stores inside."""
+    x, w = normal(5, 37, columns).astype(dtype), normal(5, 37, columns).astype(dtype)
+    s = abs(normal(columns)).astype(dtype) + dtype(0.5)
+
+    def fn(x: Any, w: Any, s: Any) -> Any:
+        y = ops.relu(x * s) + w
+        return y, y.sum(1), (y * x).sum(1) / s, x.max(axis=1)
+
+    found = kernels(graph_of(fn, [x, w, s]))
+    assert any(0 <= k.vector < k.outer for k in found)
+    wide, other, scale = (a.astype(np.float64) for a in (x, w, s))
+    y = np.maximum(wide * scale, 0) + other
+    want = (y, y.sum(1), (y * wide).sum(1) / scale, wide.max(1))
+    check(fn, [x, w, s], want, 3e-2 if dtype is np.float16 else 1e-4)
+
+
 # -- several registers to a vector ----------------------------------------------------------------------------------------
 @pytest.mark.skipif(32 not in TARGETS, reason="needs AVX2")
 @pytest.mark.parametrize(("columns", "registers"), [(256, 4), (1000, 4), (48, 2), (40, 1)])

@@ -357,15 +357,16 @@ class LoopEmitter(RowEmitter):
         self._row()
 
     def _last_group(self, start: Val) -> None:
-        """The rows that fill no group: whole vectors one by one, then a masked one."""
+        """The rows that fill no group: whole vectors one by one, then a masked one; with AVX-512, whose masks cost nothing, all of them side by side."""
         slots, left = self.slots, self.kernel.extents[self.kernel.vector] % (self.lanes * self.slots)
-        for s in range(-(-left // self.lanes)):
-            self.slots = 1
-            here = min(self.lanes, left - s * self.lanes)
+        vectors = -(-left // self.lanes)
+        self.slots = vectors if self.target.avx512 else 1
+        self.masked_from = self.slots - 1
+        for s in range(0, vectors, self.slots):
+            here = min(self.lanes, left - (s + self.masked_from) * self.lanes)
             self.mask = constant_mask(here, self.lanes) if here < self.lanes else None
             self._whole_group(self.b.add(start, i64(s * self.lanes)))
-        self.slots, self.mask = slots, None
-
+        self.slots, self.mask, self.masked_from = slots, None, 0
 
     # -- streamed: all columns of a row, then the next row -----------------------------------------------------------
     def _streamed_block(self, block: Val, others: list[int]) -> None:

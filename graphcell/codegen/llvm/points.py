@@ -141,7 +141,7 @@ class PointEmitter:
 
     Attributes:
         index: the current value of each loop's index; in the vector loop, that of the first lane.
-        mask: the lanes that count; None for all.
+        mask: the lanes that count; None for all. Of several vectors side by side only those from `masked_from` on have one.
         slot: which of several vectors side by side is meant.
     """
 
@@ -149,8 +149,9 @@ class PointEmitter:
         self.kernel, self.b, self.pointers, self.lanes = kernel, b, pointers, lanes
         self.index: list[Val | None] = [None] * len(kernel.extents)
         self.vertical = 0 <= kernel.vector < kernel.outer
-        self.mask: Val | None = None
-        self.slot, self.slots = 0, 1
+        self.own_mask: Val | None = None
+        """The mask of vectors that have one."""
+        self.slot, self.slots, self.masked_from = 0, 1, 0
         self.here: range | None = None
         """The range (ranges.py) of the vector loop that is being emitted, if it is cut."""
         self.turns = _turns(kernel)
@@ -167,6 +168,14 @@ class PointEmitter:
         """Of the current tile: what a tiled load is at the current point."""
         self.tile_stores: dict[Access, list[Val]] | None = None
         """What tiled stores write, point by point of the current tile."""
+
+    @property
+    def mask(self) -> Val | None:
+        return self.own_mask if self.slot >= self.masked_from else None
+
+    @mask.setter
+    def mask(self, mask: Val | None) -> None:
+        self.own_mask = mask
 
     @property
     def count(self) -> int:

@@ -54,7 +54,8 @@ def _weight_side_by_side(body: Iterable[Statement]) -> int:
 
 
 def _slots_of(kernel: LoopKernel, target: Target, body: Iterable[Statement]) -> int:
-    full = kernel.extents[kernel.vector] // lanes_of(kernel, target)
+    extent, lanes = kernel.extents[kernel.vector], lanes_of(kernel, target)
+    full = -(-extent // lanes) if target.avx512 and kernel.vector < kernel.outer else extent // lanes  # the last one may have a mask
     weight = _weight_side_by_side(body)
     most = (ACCUMULATORS if weight <= _LIGHT else 2 if weight <= _MEDIUM else 1) // registers_of(kernel, target)
     while most > 1 and full < most:
@@ -345,7 +346,7 @@ class RowEmitter(PointEmitter):
     def _vector_loop(self, acc: list[Val], stores: Sequence[int], reductions: Sequence[int], spills: dict[int, Val]) -> list[Val]:
         k = self.kernel
         if self.vertical:
-            return self._inner_points(None, self.slots, self.mask, stores, reductions, acc, spills)
+            return self._inner_points(None, self.slots, self.own_mask, stores, reductions, acc, spills)
         if k.tile >= 0:
             n = k.extents[k.vector]
             return self._tiled_vector_loop(n, acc, lambda at, mask, acc: self._inner_points(at, 1, mask, stores, reductions, acc, spills))
@@ -388,7 +389,7 @@ class RowEmitter(PointEmitter):
         """One step of the innermost loop: `slots` vectors from vector index `at` on (vertical: all slots of the block)."""
         b, k = self.b, self.kernel
         spills = spills or {}
-        before_mask, self.mask = self.mask, mask
+        before_mask, self.mask = self.own_mask, mask
         acc = list(acc)
         base = self.index[k.vector] if self.vertical else at
         for slot in range(slots):
