@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 from graphcell.codegen.llvm.matmul_schedule import FEWEST_PAIRED_STEPS, multiplies_pairs
 from graphcell.codegen.llvm.processor import Target
-from graphcell.dtype import bfloat16, float64
+from graphcell.dtype import bfloat16
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import number_of
@@ -28,6 +28,7 @@ def with_even_depths(graph: Graph, target: Target) -> Graph:
 
 
 def _with_even_depth(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """The rule: the product of both operands with one step more."""
     op = node.op
     assert isinstance(op, MatMul)
     x, y = node.operands
@@ -35,7 +36,7 @@ def _with_even_depth(r: Rewriter, node: Node) -> Sequence[Value] | None:
     depth, result = x.type.shape[along[0]], node.results[0].type
     if depth % 2 == 0 or depth < FEWEST_PAIRED_STEPS or min(result.shape[-2:]) < _WORTH_COPIES:
         return None
-    if not x.type.dtype is y.type.dtype is bfloat16 or result.dtype is float64:
+    if x.type.dtype is not bfloat16:
         return None
     longer = _padded(r, x, along[0])
     return r.emit(op, longer, longer if (x, along[0]) == (y, along[1]) else _padded(r, y, along[1]))

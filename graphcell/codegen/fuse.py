@@ -572,10 +572,13 @@ def fuse(graph: Graph) -> tuple[list[Group], Analysis]:
     groups = first.run()
     trials = [(groups, first)]
     stored: set[Value] = set()
-    while len(trials) <= _MOST_TRIALS and (again := recompute(groups, first.info, stored)) is not None:
-        fusion = Fusion(*again)
-        trials.append((fusion.run(), fusion))
-        apart = {v for node, v in again[1].items() if fusion.is_read_outside(node)}
+    for _ in range(_MOST_TRIALS):
+        apart: set[Value] = set()
+        found = recompute(groups, first.info, stored)
+        for again in found:
+            fusion = Fusion(*again)
+            trials.append((fusion.run(), fusion))
+            apart |= {v for node, v in again[1].items() if fusion.is_read_outside(node)}
         if not apart:
             break
         stored |= apart

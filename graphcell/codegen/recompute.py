@@ -3,12 +3,13 @@
 Enters: the groups of a legal graph (fuse.py). Leaves: an equal graph in which groups that read such a value from memory compute it
 from what they read anyway, or from less; and the new nodes, which must join their readers' groups only. A value qualifies if cheap
 elementwise ops make it from other values that lie in memory, every reader outside of its own group is a loop nest, and the bytes that
-are no longer moved outweigh those that are read instead.
+are no longer moved outweigh those that are read instead. Where several values come from one that is not stored, that one is stored if all of them
+together outweigh it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence, Set
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import field
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,8 @@ MAX_NODES = 8
 _SMALL = 16
 """A value so many times smaller than another costs nothing beside it."""
 _FROM_BYTES = 1 << 15
-_MOST_SOURCES = 8
-"""Values that are looked at as the source of several others."""
+_MOST_SOURCES = 16
+"""Values that are looked at as the source of several others, in one search."""
 
 
 @dataclass
@@ -54,25 +55,32 @@ class _Search:
         self.readers: dict[Value, dict[Group, None]] = {}
         """Of values that may be computed again: the groups that read them from memory."""
         self.newly_stored: dict[Value, None] = {}
-        """What is read from memory only by groups that compute something again of it."""
+        """What was not stored and is now, for what is computed of it."""
+        self.gone: set[Value] = set()
+        """What was stored and is not any more, since what it comes from is."""
 
     def run(self) -> None:
+        """Finds what pays by itself."""
         self.readers = {v: groups for v in self._stored() if (groups := self._reading_groups(v)) is not None}
-        self._settle()
-        for source in self._shared_sources():
-            self._try_storing(source)
+        self._settle(self.readers, set())
 
-    def _settle(self) -> float:
-        """Has computed again what pays by itself, as long as there is something; what that saves."""
-        saved, progress = 0.0, True
+    def store_sources(self) -> bool:
+        """Stores what pays for several values together; whether there is something."""
+        sources = self._shared_sources().items()
+        return any([self._try_storing(source, values) for source, values in sources])
+
+    def _settle(self, values: Iterable[Value], gone: set[Value]) -> float:
+        """Has those of `values` computed again that pay, as long as there are some, and adds them to `gone`. Returns what that saves."""
+        saved, progress, left = 0.0, True, list(values)
         while progress:
             progress = False
-            for v, groups in list(self.readers.items()):
-                gain, recipes = self._recipes(v, groups)
+            for v in [v for v in left if v in self.readers]:
+                gain, recipes = self._recipes(v, self.readers[v])
                 if gain <= 0:
                     continue
                 progress, saved = True, saved + gain
                 del self.readers[v]
+                gone.add(v)
                 for g, recipe in recipes.items():
                     self._compute_again(v, g, recipe)
         return saved
@@ -91,13 +99,15 @@ class _Search:
             else:
                 self.newly_stored[r] = None
 
-    def _shared_sources(self) -> list[Value]:
-        """What is not stored, but of which several stored values could be computed: 1 + tanh(x) and 1 - tanh(x)^2 of tanh(x). Those of most values first."""
-        sources: dict[Value, int] = {}
+    def _shared_sources(self) -> dict[Value, list[Value]]:
+        """What is not stored, and the stored values that could be computed of it, several of them: 1 + tanh(x) and 1 - tanh(x)^2 of tanh(x). Those of most
+        values first."""
+        sources: dict[Value, list[Value]] = {}
         for v in self.readers:
             for r in self._not_stored_above(v):
-                sources[r] = sources.get(r, 0) + 1
-        return sorted((r for r, count in sources.items() if count > 1), key=lambda r: -sources[r])[:_MOST_SOURCES]
+                sources.setdefault(r, []).append(v)
+        order = sorted((r for r, values in sources.items() if len(values) > 1), key=lambda r: -len(sources[r]))
+        return {r: sources[r] for r in order[:_MOST_SOURCES]}
 
     def _not_stored_above(self, v: Value) -> dict[Value, None]:
         """What is not stored of all that cheap ops make v of."""
@@ -113,18 +123,19 @@ class _Search:
                     stack.append(root)
         return found
 
-    def _try_storing(self, source: Value) -> None:
-        """Stores `source` if what can be computed of it then is worth that; else leaves all as it was."""
+    def _try_storing(self, source: Value, values: Sequence[Value]) -> bool:
+        """Stores `source` if what then pays of `values` is worth that; else leaves all as it was. Whether it does."""
         if self._is_stored(source):
-            return
-        before = {g: dict(values) for g, values in self.again.items()}, {g: set(values) for g, values in self.reads.items()}
-        readers, newly_stored = {v: dict(groups) for v, groups in self.readers.items()}, dict(self.newly_stored)
-        self.newly_stored[source] = None
+            return False
+        again, reads = {g: dict(v) for g, v in self.again.items()}, {g: set(v) for g, v in self.reads.items()}
+        readers, newly_stored, gone = {v: dict(groups) for v, groups in self.readers.items()}, dict(self.newly_stored), set(self.gone)
         self.known.clear()
-        if self._settle() <= WRITE * source.type.nbytes:
-            self.again, self.reads = before
-            self.readers, self.newly_stored = readers, newly_stored
-            self.known.clear()
+        self.newly_stored[source] = None
+        if self._settle(values, self.gone) > WRITE * source.type.nbytes:
+            return True
+        self.again, self.reads, self.readers, self.newly_stored, self.gone = again, reads, readers, newly_stored, gone
+        self.known.clear()
+        return False
 
     def _stored(self) -> list[Value]:
         """Results of cheap elementwise ops that other groups read."""
@@ -159,7 +170,7 @@ class _Search:
         return groups
 
     def _recipes(self, v: Value, readers: dict[Group, None]) -> tuple[float, dict[Group, _Recipe]]:
-        """What is gained if the readers of v compute it, and how they would; nothing, and no recipes, if that takes too many ops."""
+        """What is gained if the readers of v compute it, and how they would. A gain of 0 or less says that they had better read it."""
         gain = WRITE * v.type.nbytes
         recipes = {}
         for g in readers:
@@ -183,7 +194,7 @@ class _Search:
         own = self.info.made_by.get(r)
         if own is None or own not in self.group_of or r in self.info.outputs or r in self.newly_stored:
             return True
-        return self._leaves_group(r, self.group_of[own])
+        return r not in self.gone and self._leaves_group(r, self.group_of[own])
 
     def describe(self, v: Value, g: Group) -> _Recipe:
         """How g would compute v: each operand is read, or computed where that costs less (or where it is not stored any more)."""
@@ -290,13 +301,18 @@ def origin(made_by: Mapping[Value, Node], v: Value) -> tuple[Value, list[Node]]:
     return root, steps
 
 
-def recompute(groups: Sequence[Group], info: Analysis, stored: Set[Value] = frozenset()) -> tuple[Graph, dict[Node, Value]] | None:
-    """The graph as described at the top of this file, and its new nodes, each with the value that it computes again; None if nothing is to be gained.
-    The values `stored` are read from memory in any case.
+def recompute(groups: Sequence[Group], info: Analysis, stored: Set[Value] = frozenset()) -> list[tuple[Graph, dict[Node, Value]]]:
+    """Graphs as described at the top of this file, each with its new nodes and the values that these compute again: one with what pays by itself, one with
+    what several values come from as well; none where nothing is to be gained. The values `stored` are read from memory in any case.
     """
     search = _Search([g for g in groups if g.values], info, stored)
     search.run()
-    if not search.again:
-        return None
-    rebuild = _Rebuild(search, info.graph)
+    found = [_rebuilt(search, info.graph)] if search.again else []
+    if search.store_sources():
+        found.append(_rebuilt(search, info.graph))
+    return found
+
+
+def _rebuilt(search: _Search, graph: Graph) -> tuple[Graph, dict[Node, Value]]:
+    rebuild = _Rebuild(search, graph)
     return rebuild.run(), rebuild.clones

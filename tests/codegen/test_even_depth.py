@@ -68,6 +68,37 @@ def test_what_is_repeated_is_padded_once() -> None:
     assert sorted(n.results[0].type.shape for n in longer.nodes if isinstance(n.op, Pad)) == [(5, 40, 34), (34, 50)]
 
 
+@pytest.mark.parametrize("shape", [(1, 41), (41,)])
+def test_what_is_repeated_along_the_depth_is_padded_behind_that(shape: tuple[int, ...]) -> None:
+    """One row that stands for all steps, of as many columns."""
+
+    def f(a: Any, b: Any) -> Any:
+        return apply1(MatMul(False, False), a, apply1(BroadcastTo((41, 41)), b))
+
+    graph = trace(f, TensorType(dt.bfloat16, (50, 41)), TensorType(dt.bfloat16, shape))
+    longer = with_even_depths(graph, PAIRS)
+    verify(longer)
+    assert depths(longer) == [42]
+    rng = np.random.default_rng(2)
+    inputs = [rng.integers(-8, 9, v.type.shape).astype(BFLOAT) for v in graph.inputs]
+    for x, y in zip(evaluate_graph(graph, inputs), evaluate_graph(longer, inputs), strict=True):
+        np.testing.assert_array_equal(x.astype(np.float64), y.astype(np.float64))
+
+
+def test_a_square_of_a_matrix_pads_it_both_ways() -> None:
+    graph = trace(lambda a: apply1(MatMul(False, False), a, a), TensorType(dt.bfloat16, (41, 41)))
+    longer = with_even_depths(graph, PAIRS)
+    verify(longer)
+    assert depths(longer) == [42]
+    x = np.random.default_rng(3).integers(-8, 9, (41, 41)).astype(BFLOAT)
+    for a, b in zip(evaluate_graph(graph, [x]), evaluate_graph(longer, [x]), strict=True):
+        np.testing.assert_array_equal(a.astype(np.float64), b.astype(np.float64))
+
+
+def test_from_which_depth_and_size_on() -> None:
+    assert depths(with_even_depths(product((32, 17), (17, 32)), PAIRS)) == [18]
+
+
 def test_a_product_with_itself_keeps_one_operand() -> None:
     graph = trace(lambda a: apply1(MatMul(False, True), a, a), TensorType(dt.bfloat16, (40, 33)))
     (node,) = [n for n in with_even_depths(graph, PAIRS).nodes if isinstance(n.op, MatMul)]

@@ -10,6 +10,7 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell import ops
+from graphcell.codegen import fuse as fuse_module
 from graphcell.codegen import recompute as module
 from graphcell.codegen.fuse import Fusion, fuse
 from graphcell.codegen.legalize import legalize
@@ -46,8 +47,8 @@ def stored(graph: Graph) -> list[int]:
 
 def first_pass(graph: Graph) -> tuple[Graph, int] | None:
     fusion = Fusion(graph)
-    again = recompute(fusion.run(), fusion.info)
-    return None if again is None else (again[0], len(again[1]))
+    found = recompute(fusion.run(), fusion.info)
+    return (found[-1][0], len(found[-1][1])) if found else None
 
 
 def columns(x: Any) -> Any:
@@ -158,14 +159,67 @@ def test_what_cannot_join_its_reader_is_stored_once() -> None:
     graph = legal(groups_within_groups, shape, shape, (21,), wrt=(0, 1, 2))
     first = Fusion(graph)
     groups = first.run()
-    again = recompute(groups, first.info)
-    assert again is not None
+    (again,) = recompute(groups, first.info)
     second = Fusion(*again)
     tried = second.run()
     apart = [node for node in again[1] if second.is_read_outside(node)]
     assert apart
     taken, _ = fuse(graph)
     assert len(taken) < len(tried)
+
+
+def tanhs(rng: np.random.Generator) -> Callable[..., Any]:
+    """Elementwise ops of tanh(x) between sums of columns."""
+    steps = [(int(rng.integers(0, 8)), int(rng.integers(0, 1 << 30)), int(rng.integers(0, 1 << 30))) for _ in range(int(rng.integers(8, 22)))]
+
+    def f(x: Any, w: Any) -> Any:
+        values = [x]
+        for kind, i, j in steps:
+            a, b = values[i % len(values)], values[j % len(values)]
+            if kind < 5:
+                values.append((a + b, a * b, ops.maximum(a, b * 0.5), ops.tanh(a), a * w)[kind])
+            elif kind < 7:
+                values.append((1.0 - a * a, a + 1.0)[kind - 5])
+            else:
+                values.append(a - apply1(ReduceSum((0,), True), b) * (1 / 1024))
+        return ops.sum(values[-1] * values[-2]) + ops.sum(values[-3])
+
+    return f
+
+
+def test_sources_are_stored_where_fewer_bytes_move_and_leave_no_trace_elsewhere(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[bool] = []
+    try_storing = module._Search._try_storing
+
+    def state(search: Any) -> Any:
+        again, reads = ({g: list(v) for g, v in search.again.items()}, {g: set(v) for g, v in search.reads.items()})
+        return again, reads, {v: list(g) for v, g in search.readers.items()}, list(search.newly_stored), set(search.gone)
+
+    def watched(search: Any, source: Any, values: Any) -> bool:
+        before = state(search)
+        tried.append(try_storing(search, source, values))
+        if not tried[-1]:
+            assert state(search) == before
+            for v, groups in search.readers.items():
+                remembered = [search.describe(v, g) for g in groups]
+                search.known.clear()
+                assert [search.describe(v, g) for g in groups] == remembered
+        return tried[-1]
+
+    monkeypatch.setattr(module._Search, "_try_storing", watched)
+    fewer = 0
+    for seed in range(30):
+        graph = legal(tanhs(np.random.default_rng(seed)), (1024, 64), (64,), wrt=(0, 1))
+        moved = [fuse_module._moved(groups, Fusion(info.graph)) for groups, info in (fuse(graph), without_sources(graph, monkeypatch))]
+        assert moved[0] <= moved[1]
+        fewer += moved[0] < moved[1]
+    assert fewer > 2 and True in tried and False in tried
+
+
+def without_sources(graph: Graph, monkeypatch: pytest.MonkeyPatch) -> Any:
+    with monkeypatch.context() as patch:
+        patch.setattr(module._Search, "_shared_sources", lambda search: {})
+        return fuse(graph)
 
 
 def test_random_programs_keep_every_bit(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,14 +29,14 @@ _FEWEST_LANES = 4
 _AVX_BITS, _LEAST_BITS = 256, 128
 """Of a register before AVX-512, and of the smallest vector."""
 _REGISTERS = 4
-"""Registers of a vector in kernels of long functions."""
-_MOST_STREAMS = 16
-"""Of memory, beside which several registers' values on the stack would not stay in the L1 cache. Measured on Zen 3: a kernel with 26 streams takes half of the
-time with one register."""
+"""Registers of a vector in kernels of polynomials."""
 _REGISTERS_OF_LONG = 2
 """The same where one of the longest functions of floats is computed in double, which takes twice as many, or where there are several powers, whose code
 would not stay in the cache of decoded instructions. Measured on Zen 3: kernels with lgamma and digamma take 0.75 of the time that they took with four
 registers, and half as long to compile; those with several powers and their slopes 0.82 to 1.05."""
+_MOST_STREAMS = 16
+"""Of memory, beside which several registers' values on the stack would not stay in the L1 cache. Measured on Zen 3: a kernel with 26 streams takes half of the
+time with one register."""
 _CHAINS = (190, 4), (80, 2)
 """Cycles of the longest chain of instructions from which a vector of floats fills so many registers with AVX-512. Measured on Zen 4: of 40 kernels with
 chains of 80 to 190 cycles most take 0.87 to 1 of the time with two registers, four 1.02 to 1.05; of six with longer chains 0.68 to 0.91 with four."""
@@ -70,14 +70,15 @@ def register_lanes(kernel: LoopKernel, target: Target) -> int:
 def registers_of(kernel: LoopKernel, target: Target) -> int:
     """How many registers a vector of the kernel fills: several where what is computed takes long, since its instructions wait for each other.
 
-    A processor looks some hundred instructions ahead for others, which is less than one long chain of them. With instructions on several registers in turn
-    it finds those of another vector. Before AVX-512 that is so for each exponential, tanh or erf, which is a polynomial: kernels with such functions take a
-    tenth to a third less time (Zen 4 with AVX2, benchmarks/peers). With AVX-512 the functions of float look tables up instead, and the whole chain counts.
+    A processor looks a few hundred instructions ahead for others, little more than one long chain of them. With instructions on several registers in turn
+    it finds those of another vector. Before AVX-512, and in double, that is so for each exponential, tanh or erf, which is a polynomial: kernels with such
+    functions take a tenth to a third less time (Zen 4 with AVX2, benchmarks/peers). With AVX-512 the functions of float look tables up instead; kernels
+    that have no doubles go by the longest chain.
     """
     if kernel.vector < 0 or kernel.tile >= 0:
         return 1
     functions = [s for s in kernel.body if s.is_slow]
-    registers = _registers_of_chain(kernel) if target.avx512 and _is_of_floats(kernel) else _REGISTERS if functions else 1
+    registers = _registers_of_chain(kernel) if target.avx512 and _has_no_doubles(kernel) else _REGISTERS if functions else 1
     if registers == 1:
         return 1
     if any(kernel.body[n].dtype.is_integer for s in functions for n in s.args):  # of 64 bits, they take twice the registers
@@ -97,12 +98,12 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
     return registers
 
 
-def _is_of_floats(kernel: LoopKernel) -> bool:
+def _has_no_doubles(kernel: LoopKernel) -> bool:
     return all(compute_type(s.dtype).kind != "double" for s in kernel.body)
 
 
 def _registers_of_chain(kernel: LoopKernel) -> int:
-    """By the longest chain of instructions that one vector of floats takes between two reductions."""
+    """By the longest chain of instructions that one vector takes, or a part of the chain before or after a reduction."""
     longest = [0] * len(kernel.body)
     for n, s in enumerate(kernel.body):
         if s.loops >> kernel.vector & 1 and not s.is_reduction:

@@ -9,7 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from graphcell.codegen.kernel import Access, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled
+from graphcell.codegen.kernel import FEWEST_PARTS, Access, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
@@ -55,12 +55,18 @@ def _weight_side_by_side(body: Iterable[Statement]) -> int:
 
 def _slots_of(kernel: LoopKernel, target: Target, body: Iterable[Statement]) -> int:
     extent, lanes = kernel.extents[kernel.vector], lanes_of(kernel, target)
-    full = -(-extent // lanes) if target.avx512 and kernel.vector < kernel.outer else extent // lanes  # the last one may have a mask
+    full = -(-extent // lanes) if target.avx512 and _has_blocks_without_lanes(kernel) else extent // lanes  # the last one may have a mask
     weight = _weight_side_by_side(body)
     most = (ACCUMULATORS if weight <= _LIGHT else 2 if weight <= _MEDIUM else 1) // registers_of(kernel, target)
     while most > 1 and full < most:
         most //= 2
     return max(1, most)
+
+
+def _has_blocks_without_lanes(kernel: LoopKernel) -> bool:
+    """Whether rows lie in the lanes, and enough blocks for threads are left if those of all lanes are one."""
+    others = math.prod(n for d, n in enumerate(kernel.extents[: kernel.outer]) if d != kernel.vector)
+    return kernel.vector < kernel.outer and others >= FEWEST_PARTS
 
 
 class RowEmitter(PointEmitter):
