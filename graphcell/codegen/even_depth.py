@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from graphcell.codegen.llvm.matmul_schedule import FEWEST_PAIRED_STEPS, multiplies_pairs
+from graphcell.codegen.llvm.contraction import FEWEST_PAIRED_STEPS, multiplies_pairs
 from graphcell.codegen.llvm.processor import Target
 from graphcell.dtype import bfloat16
 from graphcell.ir.graph import Graph, Node, Value

@@ -255,6 +255,7 @@ def test_panels_in_halves(m: int, k: int, n: int, turned: bool, kind: str, width
 def test_panels_that_a_tile_packs(case: Case, width: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule.bytes_of_all", lambda spec: 1 << 22)  # as if it were large: rows ahead are asked for
     monkeypatch.setattr("graphcell.codegen.llvm.matmul_schedule._reads_b_by_rows", lambda spec, target: False)
+    monkeypatch.setitem(TARGETS, width, replace(TARGETS[width], l2_bytes=1 << 19))  # blocks of more than three row tiles, on any machine
     plan = schedule(case.spec, TARGETS[width])
     assert plan.packs_meanwhile and plan.rows_ahead
     check(case, width)

@@ -72,6 +72,15 @@ class ContractionTarget(Protocol):
     def __hash__(self) -> int: ...
 
 
+FEWEST_PAIRED_STEPS = 16
+"""Bfloats along the reduction dimension from which they are multiplied in pairs."""
+
+
+def multiplies_pairs(target: ContractionTarget) -> bool:
+    """Whether the machine has an instruction that multiplies and adds pairs of bfloats, and vectors of the length that it pays for."""
+    return target.vector_bytes >= 64 and "+avx512bf16" in target.features.split(",")
+
+
 def vector_registers(target: ContractionTarget) -> int:
     """AVX-512 and NEON have 32 vector registers, AVX2 and SSE 16."""
     return 32 if target.vector_bytes == 64 or target.triple.startswith(("aarch64", "arm64")) else 16

@@ -12,6 +12,7 @@ from collections import Counter
 from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import (
+    FEWEST_PAIRED_STEPS,
     LINE_BYTES,
     PAGE_BYTES,
     Columns,
@@ -23,6 +24,7 @@ from graphcell.codegen.llvm.contraction import (
     ceil_div,
     choose_tile,
     has_few_ways,
+    multiplies_pairs,
     round_up,
     split_columns,
     split_evenly,
@@ -34,8 +36,6 @@ from graphcell.records import dataclass
 
 PAIR = "i32"
 """The element kind of two neighbouring bfloats."""
-FEWEST_PAIRED_STEPS = 16
-"""Bfloats along the reduction dimension from which they are multiplied in pairs."""
 BLOCKS_WANTED = 16
 FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
@@ -210,11 +210,6 @@ def with_prepared_weights(spec: MatmulSpec) -> MatmulSpec:
     if in_place and math.prod(spec.batch) * spec.m in _ROWS_IN_PLACE:
         return spec
     return replace(spec, b=replace(spec.b, batch=(0,) * len(spec.batch)), share_b=True)
-
-
-def multiplies_pairs(target: ContractionTarget) -> bool:
-    """Whether the machine has an instruction that multiplies and adds pairs of bfloats, and vectors of the length that it pays for."""
-    return target.vector_bytes >= 64 and "+avx512bf16" in target.features.split(",")
 
 
 def in_pairs(spec: MatmulSpec, target: ContractionTarget) -> MatmulSpec:
