@@ -54,7 +54,7 @@ class _Search:
         """How each group would compute values, as long as it reads and computes what it does now."""
         self.readers: dict[Value, dict[Group, None]] = {}
         """Of values that may be computed again: the groups that read them from memory."""
-        self.newly_stored: dict[Value, None] = {}
+        self.newly_stored: set[Value] = set()
         """What was not stored and is now, for what is computed of it."""
         self.gone: set[Value] = set()
         """What was stored and is not any more, since what it comes from is."""
@@ -66,8 +66,8 @@ class _Search:
 
     def store_sources(self) -> bool:
         """Stores what pays for several values together; whether there is something."""
-        sources = self._shared_sources().items()
-        return any([self._try_storing(source, values) for source, values in sources])
+        stored = [source for source, values in self._shared_sources().items() if self._try_storing(source, values)]
+        return bool(stored)
 
     def _settle(self, values: Iterable[Value], gone: set[Value]) -> float:
         """Has those of `values` computed again that pay, as long as there are some, and adds them to `gone`. Returns what that saves."""
@@ -97,7 +97,7 @@ class _Search:
             if r in self.readers:
                 self.readers[r][g] = None
             else:
-                self.newly_stored[r] = None
+                self.newly_stored.add(r)
 
     def _shared_sources(self) -> dict[Value, list[Value]]:
         """What is not stored, and the stored values that could be computed of it, several of them: 1 + tanh(x) and 1 - tanh(x)^2 of tanh(x). Those of most
@@ -128,9 +128,9 @@ class _Search:
         if self._is_stored(source):
             return False
         again, reads = {g: dict(v) for g, v in self.again.items()}, {g: set(v) for g, v in self.reads.items()}
-        readers, newly_stored, gone = {v: dict(groups) for v, groups in self.readers.items()}, dict(self.newly_stored), set(self.gone)
+        readers, newly_stored, gone = {v: dict(groups) for v, groups in self.readers.items()}, set(self.newly_stored), set(self.gone)
         self.known.clear()
-        self.newly_stored[source] = None
+        self.newly_stored.add(source)
         if self._settle(values, self.gone) > WRITE * source.type.nbytes:
             return True
         self.again, self.reads, self.readers, self.newly_stored, self.gone = again, reads, readers, newly_stored, gone

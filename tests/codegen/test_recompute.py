@@ -192,8 +192,8 @@ def test_sources_are_stored_where_fewer_bytes_move_and_leave_no_trace_elsewhere(
     try_storing = module._Search._try_storing
 
     def state(search: Any) -> Any:
-        again, reads = ({g: list(v) for g, v in search.again.items()}, {g: set(v) for g, v in search.reads.items()})
-        return again, reads, {v: list(g) for v, g in search.readers.items()}, list(search.newly_stored), set(search.gone)
+        again, reads = {g: list(v) for g, v in search.again.items()}, {g: set(v) for g, v in search.reads.items()}
+        return again, reads, {v: list(g) for v, g in search.readers.items()}, set(search.newly_stored), set(search.gone)
 
     def watched(search: Any, source: Any, values: Any) -> bool:
         before = state(search)
