@@ -24,7 +24,8 @@ from __future__ import annotations
 import signal
 
 from graphcell.codegen.llvm.text import I32, I64, PTR, VOID, Module, Val, const, i64
-from graphcell.runtime.pool_state import FOREVER, POOL, PoolBuilder, add_state, at
+from graphcell.runtime.pool_state import FOREVER, MOST_IN_TEAM, POOL, PoolBuilder, add_state, at
+from graphcell.runtime.team import ATTEND, emit_team, open_team
 from graphcell.runtime.work_sharing import emit_claims, emit_shares, emit_take_part
 
 _WIDTH = 16  # bits of `word` and `entry` below the sequence number
@@ -44,6 +45,7 @@ def assembly() -> str:
     _emit_publish(module)
     _emit_next_word(module)
     emit_take_part(module)
+    emit_team(module)
     _emit_enter(module)
     _emit_worker(module)
     _emit_reshape(module)
@@ -241,8 +243,10 @@ def _emit_release(module: Module) -> None:
 
 
 def _emit_try_region(module: Module) -> None:
-    """`try_region(ptr kernel, ptr context, i64 blocks) -> i64`: runs them on the pool; 0 if it cannot, nothing done."""
-    b = PoolBuilder(module, "try_region", _REGION_PARAMETERS, I64)
+    """`try_region(ptr kernel, ptr context, i64 blocks, i64 team) -> i64`: runs them on the pool; 0 if it cannot, nothing done. `team`: whether a team does
+    it, of as many threads as there are blocks at most.
+    """
+    b = PoolBuilder(module, "try_region", (*_REGION_PARAMETERS, ("team", I64)), I64)
     blocks, wanted = b.args["blocks"], b.get("wanted", "monotonic")
     b.return_if(b.icmp("slt", blocks, i64(2)), i64(0))
     # a pool of one that has no workers to end; whoever resizes it meanwhile does so for the next region
@@ -259,19 +263,22 @@ def _emit_try_region(module: Module) -> None:
     with b.if_then(alone):
         _let_go(b)
     b.return_if(alone, i64(0))
-    _run_region(b, b.binary("smin", started, blocks))
+    participants, by_team = b.binary("smin", started, blocks), b.icmp("ne", b.args["team"], i64(0))
+    with b.if_then(by_team):
+        open_team(b, b.args["kernel"])
+    _run_region(b, participants, b.select(by_team, ATTEND, b.args["kernel"]), b.select(by_team, participants, blocks))
     _let_go(b)
     b.finish(i64(1))
 
 
-def _run_region(b: PoolBuilder, participants: Val) -> None:
+def _run_region(b: PoolBuilder, participants: Val, kernel: Val, blocks: Val) -> None:
     """Announces a region, takes part in it, and comes back when nobody is inside.
 
     What the region is stands in plain memory: it is written while the entry is closed, before `entry` and `word`, and read after them.
     `entry` comes before `word`, since a worker that saw the word and found the region not open yet would not look again.
     """
-    emit_shares(b, participants, b.args["blocks"])
-    b.store(b.args["kernel"], at("kernel"))
+    emit_shares(b, participants, blocks)
+    b.store(kernel, at("kernel"))
     b.store(b.args["context"], at("context"))
     b.save_modes()
     sequence = _next_sequence(b)
@@ -294,8 +301,13 @@ def _emit_parallel_for(module: Module) -> None:
     """`parallel_for(ptr kernel, ptr context, i64 blocks)`: see threads.py."""
     b = PoolBuilder(module, "parallel_for", _REGION_PARAMETERS, internal=False)
     kernel, context, blocks = b.args.values()
+    by_team = b.and_(b.icmp("sge", blocks, i64(-MOST_IN_TEAM)), b.icmp("sle", blocks, i64(-2)))
+    with b.if_then(by_team):
+        most = b.binary("smin", b.neg(blocks), b.get("processors", "monotonic"))
+        b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, most, i64(1)), i64(0)))
+        b.call_pointer(kernel, VOID, context, i64(0), i64(1), const(0, PTR))
     b.return_if(b.icmp("slt", blocks, i64(1)))
-    b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, blocks), i64(0)))
+    b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, blocks, i64(0)), i64(0)))
     b.call_pointer(kernel, VOID, context, i64(0), blocks)
     b.finish()
 

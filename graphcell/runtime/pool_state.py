@@ -28,6 +28,7 @@ SYSTEM_FUNCTIONS = {
 _X86 = ("x86_64", "amd64")
 FOREVER = i64(1 << 62)  # turns of a loop that ends by a return
 _SLOT_WORDS = 8  # from one slot to the next: a cache line
+MOST_IN_TEAM, TURN_WORDS = 8, 16  # threads that go side by side, at most; from one's count of turns to the next: two cache lines
 _OPAQUE = ctypes.c_byte * 128  # room for any pthread object or signal set: at most 64 bytes on macOS, 128 on Linux
 
 
@@ -38,7 +39,7 @@ class PoolState(ctypes.Structure):
     _fields_ = [
         ("busy", ctypes.c_int64),  # 1 while somebody holds the pool
         ("_line0", ctypes.c_byte * 120),
-        # written by the holder, read by workers; it announces a region: the next seven
+        # written by the holder, read by workers; it announces a region: the next eight
         ("word", ctypes.c_int64),
         ("kernel", ctypes.c_void_p),
         ("context", ctypes.c_void_p),
@@ -46,25 +47,32 @@ class PoolState(ctypes.Structure):
         ("grain", ctypes.c_int64),  # blocks of a unit
         ("units", ctypes.c_int64),  # the last one may have fewer blocks
         ("modes", ctypes.c_int64),  # how the holder computes: rounding, denormal numbers
-        ("_line1", ctypes.c_byte * 72),
+        ("team_kernel", ctypes.c_void_p),  # what a team runs
+        ("_line1", ctypes.c_byte * 64),
         ("entry", ctypes.c_int64),  # the sequence number of the region, the workers inside, CLOSED
         ("_line2", ctypes.c_byte * 120),
         ("sleepers", ctypes.c_int64),  # workers that sleep or are about to
         ("waiting", ctypes.c_int64),  # 1 while the holder sleeps until nobody is inside
         ("_line3", ctypes.c_byte * 112),
+        ("attendees", ctypes.c_int64),  # threads that have come for a team, and more once it is closed
+        ("team_size", ctypes.c_int64),  # threads of the team; 0 until it is closed
+        ("missed", ctypes.c_int64),  # 1 if some did not come to the last team
+        ("_line5", ctypes.c_byte * 104),
         ("wanted", ctypes.c_int64),  # the size asked for
         ("shaped", ctypes.c_int64),  # the `wanted` last acted on; 0 makes the next region start workers
         ("started", ctypes.c_int64),  # threads there are, the caller's included
         ("first_word", ctypes.c_int64),  # `word` when the present workers were started
         ("spin_limit", ctypes.c_int64),  # polls before sleeping
+        ("processors", ctypes.c_int64),  # that there are for threads: a team of more would wait for those that do not run
         *((name, ctypes.c_void_p) for name in SYSTEM_FUNCTIONS),
-        ("_line4", ctypes.c_byte * 24),
+        ("_line4", ctypes.c_byte * 16),
         ("mutex", _OPAQUE),
         ("wake", _OPAQUE),  # condition variable: `word` changed
         ("done", _OPAQUE),  # condition variable: nobody is inside
         ("attributes", _OPAQUE),
         ("blocked", _OPAQUE),  # the signals that workers do not take
         ("saved", _OPAQUE),  # those that the thread which starts workers does not take
+        ("turns", ctypes.c_int64 * (MOST_IN_TEAM * TURN_WORDS)),  # how many barriers each thread of a team has come to
         ("handles", ctypes.c_uint64 * MAX_THREADS),  # pthread_t by index; index 0, the caller, is unused
         ("slots", ctypes.c_int64 * (MAX_THREADS * _SLOT_WORDS)),  # the units left to each thread: begin and end in a word
     ]

@@ -3,10 +3,11 @@
 Enters: a size. Leaves: the address of `parallel_for(ptr kernel, ptr context, i64 blocks)`, which generated
 code calls through a pointer. It calls `kernel(ptr context, i64 begin, i64 end)` on contiguous ranges that
 together are [0, blocks), and returns when all are done. Which thread runs a range is left to the moment, so
-what a block computes must not depend on it. Refuses: sizes outside 1…MAX_THREADS.
+what a block computes must not depend on it. With -n for blocks, n from 2 to MOST_IN_TEAM, at most n threads, as many as have come soon, call
+`kernel(ptr context, i64 index, i64 size, ptr barrier)` side by side (team.py). Refuses: sizes outside 1…MAX_THREADS.
 
 * One region at a time. A call that finds the pool busy (another Python thread's region, or a nested one) runs
-  all its blocks itself.
+  all its blocks itself, or is a team of one.
 * Workers start with the first region that wants them, again after a fork, and anew after `resize`. Between
   regions they spin for a bounded time, then sleep. They never touch Python, block all signals but faults, and
   end with the process.
@@ -15,7 +16,7 @@ what a block computes must not depend on it. Refuses: sizes outside 1…MAX_THRE
 
 Here the native code is loaded and its memory filled in (pool_state.py), the size is chosen, and forks are made safe. How
 regions are announced, and workers started and parked: native_pool.py. How the blocks of a region are divided:
-work_sharing.py.
+work_sharing.py. Threads that go side by side: team.py.
 """
 
 from __future__ import annotations
@@ -73,6 +74,7 @@ class Pool:
     def resize(self, threads: int) -> None:
         """Sets the size from the next region on; one that runs now keeps its own. Never waits."""
         self._want(checked_size(threads, "the number of threads"))
+        self._state.processors = processors()
 
     def _begin_alone(self) -> None:
         """The caller is the only thread: nothing is held, nobody is inside or sleeps; the next region starts workers."""

@@ -14,8 +14,8 @@ from graphcell.runtime.pool_state import MAX_THREADS, POOL, SYSTEM_FUNCTIONS, Po
 from tests.runtime.pool_harness import needs_pthreads
 
 WRITERS = (  # fields that different threads write
-    {"busy"}, {"word", "kernel", "context", "blocks", "grain", "units"}, {"entry"}, {"sleepers", "waiting"},
-    {"wanted", "shaped", "started", "first_word", "spin_limit", *SYSTEM_FUNCTIONS}, {"mutex"}, {"wake"}, {"done"},
+    {"busy"}, {"word", "kernel", "context", "blocks", "grain", "units", "team_kernel"}, {"entry"}, {"sleepers", "waiting"},
+    {"attendees", "team_size", "missed"}, {"wanted", "shaped", "started", "first_word", "spin_limit", "processors", *SYSTEM_FUNCTIONS}, {"mutex"}, {"wake"}, {"done"},
 )  # fmt: skip
 
 
