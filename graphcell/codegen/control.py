@@ -1,30 +1,33 @@
 """Steps that are branches and loops: regions lowered to LLVM control flow around their own steps.
 
 Enters: a node with regions and the frames that lower these. Leaves: code in the entry function. `ControlFlow` is what a frame of lower.py
-inherits. What a loop carries lies in the buffers of the op's results.
+inherits. What a loop carries lies in the buffers of the op's results. Loops among `teams` are functions of their own (team.py).
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Self
 
-from graphcell.codegen.linear_algebra import LinearAlgebra
+from graphcell.codegen.contractions import Contractions
 from graphcell.codegen.llvm.text import I1, I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import Calls
+from graphcell.codegen.prepare import Request
+from graphcell.codegen.team import PairCalls, TeamCalls
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, While
 
 
-class ControlFlow(LinearAlgebra):
+class ControlFlow(Contractions):
     """The branches and loops of a frame; `inner` holds the frames of each node's regions."""
 
     graph: Graph
     outputs: tuple[Value, ...]
-    in_place: dict[Value, Value]
     arena_bytes: int
     inner: dict[Node, tuple[Self, ...]]
+    teams: dict[Node, int]
 
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
         """Emits all steps."""
@@ -34,7 +37,9 @@ class ControlFlow(LinearAlgebra):
         frame.place.update(zip(frame.graph.inputs, places, strict=True))
 
     def emit_if(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
-        condition = b.load(self.place_of(node.operands[0]), I1)
+        with call.read(b):
+            condition = b.load(self.place_of(node.operands[0]), I1)
+        call.turn(b)
         inputs = [self.place_of(v) for v in node.operands[1:]]
         results = [self.place[v] for v in node.results]
 
@@ -42,28 +47,71 @@ class ControlFlow(LinearAlgebra):
             self._bind(frame, inputs)
             frame.place.update(zip(frame.outputs, results, strict=True))
             frame.emit(b, own, call)
+            call.turn(b)
 
         then, otherwise = self.inner[node]
         b.if_else(condition, lambda: branch(then), lambda: branch(otherwise))
 
-    def _start_carried(self, b: FunctionBuilder, node: Node, count: int) -> list[Val]:
+    def emit_loop(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
+        if node not in self.teams:
+            self._emit_loop(b, node, own, call)
+            return
+        team = TeamCalls(self.lowering, call, self.teams[node])
+        with self._brought(team, {node: own}) as owns, self.lowering.counted_by(team.is_first):
+            self._emit_loop(team.b, node, owns[node], team)
+        team.close(b, call)
+
+    def _emit_loop(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
+        emit = self.emit_while if isinstance(node.op, While) else self.emit_for
+        emit(b, node, own, call)
+
+    def emit_pair(self, b: FunctionBuilder, owns: dict[Node, Val], call: Calls) -> None:
+        """Loops that need nothing of each other, a thread each, with the memory that each has for itself."""
+        pair = PairCalls(self.lowering, call)
+        with self._brought(pair, owns) as brought:
+            for number, (node, own) in enumerate(brought.items()):
+                with pair.by(number):
+                    self._emit_loop(pair.b, node, own, pair)
+        pair.close(b, call)
+
+    @contextmanager
+    def _brought(self, team: TeamCalls, owns: dict[Node, Val]) -> Iterator[dict[Node, Val]]:
+        """What the code of loops reads, as it is called in a function of a team; as before afterwards."""
+        places, requests = self.place, {r: r.places for node in owns for r in self._requests_inside(node)}
+        read = [v for node in owns for v in (*(self.info.layout(v).root for v in node.operands), *node.results)]
+        self.place = {v: team.bring(places[v]) for v in read}
+        for request, known in requests.items():
+            request.places = {name: team.bring(v) for name, v in known.items()}
+        yield {node: team.bring(own) for node, own in owns.items()}
+        self.place = places
+        for request, known in requests.items():
+            request.places = known
+
+    def _requests_inside(self, node: Node) -> Iterator[Request]:
+        """The preparations that steps of a node's regions rely on."""
+        for frame in self.inner.get(node, ()):
+            yield from frame.requests.values()
+            for inner in frame.inner:
+                yield from frame._requests_inside(inner)
+
+    def _start_carried(self, b: FunctionBuilder, node: Node, count: int, call: Calls) -> list[Val]:
         """Copies the initial carried values into the op's results, which hold the state of the loop."""
         state = [self.place[v] for v in node.results[:count]]
         for v, place in zip(node.operands[:count], state, strict=True):
             if self.place_of(v).text != place.text:
-                self.copy(b, place, self.place_of(v), v.type)
+                self.copy(b, place, self.place_of(v), v.type, call)
         return state
 
-    def _finish_carried(self, b: FunctionBuilder, body: Self, state: Sequence[Val]) -> None:
+    def _finish_carried(self, b: FunctionBuilder, body: Self, state: Sequence[Val], call: Calls) -> None:
         """Copies the new carried values over the old ones, where they were not written there."""
         for v, place in zip(body.outputs[: len(state)], state, strict=True):
             if v not in body.in_place:
-                self.copy(b, place, body.place[v], v.type)
+                self.copy(b, place, body.place[v], v.type, call)
 
     def emit_while(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
         assert isinstance(op, While)
-        state = self._start_carried(b, node, op.carried)
+        state = self._start_carried(b, node, op.carried, call)
         invariant = [self.place_of(v) for v in node.operands[op.carried :]]
         test, body = self.inner[node]
         second = b.gep(own, test.arena_bytes, I8)
@@ -71,13 +119,18 @@ class ControlFlow(LinearAlgebra):
         def condition() -> Val:
             self._bind(test, [*state, *invariant])
             test.emit(b, own, call)
-            return b.load(test.place_of(test.graph.outputs[0]), I1)
+            with call.read(b):
+                goes_on = b.load(test.place_of(test.graph.outputs[0]), I1)
+            call.turn(b)
+            return goes_on
 
         def iterate() -> None:
             self._bind(body, [*state, *invariant])
             body.emit(b, second, call)
-            self._finish_carried(b, body, state)
+            self._finish_carried(b, body, state, call)
+            call.turn(b)
 
+        call.turn(b)
         b.while_loop(condition, iterate)
 
     def _row_of_view(self, b: FunctionBuilder, v: Value, at: Val) -> Val:
@@ -89,11 +142,12 @@ class ControlFlow(LinearAlgebra):
     def emit_for(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
         assert isinstance(op, For)
-        state = self._start_carried(b, node, op.carried)
+        state = self._start_carried(b, node, op.carried, call)
         scanned = node.operands[op.carried : op.carried + op.scanned]
         invariant = [self.place_of(v) for v in node.operands[op.carried + op.scanned :]]
         (body,) = self.inner[node]
         index = b.alloca(I64)
+        call.turn(b)
         with b.loop(0, op.trip_count, name="for") as loop:
             at = b.sub(i64(op.trip_count - 1), loop.index) if op.reverse else loop.index
             b.store(at, index)
@@ -107,4 +161,5 @@ class ControlFlow(LinearAlgebra):
             for v, result in zip(body.outputs[op.carried :], stacked, strict=True):
                 body.place[v] = row_of_result(self.place[result], result.type)
             body.emit(b, own, call)
-            self._finish_carried(b, body, state)
+            self._finish_carried(b, body, state, call)
+            call.turn(b)

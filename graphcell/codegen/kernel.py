@@ -21,6 +21,8 @@ Strides = tuple[int, ...]
 
 STREAMED_BYTES = 1 << 15
 """Partial sums of a block that are read and written with each row: they stay in the L1 cache, or next to it."""
+RUN = 4096
+"""Elements of a block of a kernel that has no outer loop."""
 MIN_BLOCKS = 16
 """Blocks that suffice for threads to share."""
 FEWEST_PARTS, POINTS_OF_ONE_BLOCK = 4, 1 << 15
@@ -240,6 +242,7 @@ class LoopKernel:
         summed: the outer loops along which stores add (a bit mask): all their iterations belong to one block.
         last: how many iterations the first loop along which stores add has in the last iteration of the loop before; 0 if as many as always.
         past: operands that are written past the caches, since nobody reads them soon.
+        run: elements of a block of a kernel that has no outer loop.
     """
 
     extents: tuple[int, ...]
@@ -253,6 +256,7 @@ class LoopKernel:
     summed: int = 0
     past: frozenset[int] = frozenset()
     last: int = 0
+    run: int = RUN
 
     @property
     def inner_mask(self) -> int:
@@ -267,6 +271,11 @@ class LoopKernel:
     def inner_points(self) -> int:
         """Points of a row: of the inner loops."""
         return math.prod(self.extents[self.outer :])
+
+    @property
+    def is_run(self) -> bool:
+        """True without an outer loop and without reductions: its blocks are runs of elements."""
+        return self.vector >= 0 and not self.outer and not self.reduces
 
     @property
     def reduces(self) -> bool:

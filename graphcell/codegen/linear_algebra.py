@@ -11,7 +11,7 @@ import math
 from typing import TYPE_CHECKING
 
 from graphcell.codegen.llvm.text import I32, FunctionBuilder, const
-from graphcell.codegen.lowering import PARALLEL_FROM, Calls
+from graphcell.codegen.lowering import Calls
 from graphcell.codegen.movement import Movement
 from graphcell.codegen.program import HostCall
 from graphcell.ir.graph import Node
@@ -58,7 +58,7 @@ class LinearAlgebra(Movement):
         buffers = [*places, failed] if kernel.may_fail else places
         blocks = kernel.blocks(self.lowering.target)
         with self.lowering.step(b, name, str(kernel), blocks):
-            call.blocks(b, name, buffers, blocks, kernel.cost >= PARALLEL_FROM)
+            call.blocks(b, name, buffers, blocks, kernel.cost)
         if kernel.may_fail:
             with b.if_then(b.icmp("ne", b.load(failed, I32), const(0, I32))):
                 call.host(b, otherwise, places)

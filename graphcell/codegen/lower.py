@@ -10,11 +10,12 @@ the result is 0, or 1 if a host call failed.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
+from graphcell.codegen.beside import Pair, pair_loops
 from graphcell.codegen.control import ControlFlow
-from graphcell.codegen.epilogue import FusedEpilogue, extra_name, match_epilogue
+from graphcell.codegen.epilogue import FusedEpilogue, match_epilogue
 from graphcell.codegen.even_depth import with_even_depths
 from graphcell.codegen.frozen import LEAST_BYTES, emit_prepare, partition
 from graphcell.codegen.fuse import Analysis, Group, fuse
@@ -23,21 +24,19 @@ from graphcell.codegen.indexed import gather_kernel
 from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel, Store
 from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.linear_algebra import matrix_kernel
-from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls, Lowering, Translates
-from graphcell.codegen.memory import Interval, aligned_size, plan_arena
+from graphcell.codegen.memory import Interval, aligned_size, plan_arena, plan_by_size
 from graphcell.codegen.native import Site, epilogue_columns, is_mirrored_product, native_kernel
 from graphcell.codegen.order import Step, order
 from graphcell.codegen.pieces import Piece, find_pieces
-from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, run_stages, title_of
+from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, title_of
 from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.reduction_parts import ends_in_reductions
 from graphcell.codegen.schedule import ScheduledKernel, schedule
-from graphcell.codegen.sharing import done_alone
-from graphcell.codegen.tasks import tasks_of
+from graphcell.codegen.tasks import share
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.locks import cached_property
 from graphcell.ops import linear_algebra
@@ -87,8 +86,8 @@ class _Unit:
 class _Frame(ControlFlow):
     """Lowers one graph (the whole, or a region) inside the entry function."""
 
-    def __init__(self, lowering: Lowering, graph: Graph):
-        self.lowering = lowering
+    def __init__(self, lowering: Lowering, graph: Graph, in_loop: bool = False):
+        self.lowering, self.in_loop = lowering, in_loop
         groups, self.info = fuse(graph)
         self.graph = graph = self.info.graph
         self.outputs = tuple(self.info.layout(v).root for v in graph.outputs)
@@ -103,7 +102,8 @@ class _Frame(ControlFlow):
         self.inner: dict[Node, tuple[_Frame, ...]] = {}
         for u in self.units:
             if u.node is not None and u.node.op.regions:
-                self.inner[u.node] = tuple(_Frame(lowering, g) for g in u.node.op.regions)
+                in_loop = self.in_loop or isinstance(u.node.op, (For, While))
+                self.inner[u.node] = tuple(_Frame(lowering, g, in_loop) for g in u.node.op.regions)
         self.place: dict[Value, Val] = {}
         self.intervals: dict[Value, Interval] = {}
         self.scratch: dict[_Unit | Node, Interval] = {}
@@ -116,6 +116,10 @@ class _Frame(ControlFlow):
         """Values that do not change while the graph is run again and again."""
         self.spots: dict[Node, Spot] = {}
         self.requests: dict[Node, Request] = {}
+        self.pairs: list[Pair[_Unit]] = []
+        """Loops that follow each other and may run at one time."""
+        self.teams: dict[Node, int] = {}
+        """Loops that a team of threads goes through, and by how many units of rows."""
         self.is_program = False
         """Whether this is no region."""
 
@@ -163,12 +167,12 @@ class _Frame(ControlFlow):
         parts: dict[Value, list[Value]] = {}
         for x, piece in self.pieces.items():
             parts.setdefault(piece.whole, []).append(x)
-        for step, unit in enumerate(self.units):
+        for step, unit in self._steps():
             for v in unit.writes():
                 if v not in given and not (unit.node is not None and isinstance(unit.node.op, Constant)):
                     self.intervals[v] = Interval(max(1, v.type.nbytes), step, last.get(v, step))
             for x, y in _taken_over(unit, self.info):
-                if x in self.intervals and last[x] == step and y not in self.in_place:
+                if x in self.intervals and last[x] == step and y not in self.in_place and not self._is_read_beside(unit, x):
                     self.storage[x] = y
                     first = self.intervals.pop(x).first
                     if y in self.intervals:
@@ -180,11 +184,25 @@ class _Frame(ControlFlow):
             extra = self._extra_bytes(unit)
             if extra:
                 self.scratch[unit.key] = Interval(extra, step, step)
-        self.arena_bytes = plan_arena([*self.intervals.values(), *self.scratch.values()])
+        intervals = [*self.intervals.values(), *self.scratch.values()]
+        self.arena_bytes = plan_by_size(intervals, self.lowering.target.l2_bytes // 2) if self.in_loop else plan_arena(intervals)
+
+    def _steps(self) -> Iterator[tuple[int, _Unit]]:
+        """The steps in order, numbered; loops of a pair have one number."""
+        for number, unit in enumerate(self.units):
+            yield number - any(unit is pair.second for pair in self.pairs), unit
 
     def _last_reads(self) -> dict[Value, int]:
         """The last step that reads each value."""
-        return {v: step for step, unit in enumerate(self.units) for v in unit.reads(self.info)}
+        return {v: step for step, unit in self._steps() for v in unit.reads(self.info)}
+
+    def _is_read_beside(self, unit: _Unit, v: Value) -> bool:
+        """Whether the other one of a pair of loops reads a value."""
+        pair = self._pair_of(unit)
+        return pair is not None and v in pair.other(unit).reads(self.info)
+
+    def _pair_of(self, unit: _Unit) -> Pair[_Unit] | None:
+        return next((pair for pair in self.pairs if unit is pair.first or unit is pair.second), None)
 
     def _place_pieces(self, given: set[Value]) -> None:
         """Finds what may lie in the buffer of a concatenation, and lets the loops that make it write there."""
@@ -221,8 +239,8 @@ class _Frame(ControlFlow):
         plan = self.native_plan(node)
         if plan is not None:
             self._request_preparation(node, plan)
-            total += self._shared_bytes(node, plan)
-            if plan.resumes and node in self.epilogues and self._partial_home(unit) is None:
+            total += self.shared_bytes(node, plan)
+            if plan.resumes and unit.kernel is not None and self.partial_home(node, unit.kernel) is None:
                 total += node.results[0].type.nbytes
         return total
 
@@ -255,38 +273,32 @@ class _Frame(ControlFlow):
             steady = self.steady[layout.root]
             self.requests[node] = steady.spot.request(plan, what, steady.root, layout.offset * v.type.dtype.itemsize, title_of(node))
 
-    def _shared_bytes(self, node: Node, plan: Plan) -> int:
-        """Bytes of the shared buffers that a plan fills each time."""
-        known = self.requests[node].offsets if node in self.requests else {}
-        return sum(aligned_size(size) for name, size in plan.shared if name not in known)
-
-    def _partial_home(self, unit: _Unit) -> Value | None:
-        """Which output of an epilogue may hold the contraction's partial sums meanwhile; none that is written over an input."""
-        assert unit.node is not None and unit.kernel is not None
-        operand = self.epilogues[unit.node].home_of_partial_sums()
-        if operand is None or unit.kernel.buffers[operand] in self.in_place:
-            return None
-        return unit.kernel.buffers[operand]
-
     def reorder(self, updates: Sequence[tuple[int, Value]]) -> None:
         """Brings the steps in an order that needs less memory; `updates` are the outputs (by position) that are written over inputs."""
         steps = [Step(u, u.reads(self.info), u.writes(), u.node is not None and _has_effect(u.node)) for u in self.units]
-        self.units = order(steps, {*self.graph.inputs, *self.outputs}, [(self.outputs[k], target) for k, target in updates])
+        overwritten, given = [(self.outputs[k], target) for k, target in updates], {*self.graph.inputs, *self.outputs}
+        units = order(steps, given, overwritten)
+        fixed = [u for u in units if u.node is not None and _has_effect(u.node)]
+        self.units, self.pairs = pair_loops(units, self.info, given, overwritten, fixed)
 
     def find_in_place(self, pairs: Iterable[tuple[int, Value]]) -> None:
         """Of outputs (by position) that shall end up in the buffer of an input: those that may be written there at once, and what they take over."""
         writers = {v: step for step, unit in enumerate(self.units) for v in unit.writes()}
-        last = self._last_reads() | dict.fromkeys(self.outputs, len(self.units))
+        last = {v: step for step, unit in enumerate(self.units) for v in unit.reads(self.info)}  # by places, as the writers
+        last |= dict.fromkeys(self.outputs, len(self.units))
         for k, target in pairs:
             v: Value | None = self.outputs[k]
             while v is not None and v in writers:
                 step = writers[v]
                 if last.get(target, -1) > step or not _may_write_in_place(self.units[step], self.info, v, target):
                     break
+                if self._is_read_beside(self.units[step], target):
+                    break
                 if self.is_program and _may_end_amid_turns(self.units[step]):
                     break
                 self.in_place[v] = target
-                v = next((x for x, y in _taken_over(self.units[step], self.info) if y is v and last.get(x) == step), None)
+                taken = [(x, y) for x, y in _taken_over(self.units[step], self.info) if not self._is_read_beside(self.units[step], x)]
+                v = next((x for x, y in taken if y is v and last.get(x) == step), None)
                 if v in writers and not all(map(_always_ends, self.units[writers[v] + 1 : step + 1])):
                     break  # who raises an error leaves the input as it was
 
@@ -306,10 +318,12 @@ class _Frame(ControlFlow):
         fused, steady = self.epilogues.get(node), self._steady_operands(node)
         written = tuple(self.pieces[v].strides if v in self.pieces else None for v in node.results)
         mirrored = fused is None and is_mirrored_product(node, has_epilogue=False)
-        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored)
+        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored, self.in_loop)
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
-            site = Site(self.lowering.module, name, types, strides, self.lowering.target, steady=steady, written=written, mirrored=mirrored)
+            site = Site(
+                self.lowering.module, name, types, strides, self.lowering.target, steady=steady, written=written, mirrored=mirrored, for_team=self.in_loop
+            )
             if fused is not None:
                 site = replace(site, epilogue=fused.emitter(), extra=fused.extra)
             plan = emit(node.op, site)
@@ -332,7 +346,14 @@ class _Frame(ControlFlow):
         self.set_places(b, arena)
         for unit in self.units:
             call.may_share = unit.may_be_shared
-            self.emit_unit(b, unit, arena, call)
+            pair = self._pair_of(unit)
+            if pair is None or not pair.apart:
+                self.emit_unit(b, unit, arena, call)
+            elif unit is pair.first:
+                owns = {u.key: self._own(b, u.key, arena) for u in (unit, pair.second)}
+                for node, own in owns.items():
+                    self._emit_preparations(b, node, own, call)
+                self.emit_pair(b, owns, call)
 
     def set_places(self, b: FunctionBuilder, arena: Val) -> None:
         """Says where the temporaries lie."""
@@ -350,13 +371,18 @@ class _Frame(ControlFlow):
 
     def emit_unit(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
         """Emits one step."""
-        if unit.node in self.epilogues:
-            self._emit_fused(b, unit, arena, call)
+        node = unit.node
+        if node is not None and unit.kernel is not None:
+            self.emit_fused(b, node, unit.kernel, self._own(b, node, arena), call)
         elif unit.kernel is not None:
             self._run_scheduled(b, unit, unit.kernel, arena, call)
         else:
-            assert unit.node is not None
-            self._emit_node(b, unit.node, arena, call)
+            assert node is not None
+            self._emit_node(b, node, arena, call)
+
+    def _own(self, b: FunctionBuilder, node: Node, arena: Val) -> Val:
+        """The memory that a node has for itself."""
+        return b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
 
     def _run_scheduled(self, b: FunctionBuilder, unit: _Unit, scheduled: ScheduledKernel, arena: Val, call: Calls) -> None:
         """A loop nest, and what follows where it is in parts."""
@@ -381,16 +407,12 @@ class _Frame(ControlFlow):
         if isinstance(op, Constant):
             self.place[node.results[0]] = call.constant(b, op.literal.array)
             return
-        own = b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
-        if node in self.spots:
-            region = b.gep(own, sum(f.arena_bytes for f in self.inner[node]), I8)
-            self.spots[node].emit(b, self.lowering, region, lambda root: self.place[root], call)
+        own = self._own(b, node, arena)
+        self._emit_preparations(b, node, own, call)
         if isinstance(op, If):
             self.emit_if(b, node, own, call)
-        elif isinstance(op, While):
-            self.emit_while(b, node, own, call)
-        elif isinstance(op, For):
-            self.emit_for(b, node, own, call)
+        elif isinstance(op, (For, While)):
+            self.emit_loop(b, node, own, call)
         elif isinstance(op, Concat):
             self.emit_concat(b, node, op, call)
         elif isinstance(op, Pad):
@@ -398,7 +420,7 @@ class _Frame(ControlFlow):
         elif isinstance(op, UpdateSlice):
             self.emit_update(b, node, op, call)
         elif isinstance(op, Bitcast):
-            self.copy(b, self.place[node.results[0]], self.place_of(node.operands[0]), node.results[0].type)
+            self.copy(b, self.place[node.results[0]], self.place_of(node.operands[0]), node.results[0].type, call)
         elif isinstance(op, Cumulative):
             self.emit_scan(b, node, op, call)
         elif isinstance(op, (Gather, GatherElements)):
@@ -413,54 +435,21 @@ class _Frame(ControlFlow):
         elif isinstance(op, DynamicUpdateSlice):
             self.emit_dynamic_update(b, node, call)
         elif (plan := self.native_plan(node)) is not None:
-            self._emit_plan(b, node, plan, own, call)
+            self.emit_plan(b, node, plan, own, call)
         elif (matrices := matrix_kernel(node)) is not None:
             self.emit_on_matrices(b, node, matrices, self._host_call(node, rare=True), call)
         else:
             call.host(b, self._host_call(node), [self.place_of(v) for v in (*node.operands, *node.results)])
 
+    def _emit_preparations(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
+        """What is done once before a loop."""
+        if node in self.spots:
+            region = b.gep(own, sum(f.arena_bytes for f in self.inner[node]), I8)
+            self.spots[node].emit(b, self.lowering, region, lambda root: self.place[root], call)
+
     def _host_call(self, node: Node, rare: bool = False) -> HostCall:
         where = node.span.place() if node.span is not None else ""
         return HostCall(node.op, tuple(v.type for v in node.operands), tuple(v.type for v in node.results), where, rare)
-
-    def _emit_fused(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
-        """A contraction with its epilogue."""
-        node, scheduled = unit.node, unit.kernel
-        assert node is not None and scheduled is not None
-        fused, plan = self.epilogues[node], self.native_plan(node)
-        assert plan is not None
-        own = b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
-        extra: dict[str, Val] = {}
-        for k, v in enumerate(scheduled.buffers):
-            if k != fused.operand:
-                extra[extra_name(k)] = b.gep(self.place[v], fused.bases[k], storage_type(fused.kernel.operands[k]))
-        home = self._partial_home(unit) if plan.resumes else None
-        if home is not None:
-            extra["c"] = self.place[home]
-        else:
-            extra["c"] = b.gep(own, self._shared_bytes(node, plan), I8)  # touched only if the plan resumes
-        self._emit_plan(b, node, plan, own, call, extra)
-
-    def _emit_plan(self, b: FunctionBuilder, node: Node, plan: Plan, own: Val, call: Calls, extra: dict[str, Val] | None = None) -> None:
-        table: dict[str, Val] = dict(extra or {})
-        for letter, v in zip(LETTERS, node.operands, strict=False):
-            layout = self.info.layout(v)
-            table[letter] = b.gep(self.place[layout.root], layout.offset * v.type.dtype.itemsize, I8)
-        if extra is None:
-            for k, v in enumerate(node.results):
-                table["c" if k == 0 else f"c{k}"] = self.place[v]
-        request, stages = self.requests.get(node), plan.stages
-        if request is not None:
-            table |= request.places
-            stages = tuple(s for s in stages if s not in request.what.stages)
-        offset = 0
-        for name, size in plan.shared:
-            if name not in table:
-                table[name] = b.gep(own, offset, I8)
-                offset += aligned_size(size)
-        note = f"{plan}\n  epilogue {self.epilogues[node].kernel}" if node in self.epilogues else str(plan)
-        with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages)):
-            run_stages(b, call, stages, table, plan.scratch_bytes)
 
 
 def lower(
@@ -515,13 +504,11 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
     lowering.hand_over()
     for request in spot.requests:
         request.bind(b, region)
-    tasks = list(tasks_of(frame, 1, {}))
-    for k in done_alone([task for _, task in tasks], target.l2_bytes):
-        tasks[k][0].may_be_shared = False
+    share(frame, target.l2_bytes)
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
         if frame.outputs[k] not in frame.in_place:
-            frame.copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type)
+            frame.copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type, call)
     found = emit_prepare(_Frame(lowering, cut.once), cut, spot, kept) if spot.nbytes else None
     call.finish(b)
     arena_bytes = max(frame.arena_bytes, found.arena_bytes if found is not None else 0)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Protocol
 
 from graphcell.codegen.kernel import LoopKernel
@@ -17,10 +17,13 @@ from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.loops import emit_loops
 from graphcell.codegen.llvm.merge_functions import merge_functions
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.quicker import emit_quicker
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
 from graphcell.codegen.llvm.underflow import Flushing
 from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
+from graphcell.codegen.reach import Reach
 from graphcell.ir.op import Array
+from graphcell.ir.types import TensorType
 
 PARALLEL_FROM = 60_000
 """Rough scalar instructions from which a kernel may be shared by threads (see sharing.py)."""
@@ -29,7 +32,7 @@ ENTRIES = ("run", "prepare")
 MOST_STACK_BYTES = 1 << 20
 """Scratch memory of a thread up to this size lies on its stack."""
 ALIGNMENT = 64
-_LONG_ENTRY = 1000
+LONG_ENTRY = 1000
 """Lines of an entry function from which LLVM would spend more on it than it is worth: a tenth of its time for ResNet-18."""
 
 
@@ -54,8 +57,11 @@ class Lowering:
         self.host_calls: list[HostCall] = []
         self.steps: list[Step] = []
         self.context_slots = 1
-        self.is_shared = False
-        """Whether threads share a part of the step that is being emitted."""
+        self.teams = 0
+        self.is_shared, self.way = False, ""
+        """Whether threads share a part of the step that is being emitted, and how a team divides it."""
+        self._counts: Val | None = None
+        """In the code of several threads: whether this is the one that counts the cycles of a step."""
         self.profiled = os.environ.get("GRAPHCELL_PROFILE", "0") not in ("", "0")
 
     def function(self, stem: str, kernel: object, emit: Callable[[str], str]) -> str:
@@ -74,14 +80,22 @@ class Lowering:
         number = len(self.steps)
         self.steps.append(Step(title, kernel, blocks))
         start = self._cycles(b) if self.profiled else None
-        self.is_shared = False
+        self.is_shared, self.way = False, ""
         yield
-        self.steps[number] = Step(title, kernel, blocks, self.is_shared)
+        self.steps[number] = Step(title, kernel, blocks, self.is_shared, self.way)
         if start is None:
             return
         spent = b.sub(self._cycles(b), start)
         slot = b.gep(Val(f"@{PROFILE}", PTR), number, I64)
-        b.store(b.add(b.load(slot, I64), spent), slot)
+        with b.if_then(self._counts) if self._counts is not None else nullcontext():
+            b.store(b.add(b.load(slot, I64), spent), slot)
+
+    @contextmanager
+    def counted_by(self, condition: Val) -> Iterator[None]:
+        """The cycles of steps that are emitted inside are counted by the thread for which a condition holds."""
+        self._counts = condition
+        yield
+        self._counts = None
 
     def _cycles(self, b: FunctionBuilder) -> Val:
         return b.intrinsic("readcyclecounter", I64)
@@ -139,7 +153,15 @@ class Lowering:
 
 
 class Calls:
-    """How the entry function calls kernels, the thread pool and the host."""
+    """How the entry function calls kernels, the thread pool and the host.
+
+    Attributes:
+        shared_from: rough scalar instructions of a step from which threads may share it.
+        units: of rows, by which the threads of a team divide steps (see reach.py); 0 if there is no team.
+    """
+
+    shared_from = PARALLEL_FROM
+    units = 0
 
     def __init__(self, lowering: Lowering, b: FunctionBuilder, inputs: int):
         self.lowering, self.inputs = lowering, inputs
@@ -149,12 +171,24 @@ class Calls:
         """Whether threads share what is called now, if it is worth it."""
         self._flushing = Flushing(b) if lowering.target.flushes else None
 
+    @contextmanager
+    def part(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> Iterator[tuple[Val, Val]]:
+        """Which bytes of a value, as begin and length, this thread copies by what is emitted inside."""
+        yield i64(0), i64(type.nbytes)
+
+    def read(self, b: FunctionBuilder) -> AbstractContextManager[None]:
+        """What is emitted inside reads what steps before have written."""
+        return nullcontext()
+
+    def turn(self, b: FunctionBuilder) -> None:
+        """A turn of a loop begins or ends."""
+
     def finish(self, b: FunctionBuilder) -> None:
         """Closes the entry function, which succeeded."""
         if self._flushing is not None:
             self._flushing.suspend(b)
         b.reserve(self.context, PTR, self.lowering.context_slots)
-        if b.length >= _LONG_ENTRY:
+        if b.length >= LONG_ENTRY:
             b.leave_as_it_is()
         b.finish(const(0, I32))
 
@@ -163,20 +197,47 @@ class Calls:
         for k, p in enumerate(buffers):
             b.store(p, b.gep(self.context, k, PTR))
 
-    def blocks(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, shared: bool, scratch: Scratch | None = None) -> None:
+    def blocks(
+        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, scratch: Scratch | None = None, reach: Reach | None = None
+    ) -> None:
+        """All blocks of a function.
+
+        Args:
+            work: rough scalar instructions of all of them.
+            scratch: memory that each thread needs for itself.
+            reach: what they touch, if it is known.
+        """
         if not blocks:
             return
-        shared = shared and blocks > 1 and self.may_share
-        if not shared and scratch is None:
-            b.call(function, VOID, *buffers, i64(0), i64(blocks))
+        if not self._shares(blocks, work):
+            self._call(b, function, buffers, i64(0), i64(blocks), scratch)
             return
+        self.lowering.is_shared = True
         name = self.lowering.trampoline(function, len(buffers), scratch)
         self._fill(b, buffers)
-        if shared:
-            self.lowering.is_shared = True
-            b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
+        b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
+
+    def _shares(self, blocks: int, work: int) -> bool:
+        return self.may_share and blocks > 1 and work >= self.shared_from
+
+    def _call(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], begin: Val, end: Val, scratch: Scratch | None) -> None:
+        """Blocks of a function, by this thread."""
+        if scratch is None:
+            b.call(function, VOID, *buffers, begin, end)
         else:
-            b.call(name, VOID, self.context, i64(0), i64(blocks))
+            name = self.lowering.trampoline(function, len(buffers), scratch)
+            self._fill(b, buffers)
+            b.call(name, VOID, self.context, begin, end)
+
+    def team(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], threads: int) -> None:
+        """Has a team of so many threads at most go through a function, or this one alone, whatever is quicker."""
+        self._fill(b, buffers)
+        emit_quicker(
+            b,
+            f"{function}.times",
+            lambda: b.call(function, VOID, self.context, i64(0), i64(1), Val("null", PTR)),
+            lambda: b.call_pointer(self.pool, VOID, Val(f"@{function}", PTR), self.context, i64(-threads)),
+        )
 
     def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
         number = len(self.lowering.host_calls)

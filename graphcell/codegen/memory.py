@@ -43,3 +43,19 @@ def plan_arena(intervals: list[Interval]) -> int:
         total = max(total, offset + size)
         insort(placed, (offset, offset + size, item.first, item.last))
     return total
+
+
+def plan_by_size(intervals: list[Interval], most: int) -> int:
+    """The same, but only intervals of equal size share memory, if that takes no more than `most` bytes: where each thread of a team has rows of its own in
+    all of them, none has to wait until others have read theirs (see reach.py).
+    """
+    of_size: dict[int, list[Interval]] = {}
+    for interval in intervals:
+        of_size.setdefault(interval.size, []).append(interval)
+    total = 0
+    for equal in of_size.values():
+        taken = plan_arena(equal)
+        for interval in equal:
+            interval.offset += total
+        total += taken
+    return total if total <= most else plan_arena(intervals)

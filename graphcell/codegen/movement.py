@@ -6,6 +6,7 @@ Enters: a node and the places of its values. Leaves: calls in the entry function
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from graphcell.codegen.fuse import Analysis
 from graphcell.codegen.indexed import scatter_cost, scatter_kernel, scatter_step_kernel
@@ -14,10 +15,11 @@ from graphcell.codegen.layout import row_major
 from graphcell.codegen.llvm.body import storage_type
 from graphcell.codegen.llvm.loops import block_count, cost
 from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, Val, i64
-from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
+from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.pieces import Piece
 from graphcell.codegen.quotients import invert_once_a_row
+from graphcell.codegen.reach import reach_of_loops
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import TensorType
@@ -38,20 +40,25 @@ class Movement:
     def place_of(self, v: Value) -> Val:
         return self.place[self.info.layout(v).root]
 
-    def copy(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> None:
+    def copy(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType, call: Calls) -> None:
         if type.nbytes:
-            b.effect(f"call void @llvm.memcpy.p0.p0.i64(ptr {target.text}, ptr {source.text}, i64 {type.nbytes}, i1 false)")
+            with call.part(b, target, source, type) as (begin, count):
+                to, at = b.gep(target, begin, I8), b.gep(source, begin, I8)
+                b.effect(f"call void @llvm.memcpy.p0.p0.i64(ptr {to.text}, ptr {at.text}, {count}, i1 false)")
             self.lowering.module.declarations.setdefault("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
 
     def run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
-        kernel = invert_once_a_row(kernel)
-        blocks = block_count(kernel, self.lowering.target)
+        kernel, units, target = invert_once_a_row(kernel), call.units, self.lowering.target
+        reach = reach_of_loops(kernel, buffers, units, target) if units else None
+        if reach is not None and reach.by_units and kernel.is_run:
+            kernel = replace(kernel, run=kernel.points // units)
+        blocks = block_count(kernel, target)
         if blocks:
             kernel, bases = rebase(kernel)
             buffers = [b.gep(p, base, storage_type(d)) for p, base, d in zip(buffers, bases, kernel.operands, strict=True)]
             name = self.lowering.loop_function(kernel)
             with self.lowering.step(b, name, str(kernel), blocks):
-                call.blocks(b, name, buffers, blocks, cost(kernel) >= PARALLEL_FROM)
+                call.blocks(b, name, buffers, blocks, cost(kernel), reach=reach)
                 if kernel.past:  # other threads' stores are ordered by the locked instruction with which they leave the region
                     b.order_stores()
 
@@ -101,7 +108,7 @@ class Movement:
             return
         name = self.lowering.function("scan", kernel, lambda name: emit_scan(self.lowering.module, name, kernel, self.lowering.target))
         with self.lowering.step(b, name, str(kernel), blocks):
-            call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points >= PARALLEL_FROM)
+            call.blocks(b, name, [self.place_of(x), self.place[result]], blocks, 2 * kernel.points)
 
     def emit_scatter(self, b: FunctionBuilder, node: Node, op: Scatter | ScatterElements, call: Calls) -> None:
         with whole:  # few programs need it
@@ -116,7 +123,7 @@ class Movement:
         name = self.lowering.function("scatter", kernel, lambda name: emit_scatter(self.lowering.module, name, kernel, self.lowering.target))
         buffers = [self.place[result], *map(self.place_of, node.operands[1:])]
         with self.lowering.step(b, name, str(kernel), blocks):
-            call.blocks(b, name, buffers, blocks, scatter_cost(kernel) >= PARALLEL_FROM)
+            call.blocks(b, name, buffers, blocks, scatter_cost(kernel))
 
     def scatter_step_bytes(self, node: Node, op: ScatterStep) -> int:
         """Memory for the chains of updates."""
@@ -137,8 +144,8 @@ class Movement:
         first, following = own, b.gep(own, aligned_size(kernel.link_bytes[0]), I8)
         blocks = kernel.blocks(self.lowering.target)
         with self.lowering.step(b, step, str(kernel), blocks):
-            call.blocks(b, link, [*indices, rate, first, following], 1, False)
-            call.blocks(b, step, [self.place[result], *indices, updates, rate, first, following], blocks, kernel.points >= PARALLEL_FROM)
+            call.blocks(b, link, [*indices, rate, first, following], 1, 0)
+            call.blocks(b, step, [self.place[result], *indices, updates, rate, first, following], blocks, kernel.points)
 
     def _dynamic_start(self, b: FunctionBuilder, starts: Sequence[Value], shape: Sequence[int], strides: Sequence[int], size: Sequence[int]) -> Val:
         """The offset, in elements, of a block of extents `size` whose clamped start is read now."""
@@ -154,7 +161,8 @@ class Movement:
     def emit_dynamic_slice(self, b: FunctionBuilder, node: Node, op: DynamicSlice, call: Calls) -> None:
         x, (result,) = node.operands[0], node.results
         layout = self.info.layout(x)
-        offset = self._dynamic_start(b, node.operands[1:], x.type.shape, layout.strides, op.size)
+        with call.read(b):
+            offset = self._dynamic_start(b, node.operands[1:], x.type.shape, layout.strides, op.size)
         source = b.gep(self.place_of(x), offset, storage_type(x.type.dtype))
         kernel = copy_kernel(op.size, x.type.dtype, Access(0, layout.strides, layout.offset), Access(1, row_major(op.size)))
         self.run_loops(b, kernel, [source, self.place[result]], call)
@@ -163,6 +171,7 @@ class Movement:
         x, update, *starts = node.operands
         (result,) = node.results
         self._start_from(b, x, result, call)
-        offset = self._dynamic_start(b, starts, x.type.shape, row_major(x.type.shape), update.type.shape)
+        with call.read(b):
+            offset = self._dynamic_start(b, starts, x.type.shape, row_major(x.type.shape), update.type.shape)
         target = b.gep(self.place[result], offset, storage_type(x.type.dtype))
         self.copy_into(b, update, target, row_major(x.type.shape), 0, call)

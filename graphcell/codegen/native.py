@@ -38,6 +38,7 @@ class Site:
         steady: operands that do not change from run to run, so that what is done to them alone costs nothing.
         written: strides of the results where they are not contiguous.
         mirrored: whether half of a product is copied (see `is_mirrored_product`).
+        for_team: whether it may be a step of a loop that a team of threads goes through.
         epilogue: what becomes of each vector of the result (llvm/contraction.py), with the pointers `extra` that it needs.
     """
 
@@ -51,6 +52,7 @@ class Site:
     steady: frozenset[int] = frozenset()
     written: tuple[tuple[int, ...] | None, ...] = ()
     mirrored: bool = False
+    for_team: bool = False
 
     def result_strides(self, number: int, type: TensorType) -> tuple[int, ...]:
         """How a result lies in memory; the last dimension is contiguous."""
@@ -77,7 +79,7 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     k = x.shape[-2] if op.transpose_x else x.shape[-1]
     out = site.result_strides(0, result)
     left, right = Operand(kind, rows, inner, sx[:-2]), Operand(kind, down, across, sy[:-2])
-    spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2])
+    spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2], for_team=site.for_team)
     if site.mirrored:
         spec = replace(spec, mirrored=True)
     elif 1 in site.steady:

@@ -13,9 +13,10 @@ from dataclasses import field
 
 from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
-from graphcell.codegen.lowering import PARALLEL_FROM, Calls, Lowering
+from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.program import Scratch
+from graphcell.codegen.reach import Reach
 from graphcell.ir.graph import Node, Value
 from graphcell.records import dataclass
 
@@ -122,12 +123,14 @@ class Steady:
     root: Value
 
 
-def run_stages(b: FunctionBuilder, call: Calls, stages: tuple[Stage, ...], table: dict[str, Val], scratch_bytes: int) -> None:
-    """Calls stages in order, with the places of their buffers in `table`."""
+def run_stages(
+    b: FunctionBuilder, call: Calls, stages: tuple[Stage, ...], table: dict[str, Val], scratch_bytes: int, reach: Reach | None = None
+) -> None:
+    """Calls stages in order, with the places of their buffers in `table`; `reach`: what the last one touches, if it is known."""
     for stage in stages:
         buffers = [table[n] for n in (*stage.buffers, *stage.extra) if n != "scratch"]
         scratch = Scratch(stage.buffers.index("scratch"), scratch_bytes) if "scratch" in stage.buffers else None
-        call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops >= PARALLEL_FROM, scratch)
+        call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops, scratch, reach if stage is stages[-1] else None)
 
 
 def title_of(node: Node) -> str:

@@ -14,7 +14,6 @@ from graphcell.records import dataclass
 PROFILE = "profile"
 """Name of the global that holds the cycles spent in each step, in programs lowered with GRAPHCELL_PROFILE=1."""
 
-
 @dataclass(frozen=True)
 class HostCall:
     """An op that native code runs by calling back into Python; a `rare` one only where native code finds no result."""
@@ -43,6 +42,8 @@ class Step:
     blocks: int
     shared: bool = False
     """Whether threads share its blocks."""
+    way: str = ""
+    """How a team of threads divides it, see team.py."""
 
 
 @dataclass(frozen=True)

@@ -26,14 +26,14 @@ from graphcell.records import dataclass
 
 TURNS = 8
 """Of a loop of which nobody knows how often it turns."""
-_ANNOUNCED = 4000
-"""Cycles by which two threads come short of half the time: until a step has begun and ended everywhere, and for unequal halves. This and the next two
-as measured on Emerald Rapids."""
+ANNOUNCED, GATHERED, MET = 4000, 4000, 250
+"""Cycles by which two threads come short of half the time: until a step has begun and ended everywhere, and for unequal halves; until a team has gone
+through a loop (team.py), and for each step of it that threads meet for. This and the next two as measured on Emerald Rapids."""
 _CYCLES_A_BYTE = 0.2
 """To fetch what lies in another processor's cache."""
 _BEYOND_L1 = 0.05
 """Cycles for each byte that a step touches beyond four times an L1 cache."""
-_LONG = 80_000
+LONG = 80_000
 """Cycles of one thread from which a step is shared in any case: rough times decide where little is at stake."""
 _RUNS = (1, 2, 4, 8)
 """Neighbours that change sides together."""
@@ -60,16 +60,27 @@ class Work:
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A step that runs `times` times."""
+    """A step that runs `times` times; `toll`: cycles that it takes to share it."""
 
     work: Work
     times: int
     reads: Touched
     writes: Touched
+    toll: float = ANNOUNCED
+
+    @property
+    def by_units(self) -> bool:
+        """Whether the threads of a team divide it as they do the steps around it."""
+        return not self.toll
+
+    @property
+    def gain(self) -> float:
+        """Cycles that two threads save wherever operands lie."""
+        return self.times * (self.work.cycles / 2 - self.toll - _CYCLES_A_BYTE * self.work.read_by_all / 2)
 
 
-def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target) -> Work:
-    """The work of a contraction that touches `nbytes`."""
+def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target, shared_from: int = PARALLEL_FROM) -> Work:
+    """The work of a contraction that touches `nbytes`; `shared_from`: see `Calls`."""
     lanes = target.vector_bytes // max(4, node.results[0].type.dtype.itemsize)
     cycles = plan.flops / (3.5 * lanes) + _from_memory(nbytes, target)
     sizes = [v.type.nbytes for v in node.operands[:2]]
@@ -80,14 +91,14 @@ def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target) -> Work:
         read_by_all = sum(sizes)
     else:
         read_by_all = min(sizes)
-    return Work(cycles, any(s.blocks > 1 and s.blocks * s.flops >= PARALLEL_FROM for s in plan.stages), read_by_all)
+    return Work(cycles, any(s.blocks > 1 and s.blocks * s.flops >= shared_from for s in plan.stages), read_by_all)
 
 
-def work_of_loops(kernel: LoopKernel, nbytes: int, target: Target) -> Work:
+def work_of_loops(kernel: LoopKernel, nbytes: int, target: Target, shared_from: int = PARALLEL_FROM) -> Work:
     """The work of a loop nest that touches `nbytes`."""
     lanes = target.vector_bytes // max(4, *(d.itemsize for d in kernel.operands))
     instructions = cost(kernel)
-    return Work(instructions / (1.25 * lanes) + _from_memory(nbytes, target), instructions >= PARALLEL_FROM and block_count(kernel, target) > 1)
+    return Work(instructions / (1.25 * lanes) + _from_memory(nbytes, target), instructions >= shared_from and block_count(kernel, target) > 1)
 
 
 def _from_memory(nbytes: int, target: Target) -> float:
@@ -113,20 +124,14 @@ class _Choice:
 
     def __init__(self, tasks: Sequence[Task], cache_bytes: int):
         self.tasks, self.cache_bytes = tasks, cache_bytes
-        self.long = {k for k, t in enumerate(tasks) if t.work.may_be_shared and t.work.cycles >= _LONG}
+        self.long = {k for k, t in enumerate(tasks) if t.work.may_be_shared and t.work.cycles >= LONG}
         self.undecided = [k for k, t in enumerate(tasks) if t.work.may_be_shared and k not in self.long]
-        self.gains = {k: self._gain(tasks[k]) for k in self.undecided}
+        self.gains = {k: tasks[k].gain for k in self.undecided}
 
     def alone(self) -> set[int]:
         starts = ({*self.long, *self.undecided}, self.long)
         best = max(map(self._settled, starts), key=self._saved)
         return set(self.undecided) - best
-
-    @staticmethod
-    def _gain(task: Task) -> float:
-        """Cycles that two threads save wherever operands lie."""
-        work = task.work
-        return task.times * (work.cycles / 2 - _ANNOUNCED - _CYCLES_A_BYTE * work.read_by_all / 2)
 
     @cached_property
     def edges(self) -> list[list[_Edge]]:

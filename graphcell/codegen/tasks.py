@@ -5,20 +5,28 @@ Enters: a frame of lower.py whose memory is planned. Leaves: its steps in the or
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
+from dataclasses import replace
 from typing import Protocol, Self, TypeVar
 
+from graphcell.codegen.beside import Pair
+from graphcell.codegen.epilogue import FusedEpilogue
 from graphcell.codegen.fuse import Analysis
 from graphcell.codegen.linear_algebra import matrix_kernel
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.lowering import PARALLEL_FROM, Lowering
 from graphcell.codegen.pieces import Piece
+from graphcell.codegen.reach import goes_by_units, rows_of_unit
 from graphcell.codegen.schedule import ScheduledKernel
-from graphcell.codegen.sharing import TURNS, Task, Work, work_of_loops, work_of_plan
+from graphcell.codegen.sharing import ANNOUNCED, GATHERED, LONG, MET, TURNS, Task, Work, done_alone, work_of_loops, work_of_plan
+from graphcell.codegen.team import TeamCalls
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.control import For, If, While
+from graphcell.ops.creation import Constant
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements, ScatterStep
-from graphcell.ops.movement import UpdateSlice
+from graphcell.ops.movement import Bitcast, Concat, Pad, UpdateSlice
+from graphcell.ops.scan import Cumulative
 
 
 class UnitLike(Protocol):
@@ -26,12 +34,21 @@ class UnitLike(Protocol):
 
     node: Node | None
     kernel: ScheduledKernel | None
+    may_be_shared: bool
 
+    @property
+    def key(self) -> Node: ...
     def reads(self, info: Analysis) -> list[Value]: ...
     def writes(self) -> list[Value]: ...
 
 
 U = TypeVar("U", bound=UnitLike)
+UNITS = 4, 2, 3
+"""Into how many a team may divide rows, the first one first if that does as much."""
+_EMITTED = (
+    Bitcast, Concat, Constant, Cumulative, DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Pad, Scatter, ScatterElements, ScatterStep, UpdateSlice,
+)  # fmt: skip
+"""Ops beyond loop nests and contractions whose code asks nobody outside of it."""
 
 
 class FrameLike(Protocol[U]):
@@ -44,14 +61,98 @@ class FrameLike(Protocol[U]):
     units: list[U]
     in_place: dict[Value, Value]
     pieces: dict[Value, Piece]
+    teams: dict[Node, int]
+    pairs: list[Pair[U]]
+    epilogues: dict[Node, FusedEpilogue]
 
     @property
     def inner(self) -> dict[Node, tuple[Self, ...]]: ...
     def native_plan(self, node: Node) -> Plan | None: ...
 
 
-def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value]) -> Iterator[tuple[U, Task]]:
-    """The steps of a frame that runs `times` times. `memory`: in the buffer of which value outside of its graph its inputs and outputs lie."""
+def share(frame: FrameLike[U], cache_bytes: int) -> None:
+    """Decides which loops of a program teams go through, and which steps one thread does alone. `cache_bytes`: of a processor's own cache."""
+    _keep_pairs(frame)
+    _form_teams(frame)
+    tasks = list(tasks_of(frame, 1, {}))
+    for k in done_alone([task for _, task in tasks], cache_bytes):
+        tasks[k][0].may_be_shared = False
+    _dissolve_teams(frame)
+
+
+def _keep_pairs(frame: FrameLike[U]) -> None:
+    """Leaves those pairs of loops to a thread each whose steps are short, and worth it."""
+    for pair in frame.pairs:
+        nodes = [unit.key for unit in (pair.first, pair.second)]
+        inside = [_inside(frame, node) for node in nodes]
+        suits = all(_is_emitted(frame, node) for node in nodes) and all(t.work.cycles < LONG for tasks in inside for _, t in tasks)
+        pair.apart = suits and min(sum(t.times * t.work.cycles for _, t in tasks) for tasks in inside) > GATHERED
+        if pair.apart:
+            for unit, _ in itertools.chain(*inside):
+                unit.may_be_shared = False
+
+
+def _form_teams(frame: FrameLike[U]) -> None:
+    """Has teams go through loops whose steps are all short; threads share the long ones of others, and loops inside have teams of their own."""
+    for node, frames in frame.inner.items():
+        if any(pair.apart and node in (pair.first.key, pair.second.key) for pair in frame.pairs):
+            continue
+        units = _best_units(frame, node) if isinstance(node.op, (For, While)) and _is_emitted(frame, node) else 0
+        if units:
+            frame.teams[node] = units
+        else:
+            for inside in frames:
+                _form_teams(inside)
+
+
+def _best_units(frame: FrameLike[U], node: Node) -> int:
+    """By how many units a team had best go through a loop; 0 if some of its steps are long."""
+    best, most = 0, -1.0
+    for units in UNITS:
+        tasks = [t for _, t in _inside(frame, node, units)]
+        if any(t.work.cycles >= LONG for t in tasks):
+            return 0
+        done = sum(t.times * t.work.cycles for t in tasks if t.by_units)
+        if done > most:
+            best, most = units, done
+    return best
+
+
+def _dissolve_teams(frame: FrameLike[U]) -> None:
+    """Leaves to one thread the loops for which it is not worth gathering a team."""
+    for node, frames in frame.inner.items():
+        if node not in frame.teams:
+            for inside in frames:
+                _dissolve_teams(inside)
+            continue
+        shared = [(u, t) for u, t in _inside(frame, node, frame.teams[node]) if t.work.may_be_shared and u.may_be_shared]
+        if sum(t.gain for _, t in shared) < GATHERED:
+            del frame.teams[node]
+            for unit, _ in shared:
+                unit.may_be_shared = False
+
+
+def _is_emitted(frame: FrameLike[U], node: Node) -> bool:
+    """Whether a node is native code that asks neither the host nor the pool."""
+    if node.op.regions:
+        inner = frame.inner[node]
+        return isinstance(node.op, (For, If, While)) and all(u.node is None or _is_emitted(f, u.node) for f in inner for u in f.units)
+    return isinstance(node.op, _EMITTED) or (matrix_kernel(node) is None and frame.native_plan(node) is not None)
+
+
+def _inside(frame: FrameLike[U], node: Node, units: int = 0) -> list[tuple[U, Task]]:
+    """The steps of a loop, by itself."""
+    unit = next(u for u in frame.units if u.node is node)
+    return list(_tasks_inside(frame, unit, node, 1, lambda v: v, units))
+
+
+def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value], units: int = 0) -> Iterator[tuple[U, Task]]:
+    """The steps of a frame that runs `times` times.
+
+    Args:
+        memory: in the buffer of which value outside of its graph its inputs and outputs lie.
+        units: of a team that goes through it, 0 if none does.
+    """
 
     def place(v: Value) -> Value:
         v = frame.in_place.get(v, v)
@@ -60,14 +161,19 @@ def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value]) -> Ite
 
     for unit in frame.units:
         if unit.node is not None and unit.node in frame.inner:
-            yield from _tasks_inside(frame, unit, unit.node, times, place)
+            yield from _tasks_inside(frame, unit, unit.node, times, place, units or frame.teams.get(unit.node, 0))
             continue
-        work, most = _work(frame, unit)
+        by_units = units > 1 and _goes_by_units(frame, unit, units)
+        work, most = _work(frame, unit, TeamCalls.shared_from if units else PARALLEL_FROM)
+        work = replace(work, may_be_shared=unit.may_be_shared and (by_units or work.may_be_shared))
         reads = tuple((place(v), min(most, v.type.nbytes)) for v in unit.reads(frame.info))
-        yield unit, Task(work, times, reads, tuple((place(v), min(most, v.type.nbytes)) for v in unit.writes()))
+        writes = tuple((place(v), min(most, v.type.nbytes)) for v in unit.writes())
+        yield unit, Task(work, times, reads, writes, 0.0 if by_units else MET if units else ANNOUNCED)
 
 
-def _tasks_inside(frame: FrameLike[U], unit: U, node: Node, times: int, place: Callable[[Value], Value]) -> Iterator[tuple[U, Task]]:
+def _tasks_inside(
+    frame: FrameLike[U], unit: U, node: Node, times: int, place: Callable[[Value], Value], units: int
+) -> Iterator[tuple[U, Task]]:
     """The steps of a branch or loop. What a loop carries lies in the buffers of its results."""
     op, operands, results = node.op, [place(v) for v in unit.reads(frame.info)], [place(v) for v in node.results]
     first, carried, turns = 0, 0, 1
@@ -81,20 +187,34 @@ def _tasks_inside(frame: FrameLike[U], unit: U, node: Node, times: int, place: C
         inside = dict(zip(region.graph.inputs[first:], [*results[:carried], *operands[carried:]], strict=True))
         if isinstance(op, If) or region is frames[-1]:
             inside |= zip(region.outputs, results, strict=True)
-        yield from tasks_of(region, times * turns, inside)
+        yield from tasks_of(region, times * turns, inside, units)
 
 
-def _work(frame: FrameLike[U], unit: U) -> tuple[Work, int]:
+def _goes_by_units(frame: FrameLike[U], unit: U, units: int) -> bool:
+    """Whether the threads of a team may divide a step by units."""
+    scheduled, target = unit.kernel, frame.lowering.target
+    if unit.node is not None and isinstance(unit.node.op, (Concat, Pad, UpdateSlice)):
+        shape = unit.node.results[0].type.shape
+        return getattr(unit.node.op, "axis", 1) > 0 < len(shape) and shape[0] % units == 0
+    if unit.node is None:
+        return scheduled is not None and not scheduled.after and goes_by_units(scheduled.kernel, units, target)
+    plan = frame.native_plan(unit.node)
+    return plan is not None and rows_of_unit(plan, frame.epilogues.get(unit.node), units) > 0
+
+
+def _work(frame: FrameLike[U], unit: U, shared_from: int) -> tuple[Work, int]:
     """What a step takes, and the most bytes of one value that it touches: a row of a table may be all that is read."""
     node, target = unit.node, frame.lowering.target
     values: Sequence[Value] = [*unit.reads(frame.info), *unit.writes()]
     nbytes = sum(v.type.nbytes for v in values)
     plan = frame.native_plan(node) if node is not None else None
     if plan is not None and node is not None:
-        return work_of_plan(node, plan, nbytes, target), nbytes
+        return work_of_plan(node, plan, nbytes, target, shared_from), nbytes
     if unit.kernel is not None:
-        return work_of_loops(unit.kernel.kernel, nbytes, target), nbytes
+        return work_of_loops(unit.kernel.kernel, nbytes, target, shared_from), nbytes
     assert node is not None
+    if isinstance(node.op, Concat):
+        return Work(nbytes / (target.vector_bytes / 4), nbytes >= 4 * shared_from), nbytes
     if isinstance(node.op, (Gather, GatherElements, DynamicSlice)):
         moved = node.results[0].type.nbytes
     elif isinstance(node.op, (Scatter, ScatterElements, ScatterStep, UpdateSlice, DynamicUpdateSlice)):
@@ -103,5 +223,5 @@ def _work(frame: FrameLike[U], unit: U) -> tuple[Work, int]:
         moved = max((v.type.nbytes for v in values), default=0)
     matrices = matrix_kernel(node)
     if matrices is not None:
-        return Work(matrices.cost, matrices.blocks(target) > 1 and matrices.cost >= PARALLEL_FROM), moved
-    return Work(moved, moved >= 4 * PARALLEL_FROM), moved
+        return Work(matrices.cost, matrices.blocks(target) > 1 and matrices.cost >= shared_from), moved
+    return Work(moved, moved >= 4 * shared_from), moved

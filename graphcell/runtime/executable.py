@@ -95,8 +95,10 @@ class Executable:
         return sorted(zip(program.steps, counters, strict=True), key=lambda row: -row[1])
 
     def kernels(self) -> str:
-        """The steps of the program, each with its kernel; of those in several blocks, whether threads share them."""
-        return "\n".join(f"// {s.title}, {s.blocks} blocks{' for all threads' if s.shared else ''}\n{s.kernel}" for s in self.compilation.listing.program.steps)
+        """The steps of the program, each with its kernel, and whether and how threads divide it."""
+        steps = self.compilation.listing.program.steps
+        ways = [f" {s.way}" if s.way else " for all threads" if s.shared else "" for s in steps]
+        return "\n".join(f"// {s.title}, {s.blocks} blocks{way}\n{s.kernel}" for s, way in zip(steps, ways, strict=True))
 
     def llvm(self) -> str:
         """The LLVM assembly as optimised."""

@@ -33,20 +33,11 @@ from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
 from tests.codegen.plans import TARGETS, Guarded, guarded
 from tests.codegen.test_views import _Views
+from tests.codegen.turn_taking import TurnTaking
 from tests.helpers import trace
 from tests.passes.random_graphs import random_graph
 
-_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
-_POOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
 RNG = np.random.default_rng(5)
-
-
-@_POOL
-def _in_two_parts(function: int, context: int, blocks: int) -> None:
-    """Stands for the thread pool: the second half of the blocks first."""
-    kernel = _KERNEL(function)
-    kernel(context, blocks // 2, blocks)
-    kernel(context, 0, blocks // 2)
 
 
 def guarded_copy(array: Array, at_end: bool) -> Guarded:
@@ -69,13 +60,14 @@ def run_guarded(graph: Graph, arrays: Sequence[Array], target: Target, at_end: b
     kept = guarded((0 if program.kept is None else program.kept.nbytes,), np.dtype(np.uint8), at_end=at_end)
     arena.array[...] = kept.array[...] = 0xFF
     library = load_object(compile_object(program.text, target))
-    inputs, pool = table([*given, kept, *constants]), ctypes.cast(_in_two_parts, ctypes.c_void_p)
+    inputs, pool = table([*given, kept, *constants]), TurnTaking()
     if program.kept is not None:
         assert program.kept.slot == len(arrays)
-        _prepare(library, program.kept, inputs, arena, pool)
+        _prepare(library, program.kept, inputs, arena, pool.address)
     prepared = kept.array.tobytes()
     entry = ctypes.CFUNCTYPE(ctypes.c_int32, *[ctypes.c_void_p] * 5)(library.address("run"))
-    assert entry(inputs, table(outputs), arena.address, pool, None) == 0
+    assert entry(inputs, table(outputs), arena.address, pool.address, None) == 0
+    assert not pool.failure, pool.failure
     for buffer, array in zip((*given, *constants), (*arrays, *program.constants), strict=True):
         buffer.check("an input")
         assert buffer.array.tobytes() == array.tobytes(), "an input was written"

@@ -301,7 +301,7 @@ def test_a_long_program_s_entry_is_translated_quickly(monkeypatch: pytest.Monkey
             x = ops.softmax(ops.matmul(x, w), -1)
         return x
 
-    monkeypatch.setattr("graphcell.codegen.lowering._LONG_ENTRY", 100)
+    monkeypatch.setattr("graphcell.codegen.lowering.LONG_ENTRY", 100)
     x, w = RNG.standard_normal((6, 5)).astype(np.float32), RNG.standard_normal((5, 5)).astype(np.float32)
     executable = compile_graph(trace(fn, TensorType(dt.float32, x.shape), TensorType(dt.float32, w.shape)))
     (head,) = [line for line in executable.llvm().splitlines() if line.startswith("define") and "@run(" in line]

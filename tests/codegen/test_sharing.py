@@ -13,7 +13,7 @@ import pytest
 
 import graphcell.dtype as dt
 from graphcell import Tensor, jit, ops
-from graphcell.codegen import lower as lower_module
+from graphcell.codegen import tasks as tasks_module
 from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.target import host
 from graphcell.codegen.lower import lower
@@ -164,7 +164,7 @@ def tasks_of(monkeypatch: pytest.MonkeyPatch, fn: Any, arrays: list[Any]) -> lis
         found.extend(tasks)
         return set()
 
-    monkeypatch.setattr(lower_module, "done_alone", keep)
+    monkeypatch.setattr(tasks_module, "done_alone", keep)
     monkeypatch.setenv("GRAPHCELL_CACHE", "0")
     jit(fn)(*map(Tensor, arrays))
     return found
@@ -188,7 +188,7 @@ def test_steps_of_a_counted_loop_hand_on_what_they_carry(monkeypatch: pytest.Mon
 
 def test_what_is_written_over_an_input_is_read_by_the_next_call(monkeypatch: pytest.MonkeyPatch) -> None:
     found: list[Task] = []
-    monkeypatch.setattr(lower_module, "done_alone", lambda tasks, cache_bytes: found.extend(tasks) or set())
+    monkeypatch.setattr(tasks_module, "done_alone", lambda tasks, cache_bytes: found.extend(tasks) or set())
     lower(run_pipeline(graph_of(lambda x: x * 2 + 1, [normal(300, 40)]))[0], ((0, 0),), host())
     assert [dict(t.reads).keys() == dict(t.writes).keys() for t in found] == [True]
 

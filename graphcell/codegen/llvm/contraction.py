@@ -117,7 +117,8 @@ class Plan:
 
     `shared` lists the buffers (name, bytes) which one stage fills for a later one and all threads see.
     `scratch_bytes` is the size of the buffer `scratch`, of which each thread has its own. `resumes` says that the output
-    holds sums that are not finished between the passes over them. An empty output has no stages.
+    holds sums that are not finished between the passes over them. `rows_of_block`: of the output, which have all columns and follow each other from block to
+    block of the last stage, 0 if blocks are no such rows. An empty output has no stages.
     """
 
     stages: tuple[Stage, ...]
@@ -125,6 +126,7 @@ class Plan:
     scratch_bytes: int = 0
     note: str = ""
     resumes: bool = False
+    rows_of_block: int = 0
 
     @property
     def flops(self) -> int:

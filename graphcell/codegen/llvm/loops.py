@@ -31,8 +31,6 @@ from graphcell.codegen.llvm.rows import RowEmitter, slots_of
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
 from graphcell.dtype import DType
 
-RUN = 4096
-"""Elements of a block of a kernel that has no outer loop."""
 BLOCK_POINTS = 1 << 10
 """Points that a block should have, so that it is worth finding its indices."""
 _TILED_BY_PAIRS = 1 << 22
@@ -49,8 +47,8 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
         return 0
     if kernel.vector < 0:
         return 1
-    if not kernel.outer and not kernel.reduces:
-        return -(-kernel.extents[kernel.vector] // RUN)
+    if kernel.is_run:
+        return -(-kernel.extents[kernel.vector] // kernel.run)
     if kernel.group >= 0:
         if kernel.summed:
             return math.prod(kernel.extents[d] for d in kernel.loops_of_blocks())
@@ -146,6 +144,11 @@ def streams(kernel: LoopKernel, target: Target) -> bool:
     return len(wide) >= 2 and kernel.extents[kernel.vector] >= _STREAMED_COLUMNS[in_parts] and 0 < sums <= STREAMED_BYTES and blocks >= STREAMED_BLOCKS
 
 
+def leading_loops(kernel: LoopKernel) -> list[int]:
+    """The loops of a kernel without groups that count its blocks, in nesting order, as far as each of their iterations has whole blocks."""
+    return _block_loops(kernel)[0]
+
+
 def _block_loops(kernel: LoopKernel) -> tuple[list[int], list[int]]:
     """The outer loops but the vector loop: those that are counted by blocks, and those that run inside of a block.
 
@@ -185,7 +188,7 @@ class LoopEmitter(RowEmitter):
             self._begin_row()
             self._row()
             return b.finish()
-        if not k.outer and not k.reduces:
+        if k.is_run:
             self._run_of_elements()
             return b.finish()
         self._uniform_values()
@@ -222,8 +225,8 @@ class LoopEmitter(RowEmitter):
         b, n = self.b, self.kernel.extents[0]
         self._uniform_values()
         self._begin_row()
-        start = b.mul(b.args["begin"], i64(RUN))
-        stop = b.binary("smin", b.mul(b.args["end"], i64(RUN)), i64(n))
+        start = b.mul(b.args["begin"], i64(self.kernel.run))
+        stop = b.binary("smin", b.mul(b.args["end"], i64(self.kernel.run)), i64(n))
         wide = self.lanes * self.slots
 
         def body(at: Val, count: int, mask: Val | None) -> None:

@@ -116,7 +116,8 @@ class _BlockedMatmul:
         if plan.mirrored:
             stages.append(emit_mirror(self.module, f"{self.name}.mirror", spec, self.target))
         note = ", ".join([str(plan), *(["weights asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
-        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, plan.passes > 1 and plan.splits == 1)
+        resumes = plan.passes > 1 and plan.splits == 1
+        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, resumes, plan.rows_of_block if not spec.batch and not plan.mirrored else 0)
 
     @property
     def _size(self) -> int:

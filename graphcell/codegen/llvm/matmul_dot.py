@@ -8,6 +8,7 @@ reads the matrix once. Few columns that are not contiguous along k are, in a cop
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import (
     ContractionTarget,
@@ -25,7 +26,7 @@ from graphcell.codegen.llvm.contraction import (
     vector_registers,
 )
 from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
-from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, FLOPS_PER_BLOCK, MatmulSpec, in_pairs
+from graphcell.codegen.llvm.matmul_schedule import MatmulSpec, in_pairs
 from graphcell.codegen.llvm.packing import load_strided
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass
@@ -90,7 +91,7 @@ class DotMatmul:
         rows, columns = dot_tiles(spec.m, spec.n, spec.kind, self.target)
         row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s in columns)
         batch = math.prod(spec.batch)
-        wanted = min(BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
+        wanted = spec.blocks_wanted
         per_row = max(1, row_tiles * batch // wanted) if row_tiles > 1 else 1
         per_column = (
             column_tiles
@@ -116,9 +117,12 @@ class DotMatmul:
         note = f"dot products, tile {rows[0].size}x{columns[0].size}, grid {grid[0]}x{grid[1]}"
         blocks = batch * grid[0] * grid[1]
         stage = Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
+        even = batch == len(rows) == grid[0] == 1 and row_tiles % per_row == 0
+        plan = Plan((stage,), note=note, rows_of_block=rows[0].size * per_row if even else 0)
         if not self._is_turned:
-            return Plan((stage,), note=note)
-        return Plan((self._emit_turn(), stage), (("packed", spec.n * self._pitch * LType(spec.kind).bytes),), note=f"{note}, columns copied")
+            return plan
+        packed = ("packed", spec.n * self._pitch * LType(spec.kind).bytes)
+        return replace(plan, stages=(self._emit_turn(), stage), shared=(packed,), note=f"{note}, columns copied")
 
     @property
     def _is_turned(self) -> bool:

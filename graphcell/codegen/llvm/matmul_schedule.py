@@ -37,14 +37,17 @@ from graphcell.records import dataclass
 PAIR = "i32"
 """The element kind of two neighbouring bfloats."""
 BLOCKS_WANTED = 16
-FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
-_LEAST_PREPARED = 4096  # elements of a B that is worth packing ahead
+_FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
+_LONG_FOR_TEAM = 2_500_000  # operations of a product that no team goes through
+_ROWS_FOR_TEAM = range(6, 17)  # which a tile could take all at once
+_TEAM_FLOPS, _TEAM_BLOCKS = 20_000, 4  # the same of a step that a team goes through, and how many blocks it has for the team's sake at most
+_LEAST_PREPARED, _LEAST_TURNED = 4096, 512  # elements of a B that is worth packing ahead, and of one that blocks of a team would each turn again
 _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
 _ROWS_IN_PLACE = range(3, 13)  # of prepared weights: with fewer, reading B is all; with more, packing it ahead pays
 _ALIASING_ROWS = 8, 4  # of a tile that share a few sets of the nearest cache, at most; where it has few ways
 _LONG_COLUMN = 48  # steps after which the first lines may have left the L1 cache
 _COLUMN_TILES_TO_COPY = 3
-_ROWS_PER_BLOCK = 192  # a block that packs B has at least so many rows to pay for it
+_ROWS_PER_BLOCK, _ROWS_OF_HALF = 192, 48  # a block that packs B has at least so many rows to pay for it, or is one of two with so many
 GROUPED_ROWS = 64  # of a transposed A that are copied together, a few cache lines of each reduction step
 _LINE_STEPS = 256  # of a transposed A whose cache lines wait in the L2 cache for the tiles that take the rest: rows a page apart share a few of its sets
 _LINE_PAGES = 64  # on which they may lie where the nearest TLB knows few pages, as Intel's 96: shorter passes, though the output is read and written more often
@@ -99,7 +102,8 @@ class MatmulSpec:
 
     `share_b` packs B once in a stage of its own into a buffer all threads read; that stage depends on `b`
     alone, so a caller with constant weights runs it once. It is refused (`ValueError`) when B varies over the
-    batch. `mirrored` says that B is A transposed, the same numbers in the same memory: half of C is computed, the rest is copied.
+    batch. `mirrored` says that B is A transposed, the same numbers in the same memory: half of C is computed, the rest is copied. `for_team`: it may be a step
+    of a loop that a team of threads goes through.
     """
 
     m: int
@@ -111,6 +115,7 @@ class MatmulSpec:
     batch: tuple[int, ...] = ()
     share_b: bool = False
     mirrored: bool = False
+    for_team: bool = False
 
     def __post_init__(self) -> None:
         if min(self.m, self.n, self.k, *self.batch, 0) < 0:
@@ -166,6 +171,17 @@ class MatmulSpec:
     def flops(self) -> int:
         return 2 * math.prod(self.batch) * self.m * self.n * self.k
 
+    @property
+    def blocks_by_flops(self) -> int:
+        """How many blocks are worth handing to threads."""
+        most = _TEAM_BLOCKS if self.for_team and self.flops < _LONG_FOR_TEAM else BLOCKS_WANTED
+        return min(most, max(1, self.flops // _FLOPS_PER_BLOCK))
+
+    @property
+    def blocks_wanted(self) -> int:
+        """Into how many blocks it should be divided for threads, be they of a team."""
+        return max(self.blocks_by_flops, min(_TEAM_BLOCKS, self.flops // _TEAM_FLOPS) if self.for_team else 1)
+
 
 def dense_matmul(
     m: int,
@@ -204,7 +220,8 @@ def with_prepared_weights(spec: MatmulSpec) -> MatmulSpec:
     Small matrices are as quick in place, and so is a vector, and what a few rows meet in a matrix that lies row by row.
     """
     varies = any(stride and extent > 1 for stride, extent in zip(spec.b.batch, spec.batch, strict=True))
-    if varies or spec.n == 1 or spec.k * spec.n < _LEAST_PREPARED:
+    least = _LEAST_TURNED if spec.for_team and spec.b.column != 1 and spec.m >= _ROWS_IN_PLACE.stop else _LEAST_PREPARED
+    if varies or spec.n == 1 or spec.k * spec.n < least:
         return spec
     in_place = spec.b.column == 1 and spec.b.kind == spec.kind and spec.k * spec.n <= _MOST_IN_PLACE
     if in_place and math.prod(spec.batch) * spec.m in _ROWS_IN_PLACE:
@@ -279,6 +296,13 @@ class Schedule(RegisterTiles):
         )
 
     @property
+    def rows_of_block(self) -> int:
+        """Rows of each block, if blocks have all columns, and equally many rows."""
+        across, down = self.grid
+        is_even = across == self.splits == len(self.row_segments) == 1 and self.row_tiles % down == 0
+        return self.row_segments[0].size * (self.row_tiles // down) if is_even else 0
+
+    @property
     def passes(self) -> int:
         return max(1, ceil_div(self.split_depth, max(self.depth, 1)))
 
@@ -297,6 +321,8 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     """Chooses tile, blocks, packing and the division of k."""
     kind, size = spec.kind, LType(spec.kind).bytes
     most_rows = _ALIASING_ROWS[has_few_ways(target)] if spec.a_rows_alias else 64
+    if spec.for_team and spec.m in _ROWS_FOR_TEAM and spec.m % 2 == 0 and bytes_of_all(spec) <= target.l2_bytes // 4:
+        most_rows = min(most_rows, spec.m // 2)  # so that two threads have rows of their own
     by_rows = _reads_b_by_rows(spec, target)
     of_few = tile_for_few_rows(spec, by_rows, most_rows, target)
     tile = choose_tile(spec.m, spec.n, kind, target, most_rows) if of_few is None else of_few[0]
@@ -397,14 +423,17 @@ def _tiles_of_block(
     per_column = min(column_tiles, in_l2) if pack_b != "no" else column_tiles
     per_column = ceil_div(column_tiles, ceil_div(column_tiles, per_column))
     per_row = row_tiles
-    wanted = min(BLOCKS_WANTED // 2 if short_passes else BLOCKS_WANTED, max(1, spec.flops // FLOPS_PER_BLOCK))
+    wanted = min(BLOCKS_WANTED // 2 if short_passes else BLOCKS_WANTED, spec.blocks_wanted)
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
-    least_rows = GROUPED_ROWS if in_groups else _ROWS_PER_BLOCK if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
-    least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     grid_columns = ceil_div(column_tiles, per_column)
+    for_b = _ROWS_PER_BLOCK if outer * column_tiles > 1 else min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2)))
+    least_rows = GROUPED_ROWS if in_groups else for_b if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
+    least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     if outer * grid_columns < wanted:
         per_row = min(row_tiles, max(least_tiles, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
+    if per_row < row_tiles:
+        wanted = min(wanted, spec.blocks_by_flops)  # a team had rather have all columns of some rows
     wanted, least_columns = (min(wanted, _COPYING_BLOCKS), ceil_div(_COLUMNS_PER_COPY, tile.vectors)) if copies else (wanted, 1)
     if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))

@@ -1,0 +1,81 @@
+"""A stand-in for the thread pool whose threads take turns: one goes on as far as the next barrier, then another one.
+
+What a step reads of another thread's work without a barrier in between comes too early or too late in one of the orders, so a barrier that is missing shows
+in the result, every time.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Sequence
+
+_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_BARRIER = ctypes.CFUNCTYPE(None, ctypes.c_int64)
+_TEAM = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, _BARRIER)
+_POOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+_PATIENCE = 120  # seconds for which a thread waits for its turn
+
+
+class TurnTaking:
+    """A pool whose teams have as many threads as `order` has entries, which take turns in that order.
+
+    Attributes:
+        teams: how many teams there were; `barriers`: at which they met, in all.
+        failure: what went wrong, if something did.
+    """
+
+    def __init__(self, order: Sequence[int] = (1, 0)):
+        self.order, self.teams, self.barriers = order, 0, 0
+        self.failure = ""
+        self._function = _POOL(self._parallel_for)
+        self.address = ctypes.cast(self._function, ctypes.c_void_p)
+
+    def _parallel_for(self, function: int, context: int, blocks: int) -> None:
+        """Of blocks the second half first."""
+        if blocks > 0:
+            _KERNEL(function)(context, blocks // 2, blocks)
+            _KERNEL(function)(context, 0, blocks // 2)
+            return
+        self.teams += 1
+        _Team(self, function, context).run()
+
+
+class _Team:
+    def __init__(self, pool: TurnTaking, function: int, context: int):
+        self.pool, self.function, self.context = pool, function, context
+        self.barrier = _BARRIER(self._come)
+        self.now = 0  # whose turn it is, counted on through all rounds
+        self.changed = threading.Condition()
+
+    def run(self) -> None:
+        threads = [threading.Thread(target=self._go, args=(index,), daemon=True) for index in self.pool.order]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        if self.now % len(threads):
+            self.pool.failure = "threads came to unequal numbers of barriers"
+
+    def _go(self, index: int) -> None:
+        self._wait(index, 0)
+        _TEAM(self.function)(self.context, index, len(self.pool.order), self.barrier)
+        self._hand_on()
+
+    def _come(self, index: int) -> None:
+        rounds = self.now // len(self.pool.order) + 1
+        self.pool.barriers += index == 0
+        self._hand_on()
+        self._wait(index, rounds)
+
+    def _wait(self, index: int, rounds: int) -> None:
+        turn = rounds * len(self.pool.order) + self.pool.order.index(index)
+        with self.changed:
+            if not self.changed.wait_for(lambda: self.now == turn, _PATIENCE):
+                self.pool.failure = "a thread waits at a barrier to which another does not come"
+
+    def _hand_on(self) -> None:
+        with self.changed:
+            self.now += 1
+            self.changed.notify_all()
+
