@@ -71,7 +71,7 @@ def pair_loops(
     while start < len(found):
         first = found[start]
         start += 1
-        if not _may_be_paired(first):
+        if not _may_be_paired(first) or any(first is u for u in fixed):
             continue
         for at in range(start, min(len(found), start + _FARTHEST)):
             second = found[at]

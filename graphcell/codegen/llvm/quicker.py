@@ -34,7 +34,7 @@ def emit_quicker(b: FunctionBuilder, name: str, first: Callable[[], object], sec
     takes_second = b.select(tries, tries_second, b.icmp("sle", after, before))
     start = _clock(b)
     b.if_else(takes_second, second, first)
-    spent = b.sub(_clock(b), start)
+    spent = b.binary("smax", b.sub(_clock(b), start), i64(1))  # the clock of a machine that is moved may go back
     known = b.select(takes_second, after, before)
     more = b.binary("smin", b.sub(spent, known), known)
     part = b.select(tries, i64(_TRIED), i64(_FOLLOWED))
