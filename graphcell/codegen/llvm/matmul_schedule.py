@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.contraction import (
     TileShape,
     accumulation_kind,
     ceil_div,
+    choose_grid_tile,
     choose_tile,
     has_few_ways,
     multiplies_pairs,
@@ -39,6 +40,7 @@ PAIR = "i32"
 BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LONG_FOR_TEAM = 2_500_000  # operations of a product that no team goes through
+_HARDLY_LONGER = 1.1  # times the time of the best tile, by estimate
 _ROWS_FOR_TEAM = range(6, 17)  # which a tile could take all at once
 _TEAM_FLOPS, _TEAM_BLOCKS = 20_000, 4  # the same of a step that a team goes through, and how many blocks it has for the team's sake at most
 _LEAST_PREPARED, _LEAST_TURNED = 4096, 512  # elements of a B that is worth packing ahead, and of one that blocks of a team would each turn again
@@ -325,7 +327,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
         most_rows = min(most_rows, spec.m // 2)  # so that two threads have rows of their own
     by_rows = _reads_b_by_rows(spec, target)
     of_few = tile_for_few_rows(spec, by_rows, most_rows, target)
-    tile = choose_tile(spec.m, spec.n, kind, target, most_rows) if of_few is None else of_few[0]
+    tile = (_tile_for_team(spec, most_rows, target) or choose_tile(spec.m, spec.n, kind, target, most_rows)) if of_few is None else of_few[0]
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
     way = _pack_b(spec, row_tiles, size, target) if of_few is None else of_few[1]
@@ -343,6 +345,19 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
     plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0)
     return replace(plan, fetches=_fetches(spec, plan))
+
+
+def _tile_for_team(spec: MatmulSpec, most_rows: int, target: ContractionTarget) -> TileShape | None:
+    """A tile of which an even number are all rows, so that threads of a team have equally many, if it takes hardly longer than the best one."""
+    if not spec.for_team or spec.flops >= _LONG_FOR_TEAM:
+        return None
+    least, _, _ = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, most_rows)
+    for count in range(2, spec.m + 1, 2):
+        if spec.m % count == 0 and spec.m // count <= most_rows:
+            time, _, tile = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, spec.m // count)
+            if tile.rows * count == spec.m and time <= _HARDLY_LONGER * least:
+                return tile
+    return None
 
 
 def _fetches(spec: MatmulSpec, plan: Schedule) -> bool:
@@ -434,6 +449,8 @@ def _tiles_of_block(
         per_row = min(row_tiles, max(least_tiles, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
     if per_row < row_tiles:
         wanted = min(wanted, spec.blocks_by_flops)  # a team had rather have all columns of some rows
+    if outer * grid_columns == 1 and ceil_div(row_tiles, per_row) == 3:
+        per_row = ceil_div(row_tiles, 2)  # two threads would wait for the third block
     wanted, least_columns = (min(wanted, _COPYING_BLOCKS), ceil_div(_COLUMNS_PER_COPY, tile.vectors)) if copies else (wanted, 1)
     if outer * grid_columns * ceil_div(row_tiles, per_row) < wanted:
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
