@@ -26,7 +26,7 @@ _MOST_UNEQUAL = 1.5
 _FARTHEST = 40
 """Steps between the two, at most."""
 _MOST_GROWTH, _LITTLE = 1.25, 1 << 19
-"""Times the memory for temporaries that there was without a pair, and bytes that are little in any case."""
+"""Times the memory for temporaries that there was without a pair, and bytes more that are little in any case."""
 
 
 class UnitLike(Protocol):
@@ -67,7 +67,8 @@ def pair_loops(
     start = 0
     if sum(map(_may_be_paired, units)) < 2:
         return found, pairs
-    most = max(_LITTLE, _MOST_GROWTH * _peak(found, pairs, info, given))
+    peak = _peak(found, pairs, info, given)
+    most = max(_MOST_GROWTH * peak, peak + _LITTLE)
     while start < len(found):
         first = found[start]
         start += 1
