@@ -174,6 +174,24 @@ def test_some_products_go_by_rows() -> None:
         assert rows_of_unit(compile_plan(lambda module, target, spec=spec: emit_matmul(module, "f", spec, target), WIDEST).plan, None, units)
 
 
+@pytest.mark.parametrize(("m", "n", "k"), [(32, 64, 192), (48, 64, 64), (24, 96, 96), (64, 64, 64)])
+def test_rows_of_short_products_in_loops_come_in_two_halves(m: int, n: int, k: int) -> None:
+    """Where tiles have room for that: with long vectors they do."""
+    if WIDEST.vector_bytes < 64:
+        pytest.skip("for processors with AVX-512")
+    spec = replace(dense_matmul(m, n, k, share_b=True), for_team=True)
+    assert rows_of_unit(compile_plan(lambda module, target: emit_matmul(module, "f", spec, target), WIDEST).plan, None, 2) == m // 2
+
+
+@pytest.mark.parametrize(("m", "n", "k"), [(192, 64, 960), (192, 48, 320), (180, 33, 640), (144, 48, 320)])
+def test_two_threads_have_as_many_blocks(m: int, n: int, k: int) -> None:
+    """Not three of them: one thread would wait for the other's second."""
+    for target in TARGETS.values():
+        spec = dense_matmul(m, n, k, transpose_a=True)
+        blocks = compile_plan(lambda module, target, spec=spec: emit_matmul(module, "f", spec, target), target).plan.stages[-1].blocks
+        assert blocks == 2 or blocks > 3
+
+
 PLAN = Plan((Stage("f", ("a", "b", "c"), (), 4, 1000),), rows_of_block=8)
 
 

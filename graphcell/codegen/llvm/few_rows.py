@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from graphcell.codegen.llvm.matmul_schedule import MatmulSpec
 
 HALVES = "halves"
+HARDLY_LONGER = 1.1  # times the time of the best tile, by estimate
 FEW_ROWS = 96
 _IN_ROWS = 24, 48  # rows for which a large B is read row by row, and a very large one, at most: more of them pay for packing
 _IN_ROWS_FEW_WAYS = 12  # the same where the nearest cache has few ways for rows that share its sets
@@ -72,7 +73,10 @@ def tile_for_few_rows(spec: MatmulSpec, in_rows: bool, most_rows: int, target: C
         for way in _ways(spec, in_rows, target)
         if spec.share_b or spec.b.column != 1 or tile.columns >= min(_LEAST_WIDE * tile.lanes, spec.n)
     ]
-    _, tile, way = min(found, key=lambda choice: choice[0])
+    least, tile, way = min(found, key=lambda choice: choice[0])
+    if spec.is_short_in_loop:  # threads of a team have equally many rows
+        even = [choice for choice in found if spec.m % (2 * choice[1].rows) == 0 and choice[0] <= HARDLY_LONGER * least]
+        _, tile, way = min(even, key=lambda choice: choice[0], default=(least, tile, way))
     return tile, way
 
 

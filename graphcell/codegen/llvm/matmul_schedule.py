@@ -30,7 +30,7 @@ from graphcell.codegen.llvm.contraction import (
     split_columns,
     split_evenly,
 )
-from graphcell.codegen.llvm.few_rows import HALVES, bytes_of_all, tile_for_few_rows
+from graphcell.codegen.llvm.few_rows import HALVES, HARDLY_LONGER, bytes_of_all, tile_for_few_rows
 from graphcell.codegen.llvm.processor import is_amd
 from graphcell.codegen.llvm.text import LType
 from graphcell.records import dataclass
@@ -40,7 +40,6 @@ PAIR = "i32"
 BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
 _LONG_FOR_TEAM = 2_500_000  # operations of a product that no team goes through
-_HARDLY_LONGER = 1.1  # times the time of the best tile, by estimate
 _ROWS_FOR_TEAM = range(6, 17)  # which a tile could take all at once
 _TEAM_FLOPS, _TEAM_BLOCKS = 20_000, 4  # the same of a step that a team goes through, and how many blocks it has for the team's sake at most
 _LEAST_PREPARED, _LEAST_TURNED = 4096, 512  # elements of a B that is worth packing ahead, and of one that blocks of a team would each turn again
@@ -174,9 +173,14 @@ class MatmulSpec:
         return 2 * math.prod(self.batch) * self.m * self.n * self.k
 
     @property
+    def is_short_in_loop(self) -> bool:
+        """Whether a team may go through it."""
+        return self.for_team and self.flops < _LONG_FOR_TEAM
+
+    @property
     def blocks_by_flops(self) -> int:
         """How many blocks are worth handing to threads."""
-        most = _TEAM_BLOCKS if self.for_team and self.flops < _LONG_FOR_TEAM else BLOCKS_WANTED
+        most = _TEAM_BLOCKS if self.is_short_in_loop else BLOCKS_WANTED
         return min(most, max(1, self.flops // _FLOPS_PER_BLOCK))
 
     @property
@@ -349,13 +353,13 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
 
 def _tile_for_team(spec: MatmulSpec, most_rows: int, target: ContractionTarget) -> TileShape | None:
     """A tile of which an even number are all rows, so that threads of a team have equally many, if it takes hardly longer than the best one."""
-    if not spec.for_team or spec.flops >= _LONG_FOR_TEAM:
+    if not spec.is_short_in_loop:
         return None
     least, _, _ = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, most_rows)
     for count in range(2, spec.m + 1, 2):
         if spec.m % count == 0 and spec.m // count <= most_rows:
             time, _, tile = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, spec.m // count)
-            if tile.rows * count == spec.m and time <= _HARDLY_LONGER * least:
+            if tile.rows * count == spec.m and time <= HARDLY_LONGER * least:
                 return tile
     return None
 
