@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 from graphcell.codegen.llvm import processor, target
-from graphcell.codegen.llvm.target import Target, compile_object, host, load_object
+from graphcell.codegen.llvm.target import Library, Target, compile_object, host, load_object
 from graphcell.codegen.llvm.text import F32, I64, PTR, FunctionBuilder, LType, Module
 from graphcell.errors import CodegenError
 
@@ -158,6 +158,25 @@ def test_a_function_may_be_given_back_as_text() -> None:
 
 
 # -- loading -------------------------------------------------------------------------------------------------
+def test_threads_that_ask_for_an_address_at_one_time() -> None:
+    """All get the same one, whose code stays: what a second look-up would give back frees it."""
+    code = compile_object(FILL, host())
+    for _ in range(20):
+        library, barrier, found = load_object(code), threading.Barrier(4), list[int]()
+
+        def ask(library: Library = library, barrier: threading.Barrier = barrier, found: list[int] = found) -> None:
+            barrier.wait()
+            found.append(library.address("fill"))
+
+        asking = [threading.Thread(target=ask) for _ in range(4)]
+        for thread in asking:
+            thread.start()
+        for thread in asking:
+            thread.join()
+        assert len(found) == 4 and len(set(found)) == 1
+        assert fill(found[0], 9) == 9
+
+
 def test_addresses_of_functions_and_globals() -> None:
     library = load_object(compile_object(FILL, host()))
     assert fill(library.address("fill"), -5) == -5

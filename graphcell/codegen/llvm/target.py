@@ -25,7 +25,7 @@ import llvmlite.binding as llvm
 
 from graphcell.codegen.llvm.processor import NOT_RUN, PASSES, Processor, Target, describe
 from graphcell.errors import CodegenError
-from graphcell.locks import hold_during_forks, translating
+from graphcell.locks import Lock, hold_during_forks, translating
 
 _CONTEXT_LINES = 2
 _DYLIB = "graphcell"
@@ -367,16 +367,18 @@ class Library:
     def __init__(self, jit: Any, tracker: Any):
         self._jit, self._tracker = jit, tracker
         # A tracker that a look-up returns frees the code when it dies, as the library's own does: all of them
-        # are kept.
+        # are kept, and no two threads look up one name.
         self._found: dict[str, Any] = {}
+        self._looking = Lock()
 
     def address(self, name: str) -> int:
         """The address of a function or a global that the object defines. Raises CodegenError if it defines
         none of this name, or if the object asks for a symbol that the process does not have.
         """
-        if name not in self._found:
-            self._found[name] = self._look_up(name)
-        return int(self._found[name][name])
+        with self._looking:
+            if name not in self._found:
+                self._found[name] = self._look_up(name)
+            return int(self._found[name][name])
 
     def _look_up(self, name: str) -> Any:
         try:
