@@ -30,6 +30,7 @@ class Contractions(LinearAlgebra):
     epilogues: dict[Node, FusedEpilogue]
 
     def native_plan(self, node: Node) -> Plan | None:
+        """The plan of a node's kernel, if it has one of its own."""
         raise NotImplementedError
 
     def shared_bytes(self, node: Node, plan: Plan) -> int:

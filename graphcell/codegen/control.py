@@ -39,7 +39,7 @@ class ControlFlow(Contractions):
     def emit_if(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         with call.read(b):
             condition = b.load(self.place_of(node.operands[0]), I1)
-        call.turn(b)
+        call.settle(b)
         inputs = [self.place_of(v) for v in node.operands[1:]]
         results = [self.place[v] for v in node.results]
 
@@ -47,7 +47,7 @@ class ControlFlow(Contractions):
             self._bind(frame, inputs)
             frame.place.update(zip(frame.outputs, results, strict=True))
             frame.emit(b, own, call)
-            call.turn(b)
+            call.settle(b)
 
         then, otherwise = self.inner[node]
         b.if_else(condition, lambda: branch(then), lambda: branch(otherwise))
@@ -121,16 +121,16 @@ class ControlFlow(Contractions):
             test.emit(b, own, call)
             with call.read(b):
                 goes_on = b.load(test.place_of(test.graph.outputs[0]), I1)
-            call.turn(b)
+            call.settle(b)
             return goes_on
 
         def iterate() -> None:
             self._bind(body, [*state, *invariant])
             body.emit(b, second, call)
             self._finish_carried(b, body, state, call)
-            call.turn(b)
+            call.settle(b)
 
-        call.turn(b)
+        call.settle(b)
         b.while_loop(condition, iterate)
 
     def _row_of_view(self, b: FunctionBuilder, v: Value, at: Val) -> Val:
@@ -147,7 +147,7 @@ class ControlFlow(Contractions):
         invariant = [self.place_of(v) for v in node.operands[op.carried + op.scanned :]]
         (body,) = self.inner[node]
         index = b.alloca(I64)
-        call.turn(b)
+        call.settle(b)
         with b.loop(0, op.trip_count, name="for") as loop:
             at = b.sub(i64(op.trip_count - 1), loop.index) if op.reverse else loop.index
             b.store(at, index)
@@ -162,4 +162,4 @@ class ControlFlow(Contractions):
                 body.place[v] = row_of_result(self.place[result], result.type)
             body.emit(b, own, call)
             self._finish_carried(b, body, state, call)
-            call.turn(b)
+            call.settle(b)

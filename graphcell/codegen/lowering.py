@@ -58,6 +58,7 @@ class Lowering:
         self.steps: list[Step] = []
         self.context_slots = 1
         self.teams = 0
+        """Functions of teams so far."""
         self.is_shared, self.way = False, ""
         """Whether threads share a part of the step that is being emitted, and how a team divides it."""
         self._counts: Val | None = None
@@ -180,8 +181,8 @@ class Calls:
         """What is emitted inside reads what steps before have written."""
         return nullcontext()
 
-    def turn(self, b: FunctionBuilder) -> None:
-        """A turn of a loop begins or ends."""
+    def settle(self, b: FunctionBuilder) -> None:
+        """What follows runs after other steps than those before it here: the top of a loop, a branch, what comes after them. All threads have to be here."""
 
     def finish(self, b: FunctionBuilder) -> None:
         """Closes the entry function, which succeeded."""

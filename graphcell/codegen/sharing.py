@@ -28,7 +28,8 @@ TURNS = 8
 """Of a loop of which nobody knows how often it turns."""
 ANNOUNCED, GATHERED, MET = 4000, 4000, 250
 """Cycles by which two threads come short of half the time: until a step has begun and ended everywhere, and for unequal halves; until a team has gone
-through a loop (team.py), and for each step of it that threads meet for. This and the next two as measured on Emerald Rapids."""
+through a loop (team.py), and for each step of it that threads meet for: twice what a barrier takes on a Zen 4. The others, and the next two, as measured
+on Emerald Rapids."""
 _CYCLES_A_BYTE = 0.2
 """To fetch what lies in another processor's cache."""
 _BEYOND_L1 = 0.05

@@ -33,7 +33,7 @@ class Way(enum.Enum):
     UNITS = "for a team, by rows"
 
 
-Step = tuple[Way, Reach | None]
+Divided = tuple[Way, Reach | None]
 """How threads divide a step, and what it touches; None: anything."""
 _LEAST_PART = 256
 """Bytes of a value that is worth copying by several."""
@@ -94,7 +94,7 @@ class TeamCalls(Calls):
         self._indices = b.args["index"], b.add(b.args["index"], i64(1))
         self._units = tuple(b.div(b.mul(index, i64(units)), b.args["size"], signed=False) for index in self._indices)
         self._flushing = None
-        self._since: list[Step] = []
+        self._since: list[Divided] = []
 
     def bring(self, v: Val) -> Val:
         """What a pointer of the entry function is called in the team's. Before anything else is emitted."""
@@ -148,7 +148,7 @@ class TeamCalls(Calls):
         self._meet(b, Way.BLOCKS, None)
         yield
 
-    def turn(self, b: FunctionBuilder) -> None:
+    def settle(self, b: FunctionBuilder) -> None:
         if self._since:
             self._barrier(b)
 
@@ -170,7 +170,7 @@ class TeamCalls(Calls):
             b.call_pointer(b.args["barrier"], VOID, b.args["index"])
         self._since.clear()
 
-    def _conflict(self, before: Step, now: Step) -> bool:
+    def _conflict(self, before: Divided, now: Divided) -> bool:
         (way, reach), (next_way, next_reach) = before, now
         if way is next_way is Way.FIRST:
             return False
@@ -226,6 +226,6 @@ class PairCalls(TeamCalls):
     def read(self, b: FunctionBuilder) -> Iterator[None]:
         yield
 
-    def turn(self, b: FunctionBuilder) -> None:
+    def settle(self, b: FunctionBuilder) -> None:
         """Nobody is waited for."""
 

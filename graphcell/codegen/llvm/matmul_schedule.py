@@ -39,9 +39,8 @@ PAIR = "i32"
 """The element kind of two neighbouring bfloats."""
 BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000  # below this a block is not worth handing to a thread
-_LONG_FOR_TEAM = 2_500_000  # operations of a product that no team goes through
-_ROWS_FOR_TEAM = range(6, 17)  # which a tile could take all at once
 _TEAM_FLOPS, _TEAM_BLOCKS = 20_000, 4  # the same of a step that a team goes through, and how many blocks it has for the team's sake at most
+_LONG_FOR_TEAM = 2_500_000  # operations of a product that no team goes through, about `LONG` of sharing.py
 _LEAST_PREPARED, _LEAST_TURNED = 4096, 512  # elements of a B that is worth packing ahead, and of one that blocks of a team would each turn again
 _MOST_IN_PLACE = 1 << 20  # elements of a B of which the TLB knows all pages that are read in turn
 _ROWS_IN_PLACE = range(3, 13)  # of prepared weights: with fewer, reading B is all; with more, packing it ahead pays
@@ -327,8 +326,6 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     """Chooses tile, blocks, packing and the division of k."""
     kind, size = spec.kind, LType(spec.kind).bytes
     most_rows = _ALIASING_ROWS[has_few_ways(target)] if spec.a_rows_alias else 64
-    if spec.for_team and spec.m in _ROWS_FOR_TEAM and spec.m % 2 == 0 and bytes_of_all(spec) <= target.l2_bytes // 4:
-        most_rows = min(most_rows, spec.m // 2)  # so that two threads have rows of their own
     by_rows = _reads_b_by_rows(spec, target)
     of_few = tile_for_few_rows(spec, by_rows, most_rows, target)
     tile = (_tile_for_team(spec, most_rows, target) or choose_tile(spec.m, spec.n, kind, target, most_rows)) if of_few is None else of_few[0]
