@@ -161,12 +161,10 @@ class _BackwardBody:
         gradients = b.inline(split.backward, own)
         n, m = len(plan.carried), len(plan.carried) + len(plan.xs)
         producers = {v: node for node in b.nodes for v in node.results}
-        draft = LoopSums(loop.trip_count, producers, set(self.scanned))
+        draft = LoopSums(loop.trip_count, producers, set(self.scanned), b)
         for g in gradients[m:]:
             draft.plan(g)
-        self.sums = LoopSums(
-            loop.trip_count, producers, set(self.scanned), stacks=draft.stacks
-        )  # a stack for one sum serves others
+        self.sums = LoopSums(loop.trip_count, producers, set(self.scanned), b, stacks=draft.stacks)  # a stack for one sum serves others
         self.finishes = [self.sums.plan(g) for g in gradients[m:]]
         self.stacked = [v for v in self.sums.stacks if v not in self.sums.given]
         self.span: Span | None = next((node.span for node in b.nodes if node.span is not None), None)

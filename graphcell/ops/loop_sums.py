@@ -2,7 +2,8 @@
 
 Enters: the body of a loop, values in it that are to be summed over all steps. Leaves: what must still be added up in the loop, what must
 be stacked, and how the sums are made of these afterwards. A sum of products of matrices is one product of the stacked matrices; a sum
-goes through linear ops (views, pads, additions), which then run once.
+goes through linear ops (views, pads, additions), which then run once. What adds up rows in each step does so in a few parts, which become one after the
+loop: threads that do rows of their own in every step need not meet for it.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from graphcell.records import dataclass
 
 _DEPTH = 32
 """How many linear ops a sum goes through."""
+_PARTS, _FEWEST_ROWS = (4, 2, 3), 2
+"""Into how many parts rows are divided, the first one first, as a team of threads divides them (codegen/tasks.py), and rows of a part."""
 _LINEAR = (Add, Sub, Neg, BroadcastTo, Concat, Reshape, Slice, Transpose)
 
 _always_stacked = ContextVar("_always_stacked", default=False)
@@ -29,7 +32,8 @@ _always_stacked = ContextVar("_always_stacked", default=False)
 
 @contextlib.contextmanager
 def always_stacked() -> Iterator[None]:
-    """In it, sums of products are always made of stacks, so that the graph of a gradient does not depend on how many rows there are."""
+    """In it, sums of products are always made of stacks, and other sums are in one part, so that the graph of a gradient does not depend on how many rows
+    there are."""
     token = _always_stacked.set(True)
     try:
         yield
@@ -48,6 +52,8 @@ class LoopSums:
     steps: int
     producers: dict[Value, Node]
     given: set[Value]
+    body: Builder
+    """Where what the loop adds up is computed."""
     totals: list[Value] = field(default_factory=list)
     """Values to be added up in the loop."""
     stacks: list[Value] = field(default_factory=list)
@@ -60,8 +66,8 @@ class LoopSums:
             return self._total(value)
         if isinstance(node.op, MatMul) and self._is_cheaper_stacked(node.op, node):
             return self._product(node)
-        if isinstance(node.op, ReduceSum) and self._is_stacked(node.operands[0]):
-            return self._reduction(node.op, node)
+        if isinstance(node.op, ReduceSum):
+            return self._reduction(node.op, node) if self._is_stacked(node.operands[0]) else self._in_parts(node.op, node)
         if isinstance(node.op, _LINEAR) or (isinstance(node.op, Pad) and node.op.value == 0):
             return self._linear(node.op, [self.plan(v, depth + 1) for v in node.operands])
         return self._total(value)
@@ -105,6 +111,23 @@ class LoopSums:
             result = b.append(ReduceSum(axes, False), (stacks[k],), node.span)[0]
             shape = node.results[0].type.shape
             return result if result.type.shape == shape else b.append(Reshape(shape), (result,), node.span)[0]
+
+        return finish
+
+    def _in_parts(self, op: ReduceSum, node: Node) -> Finish:
+        """A sum over the first dimension as the total of several."""
+        x, total = node.operands[0], node.results[0].type
+        shape = x.type.shape
+        parts = next((n for n in _PARTS if 0 in op.axis and total.rank and shape[0] >= _FEWEST_ROWS * n and shape[0] % n == 0), 0)
+        if not parts or _always_stacked.get():
+            return self._total(node.results[0])
+        cut = self.body.append(Reshape((parts, shape[0] // parts, *shape[1:])), (x,), node.span)[0]
+        each = self.body.append(ReduceSum(tuple(a + 1 for a in op.axis), False), (cut,), node.span)[0]
+        of_parts = self._total(each)
+
+        def finish(b: Builder, totals: Sequence[Value], stacks: Sequence[Value]) -> Value:
+            result = b.append(ReduceSum((0,), False), (of_parts(b, totals, stacks),), node.span)[0]
+            return result if result.type.shape == total.shape else b.append(Reshape(total.shape), (result,), node.span)[0]
 
         return finish
 
