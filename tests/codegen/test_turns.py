@@ -100,3 +100,18 @@ def test_stacked_inputs_beside_what_is_computed() -> None:
     check(lambda x, y: (ops.stack((y, x.exp()), -1), x.exp() + y), [x, y], [np.stack((y, np.exp(x)), -1), np.exp(x) + y], 1e-6)
     check(lambda x, y: ops.stack((x.T, y.reshape(41, 6)), -1), [x, y], np.stack((x.T, y.reshape(41, 6)), -1))
     assert len(kernels(graph_of(lambda x, y: ops.stack((x * 2, y), -1), [x, y]))) == 1
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8])
+@pytest.mark.parametrize("points", [8, 11, 15, 40])
+def test_what_all_turns_share_may_lie_apart(points: int, dtype: Any) -> None:
+    """Each number twice, side by side, of columns: the gradient of pooling pairs of pixels whose channels come last."""
+    x, y = whole(dtype, 6, points, 5), whole(dtype, 6, 5, points)
+
+    def f(x: Any, y: Any) -> Any:
+        z = images_last(x) + y
+        return z.reshape((6, 5, points, 1)).broadcast_to((6, 5, points, 2)).reshape((6, 5, 2 * points))
+
+    want = np.repeat(x.swapaxes(1, 2) + y, 2, axis=2)
+    check(f, [x, y], want)
+    assert inner(f, [x, y]) == [points]

@@ -79,6 +79,21 @@ def test_gradients(mode: str, rank: int, compiled: bool) -> None:
     np.testing.assert_allclose(got.asnumpy(), 2 * resized(x, [m.T @ m for m in matrices]), rtol=2e-5, atol=2e-5)
 
 
+@pytest.mark.parametrize(("size", "times"), [((6, 12), (2, 3)), ((3, 8), (1, 2)), ((9, 4), (3, 1)), ((15, 5), (5, 0)), ((4, 8), (0, 2))])
+def test_whole_multiples_of_the_nearest_are_repetitions(size: tuple[int, int], times: tuple[int, int]) -> None:
+    """Not gathered, and their gradients not scattered; 0 times: no whole multiple."""
+    ms.set_context(mode=ms.GRAPH_MODE)
+    x, weight = np.random.default_rng(0).standard_normal((2, 2, 3, 4)), np.random.default_rng(1).standard_normal((2, 2, *size))
+    value = ms.jit(lambda x: ops.interpolate(x, size, mode="nearest"))
+    slope = ms.jit(ms.grad(lambda x, w: (ops.interpolate(x, size, mode="nearest") * w).sum()))
+    rows, columns = (np.arange(out) * extent // out for out, extent in zip(size, (3, 4), strict=True))
+    assert np.array_equal(value(Tensor(x)).asnumpy(), x[:, :, rows][:, :, :, columns])
+    wanted = np.zeros_like(x)
+    np.add.at(wanted, (slice(None), slice(None), rows[:, None], columns), weight)
+    np.testing.assert_allclose(slope(Tensor(x), Tensor(weight)).asnumpy(), wanted, rtol=1e-12, atol=1e-12)
+    assert ("gather" in value.ir()) == (0 in times) and ("scatter" in slope.ir()) == (0 in times)
+
+
 def test_scale_factors() -> None:
     x = X[4]
     got = ops.interpolate(Tensor(x), scale_factor=1.7, mode="bilinear")
