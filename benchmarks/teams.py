@@ -1,4 +1,5 @@
-"""Loops of short steps on one and on two threads: what a team of threads gains by going through them side by side.
+"""Loops of short steps on one and on two threads: what a team of threads gains by going through them side by side. And small convolutions, one after another,
+whose weights each thread transforms for itself.
 
     python benchmarks/teams.py [--only text] [--rounds 3]
 
@@ -67,6 +68,20 @@ def heat(steps: int, size: int) -> Callable[[], Any]:
     return lambda: run(given)
 
 
+def convolutions(images: int, channels: int, others: int, height: int, width: int) -> Callable[[], Any]:
+    """Four convolutions, from some channels to others and back."""
+
+    @jit
+    def run(x: Any, there: Any, back: Any) -> Any:
+        for _ in range(2):
+            x = ops.relu(ops.conv2d(x, there, None, 1, "pad", 1))
+            x = ops.relu(ops.conv2d(x, back, None, 1, "pad", 1))
+        return x
+
+    given = _draw(images, channels, height, width), _draw(others, channels, 3, 3) / 9, _draw(channels, others, 3, 3) / 9
+    return lambda: run(*given)
+
+
 CASES: dict[str, Callable[[], Callable[[], Any]]] = {
     "gated cell, 40 steps of 8 x 48": lambda: cell(40, 8, 48),
     "gated cell, 40 steps of 32 x 96": lambda: cell(40, 32, 96),
@@ -76,6 +91,11 @@ CASES: dict[str, Callable[[], Callable[[], Any]]] = {
     "GRU both ways with gradients, 40 steps of 8 x 48": lambda: layer("GRU", 40, 8, 48, True),
     "LSTM both ways with gradients, 30 steps of 16 x 64": lambda: layer("LSTM", 30, 16, 64, True),
     "heat, 200 steps of 96 x 96": lambda: heat(200, 96),
+    "convolutions, 2 images of 11 x 15, 48 channels": lambda: convolutions(2, 48, 48, 11, 15),
+    "convolutions, 2 images of 22 x 30, 48 and 24 channels": lambda: convolutions(2, 48, 24, 22, 30),
+    "convolutions, 2 images of 44 x 60, 12 channels": lambda: convolutions(2, 12, 12, 44, 60),
+    "convolutions, 8 images of 16 x 16, 16 channels": lambda: convolutions(8, 16, 16, 16, 16),
+    "convolutions, 4 images of 14 x 14, 64 channels": lambda: convolutions(4, 64, 64, 14, 14),
 }
 
 
@@ -100,7 +120,7 @@ def main() -> None:
     if options.case:
         print(json.dumps(measure(CASES[options.case]())))
         return
-    print(f"{'case':52} {'one, ms':>9} {'two, ms':>9} {'gain':>6}")
+    print(f"{'case':56} {'one, ms':>9} {'two, ms':>9} {'gain':>6}")
     for name in [name for name in CASES if options.only in name]:
         best = {1: float("inf"), 2: float("inf")}
         for _ in range(options.rounds):
@@ -108,7 +128,7 @@ def main() -> None:
                 environment = {**os.environ, "GRAPHCELL_NUM_THREADS": str(threads)}
                 run = subprocess.run([sys.executable, __file__, "--case", name], env=environment, capture_output=True, text=True, check=True)
                 best[threads] = min(best[threads], json.loads(run.stdout.splitlines()[-1]))
-        print(f"{name:52} {best[1]:9.4f} {best[2]:9.4f} {best[1] / best[2]:6.2f}", flush=True)
+        print(f"{name:56} {best[1]:9.4f} {best[2]:9.4f} {best[1] / best[2]:6.2f}", flush=True)
 
 
 if __name__ == "__main__":

@@ -11,11 +11,11 @@ from graphcell.codegen.epilogue import FusedEpilogue, extra_name
 from graphcell.codegen.layout import row_major
 from graphcell.codegen.linear_algebra import LinearAlgebra
 from graphcell.codegen.llvm.body import storage_type
-from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls
 from graphcell.codegen.memory import aligned_size
-from graphcell.codegen.prepare import LETTERS, Request, run_stages, title_of
+from graphcell.codegen.prepare import LETTERS, Request, own_stages, run_stages, title_of
 from graphcell.codegen.reach import Matrix, Reach, reach_of_product
 from graphcell.codegen.schedule import ScheduledKernel
 from graphcell.ir.graph import Node, Value
@@ -35,8 +35,15 @@ class Contractions(LinearAlgebra):
 
     def shared_bytes(self, node: Node, plan: Plan) -> int:
         """Bytes of the shared buffers that a plan fills each time."""
-        known = self.requests[node].offsets if node in self.requests else {}
+        known = {*self._prepared(node), *self.own_stages(node, plan)}
         return sum(aligned_size(size) for name, size in plan.shared if name not in known)
+
+    def _prepared(self, node: Node) -> dict[str, int]:
+        return self.requests[node].offsets if node in self.requests else {}
+
+    def own_stages(self, node: Node, plan: Plan) -> dict[str, Stage]:
+        """What each thread does for itself, see prepare.py."""
+        return own_stages(plan, self._prepared(node), self.lowering.target.l2_bytes)
 
     def partial_home(self, node: Node, scheduled: ScheduledKernel) -> Value | None:
         """Which output of an epilogue may hold the contraction's partial sums meanwhile; none that is written over an input."""
@@ -82,14 +89,16 @@ class Contractions(LinearAlgebra):
         if request is not None:
             table |= request.places
             stages = tuple(s for s in stages if s not in request.what.stages)
-        offset = 0
+        offset, each = 0, self.own_stages(node, plan)
         for name, size in plan.shared:
-            if name not in table:
+            if name not in table and name not in each:
                 table[name] = b.gep(own, offset, I8)
                 offset += aligned_size(size)
-        note = f"{plan}\n  epilogue {self.epilogues[node].kernel}" if node in self.epilogues else str(plan)
-        with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages)):
-            run_stages(b, call, stages, table, plan.scratch_bytes, self._reach(node, plan, table, scheduled, call.units))
+        note = "".join([str(plan), *(f"\n  each thread for itself: {s.function}" for s in each.values())])
+        if node in self.epilogues:
+            note += f"\n  epilogue {self.epilogues[node].kernel}"
+        with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages if s not in each.values())):
+            run_stages(b, call, plan, stages, each, table, None if each else self._reach(node, plan, table, scheduled, call.units))
 
     def _reach(self, node: Node, plan: Plan, table: Mapping[str, Val], scheduled: ScheduledKernel | None, units: int) -> Reach | None:
         """What the last stage of a product of matrices touches, for a team; None if nobody asks, or for other plans."""

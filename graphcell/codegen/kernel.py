@@ -242,7 +242,7 @@ class LoopKernel:
         summed: the outer loops along which stores add (a bit mask): all their iterations belong to one block.
         last: how many iterations the first loop along which stores add has in the last iteration of the loop before; 0 if as many as always.
         past: operands that are written past the caches, since nobody reads them soon.
-        run: elements of a block of a kernel that has no outer loop.
+        run: elements of a block of a kernel that has no outer loop, or few and long rows.
     """
 
     extents: tuple[int, ...]
@@ -276,6 +276,15 @@ class LoopKernel:
     def is_run(self) -> bool:
         """True without an outer loop and without reductions: its blocks are runs of elements."""
         return self.vector >= 0 and not self.outer and not self.reduces
+
+    @property
+    def runs_of_row(self) -> int:
+        """The blocks of each row of a kernel without reductions, if its rows are few and long; else 0."""
+        rows = math.prod(self.extents[: self.outer])
+        is_along_memory = self.vector == self.outer == len(self.extents) - 1 and self.tile < 0
+        if not is_along_memory or self.reduces or self.summed or not 1 < rows < MIN_BLOCKS or self.extents[-1] < 2 * self.run:
+            return 0
+        return -(-self.extents[-1] // self.run) if all(map(self.writes_inside, self.stores)) else 0
 
     @property
     def reduces(self) -> bool:

@@ -20,20 +20,56 @@ from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.quicker import emit_quicker
 from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder, Module, Val, const, i64
 from graphcell.codegen.llvm.underflow import Flushing
-from graphcell.codegen.program import PROFILE, HostCall, Scratch, Step
+from graphcell.codegen.program import ASKING, PROFILE, HostCall, Step
 from graphcell.codegen.reach import Reach
 from graphcell.ir.op import Array
 from graphcell.ir.types import TensorType
+from graphcell.records import dataclass
 
 PARALLEL_FROM = 60_000
 """Rough scalar instructions from which a kernel may be shared by threads (see sharing.py)."""
 ENTRIES = ("run", "prepare")
 """The functions of a program that the runtime calls."""
-MOST_STACK_BYTES = 1 << 20
-"""Scratch memory of a thread up to this size lies on its stack."""
+MOST_STACK_BYTES = 1 << 17
+"""Scratch memory of a thread up to this size lies on its stack, which a user's thread may have little of."""
 ALIGNMENT = 64
 LONG_ENTRY = 1000
 """Lines of an entry function from which LLVM would spend more on it than it is worth: a tenth of its time for ResNet-18."""
+
+
+@dataclass(frozen=True)
+class Local:
+    """A place in the memory that a thread has to itself while it runs a kernel, bytes from its beginning."""
+
+    offset: int
+
+
+Argument = int | Local
+"""A buffer of a function, by its number among those of a step or as what a thread has to itself."""
+
+
+@dataclass(frozen=True)
+class First:
+    """A function all of whose blocks each thread runs before its first block of another."""
+
+    function: str
+    arguments: tuple[Argument, ...]
+    blocks: int
+
+
+@dataclass(frozen=True)
+class Private:
+    """What a thread has to itself while it runs a kernel.
+
+    Attributes:
+        arguments: of the kernel.
+        nbytes: of the thread's memory.
+        first: what fills it, before the kernel.
+    """
+
+    arguments: tuple[Argument, ...]
+    nbytes: int
+    first: tuple[First, ...] = ()
 
 
 class Translates(Protocol):
@@ -59,6 +95,7 @@ class Lowering:
         self.context_slots = 1
         self.teams = 0
         """Functions of teams so far."""
+        self._trampolines: dict[str, tuple[int, Private | None]] = {}
         self.is_shared, self.way = False, ""
         """Whether threads share a part of the step that is being emitted, and how a team divides it."""
         self._counts: Val | None = None
@@ -124,33 +161,55 @@ class Lowering:
             self._translates.take(self.module, False)
         return str(self.module)
 
-    def trampoline(self, function: str, pointers: int, scratch: Scratch | None) -> str:
-        """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool."""
-        name = f"{function}.shared"
+    def trampoline(self, function: str, pointers: int, private: Private | None) -> str:
+        """`void f(ptr context, i64 begin, i64 end)` that takes the buffers from a table, for the thread pool; with something to be done first, a kernel that
+        asks for its blocks (runtime/threads.py)."""
+        asks = private is not None and bool(private.first)
+        name = f"{function}.{'asking' if asks else 'shared'}"
+        if self._trampolines.setdefault(name, (pointers, private)) != (pointers, private):
+            raise AssertionError(f"{function} is called in two ways")
         if not self.module.has_function(name):
-            b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64)])
+            asking = [("whoami", I64), ("more", PTR)] if asks else []
+            b = FunctionBuilder(self.module, name, [("context", PTR), ("begin", I64), ("end", I64), *asking])
             buffers = [b.load(b.gep(b.args["context"], k, PTR), PTR) for k in range(pointers)]
-            if scratch is None or scratch.nbytes <= MOST_STACK_BYTES:
-                if scratch is not None:
-                    buffers.insert(scratch.position, b.alloca(I8, scratch.nbytes))
+            if private is None:
                 b.call(function, VOID, *buffers, b.args["begin"], b.args["end"])
+            elif private.nbytes <= MOST_STACK_BYTES:
+                _run_privately(b, function, buffers, private, b.alloca(I8, max(1, private.nbytes)))
             else:
-                self._call_with_heap(b, function, buffers, scratch)
+                self._run_on_heap(b, function, buffers, private)
             b.finish()
         return name
 
-    def _call_with_heap(self, b: FunctionBuilder, function: str, buffers: list[Val], scratch: Scratch) -> None:
-        """Calls with scratch memory from the heap; where there is none left, the process ends as it does for any other allocation in C."""
+    def _run_on_heap(self, b: FunctionBuilder, function: str, buffers: list[Val], private: Private) -> None:
+        """With memory from the heap; where there is none left, the process ends as it does for any other allocation in C."""
         self.module.declare("malloc", PTR, [I64])
         self.module.declare("free", VOID, [PTR])
-        block = b.call("malloc", PTR, i64(scratch.nbytes + ALIGNMENT))
+        block = b.call("malloc", PTR, i64(private.nbytes + ALIGNMENT))
         address = b.raw(f"ptrtoint ptr {block.text} to i64", I64)
         with b.if_then(b.icmp("eq", address, i64(0))):
             b.intrinsic("trap", VOID)
-        aligned = b.gep(block, b.sub(i64(ALIGNMENT), b.and_(address, i64(ALIGNMENT - 1))), I8)
-        arguments = [*buffers[: scratch.position], aligned, *buffers[scratch.position :]]
-        b.call(function, VOID, *arguments, b.args["begin"], b.args["end"])
+        _run_privately(b, function, buffers, private, b.gep(block, b.sub(i64(ALIGNMENT), b.and_(address, i64(ALIGNMENT - 1))), I8))
         b.call("free", VOID, block)
+
+
+def _run_privately(b: FunctionBuilder, function: str, buffers: Sequence[Val], private: Private, memory: Val) -> None:
+    """Blocks `begin` to `end` of a function, after what is to be done first, then all that there are to ask for."""
+
+    def run(function: str, arguments: tuple[Argument, ...], begin: Val, end: Val) -> None:
+        places = [buffers[a] if isinstance(a, int) else b.gep(memory, a.offset, I8) for a in arguments]
+        b.call(function, VOID, *places, begin, end)
+
+    for first in private.first:
+        run(first.function, first.arguments, i64(0), i64(first.blocks))
+    run(function, private.arguments, b.args["begin"], b.args["end"])
+    if private.first:
+        taken, more = b.alloca(I64, 2), b.args["more"]
+        with b.if_then(b.icmp("ne", more, const(0, PTR))):
+            b.while_loop(
+                lambda: b.icmp("ne", b.call_pointer(more, I64, b.args["whoami"], taken), i64(0)),
+                lambda: run(function, private.arguments, b.load(taken, I64), b.load(b.gep(taken, 1, I64), I64)),
+            )
 
 
 class Calls:
@@ -199,36 +258,37 @@ class Calls:
             b.store(p, b.gep(self.context, k, PTR))
 
     def blocks(
-        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, scratch: Scratch | None = None, reach: Reach | None = None
+        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, private: Private | None = None, reach: Reach | None = None
     ) -> None:
         """All blocks of a function.
 
         Args:
             work: rough scalar instructions of all of them.
-            scratch: memory that each thread needs for itself.
+            private: what each thread needs for itself, if that is anything; then `buffers` are those that are not.
             reach: what they touch, if it is known.
         """
         if not blocks:
             return
         if not self._shares(blocks, work):
-            self._call(b, function, buffers, i64(0), i64(blocks), scratch)
+            self._call(b, function, buffers, i64(0), i64(blocks), private)
             return
         self.lowering.is_shared = True
-        name = self.lowering.trampoline(function, len(buffers), scratch)
+        name = self.lowering.trampoline(function, len(buffers), private)
         self._fill(b, buffers)
-        b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks))
+        asks = private is not None and private.first
+        b.call_pointer(self.pool, VOID, Val(f"@{name}", PTR), self.context, i64(blocks + ASKING if asks else blocks))
 
     def _shares(self, blocks: int, work: int) -> bool:
         return self.may_share and blocks > 1 and work >= self.shared_from
 
-    def _call(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], begin: Val, end: Val, scratch: Scratch | None) -> None:
+    def _call(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], begin: Val, end: Val, private: Private | None) -> None:
         """Blocks of a function, by this thread."""
-        if scratch is None:
+        if private is None:
             b.call(function, VOID, *buffers, begin, end)
         else:
-            name = self.lowering.trampoline(function, len(buffers), scratch)
+            name = self.lowering.trampoline(function, len(buffers), private)
             self._fill(b, buffers)
-            b.call(name, VOID, self.context, begin, end)
+            b.call(name, VOID, self.context, begin, end, *((i64(0), const(0, PTR)) if private.first else ()))
 
     def team(self, b: FunctionBuilder, function: str, buffers: Sequence[Val], threads: int) -> None:
         """Has a team of so many threads at most go through a function, or this one alone, whatever is quicker."""

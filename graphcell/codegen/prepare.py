@@ -8,20 +8,21 @@ packed buffers live as long as the spot says; at the contraction itself only the
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import field
 
 from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
-from graphcell.codegen.lowering import Calls, Lowering
+from graphcell.codegen.lowering import Argument, Calls, First, Local, Lowering, Private
 from graphcell.codegen.memory import aligned_size
-from graphcell.codegen.program import Scratch
 from graphcell.codegen.reach import Reach
 from graphcell.ir.graph import Node, Value
 from graphcell.records import dataclass
 
 LETTERS = "abdefghijk"
 """Names of a contraction's operands in its plan."""
+_MOST_BY_EACH = 0.5
+"""Of the work that threads divide, what each of them may do for itself."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +79,7 @@ class Request:
         table |= {name: b.gep(region, offset, I8) for name, offset in self.offsets.items()}
         notes = "".join(f"\n  {s}" for s in self.what.stages)
         with lowering.step(b, f"prepare {self.title}", f"once:{notes}", sum(s.blocks for s in self.what.stages)):
-            run_stages(b, call, self.what.stages, table, self.plan.scratch_bytes)
+            run_stages(b, call, self.plan, self.what.stages, {}, table)
 
     def bind(self, b: FunctionBuilder, region: Val) -> None:
         """Says where the spot's memory is for the code that reads it."""
@@ -123,14 +124,67 @@ class Steady:
     root: Value
 
 
+def own_stages(plan: Plan, prepared: Collection[str], cache_bytes: int) -> dict[str, Stage]:
+    """The stages that each thread runs for itself, before its blocks of the one stage that reads what they fill, by the buffer that this is: where it stays
+    in the thread's cache, of `cache_bytes`, with what else the thread has to itself, and is soon done beside what all threads divide. Not of what is
+    `prepared`.
+    """
+    found: dict[str, Stage] = {}
+    sizes = dict(plan.shared)
+    taken = {s.function: aligned_size(plan.scratch_bytes) for s in plan.stages}
+    for stage in plan.stages:
+        *reads, name = _named(stage)
+        readers = [s for s in plan.stages if name in s.buffers and s is not stage]
+        if not stage.by_each or name not in sizes or name in prepared or len(readers) != 1 or any(n in sizes for n in reads):
+            continue
+        (reader,) = readers
+        size = taken[reader.function] + aligned_size(sizes[name])
+        if size <= cache_bytes and stage.blocks * stage.flops <= _MOST_BY_EACH * reader.blocks * reader.flops:
+            found[name], taken[reader.function] = stage, size
+    return found
+
+
 def run_stages(
-    b: FunctionBuilder, call: Calls, stages: tuple[Stage, ...], table: dict[str, Val], scratch_bytes: int, reach: Reach | None = None
+    b: FunctionBuilder,
+    call: Calls,
+    plan: Plan,
+    stages: tuple[Stage, ...],
+    own: Mapping[str, Stage],
+    table: Mapping[str, Val],
+    reach: Reach | None = None,
 ) -> None:
-    """Calls stages in order, with the places of their buffers in `table`; `reach`: what the last one touches, if it is known."""
+    """Calls stages of a plan in order, with the places of their buffers in `table`.
+
+    Args:
+        own: see `own_stages`.
+        reach: what the last stage touches, if it is known.
+    """
     for stage in stages:
-        buffers = [table[n] for n in (*stage.buffers, *stage.extra) if n != "scratch"]
-        scratch = Scratch(stage.buffers.index("scratch"), scratch_bytes) if "scratch" in stage.buffers else None
-        call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops, scratch, reach if stage is stages[-1] else None)
+        if stage in own.values():
+            continue
+        first = {n: s for n, s in own.items() if n in stage.buffers}
+        names, private = _arguments(plan, stage, first)
+        buffers = [table[n] for n in names]
+        call.blocks(b, stage.function, buffers, stage.blocks, stage.blocks * stage.flops, private, reach if stage is stages[-1] else None)
+
+
+def _arguments(plan: Plan, stage: Stage, first: Mapping[str, Stage]) -> tuple[tuple[str, ...], Private | None]:
+    """The buffers of a stage and of those that a thread runs first, by name, and what it has to itself, if that is anything."""
+    local: dict[str, Local] = {}
+    nbytes = 0
+    if "scratch" in stage.buffers:
+        local["scratch"], nbytes = Local(0), aligned_size(plan.scratch_bytes)
+    for name in first:
+        local[name], nbytes = Local(nbytes), nbytes + aligned_size(dict(plan.shared)[name])
+    names = (*stage.buffers, *stage.extra)
+    if not local:
+        return names, None
+    outside = tuple(dict.fromkeys(n for s in (stage, *first.values()) for n in (*s.buffers, *s.extra) if n not in local))
+
+    def arguments(s: Stage) -> tuple[Argument, ...]:
+        return tuple(local[n] if n in local else outside.index(n) for n in (*s.buffers, *s.extra))
+
+    return outside, Private(arguments(stage), nbytes, tuple(First(s.function, arguments(s), s.blocks) for s in first.values()))
 
 
 def title_of(node: Node) -> str:

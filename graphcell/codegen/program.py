@@ -13,6 +13,9 @@ from graphcell.records import dataclass
 
 PROFILE = "profile"
 """Name of the global that holds the cycles spent in each step, in programs lowered with GRAPHCELL_PROFILE=1."""
+ASKING = -(1 << 62)
+"""Added to the number of blocks if a kernel asks for them (runtime/threads.py)."""
+
 
 @dataclass(frozen=True)
 class HostCall:
@@ -23,14 +26,6 @@ class HostCall:
     results: tuple[TensorType, ...]
     where: str = ""
     rare: bool = False
-
-
-@dataclass(frozen=True)
-class Scratch:
-    """Memory that each thread has to itself while it runs a kernel: which of the kernel's buffers it is, and its size."""
-
-    position: int
-    nbytes: int
 
 
 @dataclass(frozen=True)

@@ -11,10 +11,10 @@ none. Two threads are assumed: with more, gains and moves grow alike. Branches c
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 
 from graphcell.codegen.kernel import LoopKernel
-from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.loops import block_count, cost
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.lowering import PARALLEL_FROM
@@ -50,6 +50,7 @@ class Work:
 
     Attributes:
         cycles: of one thread, roughly.
+        undivided: what each of several threads does of these.
         may_be_shared: whether there is more than one block, and enough to do.
         read_by_all: bytes that each thread reads, however the step is divided.
     """
@@ -57,6 +58,7 @@ class Work:
     cycles: float
     may_be_shared: bool = False
     read_by_all: int = 0
+    undivided: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +79,11 @@ class Task:
     @property
     def gain(self) -> float:
         """Cycles that two threads save wherever operands lie."""
-        return self.times * (self.work.cycles / 2 - self.toll - _CYCLES_A_BYTE * self.work.read_by_all / 2)
+        return self.times * ((self.work.cycles - self.work.undivided) / 2 - self.toll - _CYCLES_A_BYTE * self.work.read_by_all / 2)
 
 
-def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target, shared_from: int = PARALLEL_FROM) -> Work:
-    """The work of a contraction that touches `nbytes`; `shared_from`: see `Calls`."""
+def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target, shared_from: int = PARALLEL_FROM, own: Collection[Stage] = ()) -> Work:
+    """The work of a contraction that touches `nbytes`; `shared_from`: see `Calls`, `own`: stages that each thread runs."""
     lanes = target.vector_bytes // max(4, node.results[0].type.dtype.itemsize)
     cycles = plan.flops / (3.5 * lanes) + _from_memory(nbytes, target)
     sizes = [v.type.nbytes for v in node.operands[:2]]
@@ -92,7 +94,8 @@ def work_of_plan(node: Node, plan: Plan, nbytes: int, target: Target, shared_fro
         read_by_all = sum(sizes)
     else:
         read_by_all = min(sizes)
-    return Work(cycles, any(s.blocks > 1 and s.blocks * s.flops >= shared_from for s in plan.stages), read_by_all)
+    undivided = sum(s.blocks * s.flops for s in own) / (3.5 * lanes)
+    return Work(cycles, any(s.blocks > 1 and s.blocks * s.flops >= shared_from for s in plan.stages if s not in own), read_by_all, undivided)
 
 
 def work_of_loops(kernel: LoopKernel, nbytes: int, target: Target, shared_from: int = PARALLEL_FROM) -> Work:

@@ -14,7 +14,7 @@ from graphcell.codegen.beside import Pair
 from graphcell.codegen.epilogue import FusedEpilogue
 from graphcell.codegen.fuse import Analysis
 from graphcell.codegen.linear_algebra import matrix_kernel
-from graphcell.codegen.llvm.contraction import Plan
+from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.lowering import PARALLEL_FROM, Lowering
 from graphcell.codegen.pieces import Piece
 from graphcell.codegen.reach import goes_by_units, rows_of_unit
@@ -68,6 +68,7 @@ class FrameLike(Protocol[U]):
     @property
     def inner(self) -> dict[Node, tuple[Self, ...]]: ...
     def native_plan(self, node: Node) -> Plan | None: ...
+    def own_stages(self, node: Node, plan: Plan) -> dict[str, Stage]: ...
 
 
 def share(frame: FrameLike[U], cache_bytes: int) -> None:
@@ -209,7 +210,7 @@ def _work(frame: FrameLike[U], unit: U, shared_from: int) -> tuple[Work, int]:
     nbytes = sum(v.type.nbytes for v in values)
     plan = frame.native_plan(node) if node is not None else None
     if plan is not None and node is not None:
-        return work_of_plan(node, plan, nbytes, target, shared_from), nbytes
+        return work_of_plan(node, plan, nbytes, target, shared_from, frame.own_stages(node, plan).values()), nbytes
     if unit.kernel is not None:
         return work_of_loops(unit.kernel.kernel, nbytes, target, shared_from), nbytes
     assert node is not None

@@ -15,8 +15,8 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
-from graphcell.codegen.lowering import LONG_ENTRY, Calls, Lowering
-from graphcell.codegen.program import HostCall, Scratch
+from graphcell.codegen.lowering import LONG_ENTRY, Calls, Lowering, Private
+from graphcell.codegen.program import HostCall
 from graphcell.codegen.reach import Reach, Touch
 from graphcell.ir.types import TensorType
 from graphcell.records import dataclass
@@ -111,7 +111,7 @@ class TeamCalls(Calls):
 
     # -- steps -------------------------------------------------------------------------------------------------------
     def blocks(
-        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, scratch: Scratch | None = None, reach: Reach | None = None
+        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, private: Private | None = None, reach: Reach | None = None
     ) -> None:
         if not blocks:
             return
@@ -128,7 +128,7 @@ class TeamCalls(Calls):
         self.lowering.is_shared = self.lowering.is_shared or way is not Way.FIRST
         self._meet(b, way, reach)
         with b.if_then(self.is_first) if way is Way.FIRST else nullcontext():
-            self._call(b, function, buffers, first, past, scratch)
+            self._call(b, function, buffers, first, past, private)
 
     @contextmanager
     def part(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> Iterator[tuple[Val, Val]]:
@@ -212,11 +212,11 @@ class PairCalls(TeamCalls):
             yield
 
     def blocks(
-        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, scratch: Scratch | None = None, reach: Reach | None = None
+        self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, private: Private | None = None, reach: Reach | None = None
     ) -> None:
         if blocks:
             self.lowering.way = "for one of two loops at one time"
-            self._call(b, function, buffers, i64(0), i64(blocks), scratch)
+            self._call(b, function, buffers, i64(0), i64(blocks), private)
 
     @contextmanager
     def part(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> Iterator[tuple[Val, Val]]:

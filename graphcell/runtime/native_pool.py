@@ -24,6 +24,7 @@ from __future__ import annotations
 import signal
 
 from graphcell.codegen.llvm.text import I32, I64, PTR, VOID, Module, Val, const, i64
+from graphcell.codegen.program import ASKING
 from graphcell.runtime.pool_state import FOREVER, MOST_IN_TEAM, POOL, PoolBuilder, add_state, at
 from graphcell.runtime.team import ATTEND, emit_team, open_team
 from graphcell.runtime.work_sharing import emit_claims, emit_shares, emit_take_part
@@ -33,6 +34,7 @@ _COUNT = (1 << _WIDTH) - 1
 CLOSED = 1 << 15  # what is added to `entry` when no more workers may enter: above any number of threads, within _COUNT
 # polls between two sched_yield, which let the other side run where cores are fewer than threads; a power of two
 YIELD_EVERY = 64
+_PLAIN, _TEAM, _ASKING = range(3)  # ways in which a region's kernel is called
 _REGION_PARAMETERS = (("kernel", PTR), ("context", PTR), ("blocks", I64))
 
 
@@ -243,10 +245,10 @@ def _emit_release(module: Module) -> None:
 
 
 def _emit_try_region(module: Module) -> None:
-    """`try_region(ptr kernel, ptr context, i64 blocks, i64 team) -> i64`: runs them on the pool; 0 if it cannot, nothing done. `team`: whether a team does
-    it, of as many threads as there are blocks at most.
+    """`try_region(ptr kernel, ptr context, i64 blocks, i64 way) -> i64`: runs them on the pool; 0 if it cannot, nothing done. `way`: _TEAM if a team does
+    it, of as many threads as there are blocks at most; _ASKING if the kernel asks for blocks.
     """
-    b = PoolBuilder(module, "try_region", (*_REGION_PARAMETERS, ("team", I64)), I64)
+    b = PoolBuilder(module, "try_region", (*_REGION_PARAMETERS, ("way", I64)), I64)
     blocks, wanted = b.args["blocks"], b.get("wanted", "monotonic")
     b.return_if(b.icmp("slt", blocks, i64(2)), i64(0))
     # a pool of one that has no workers to end; whoever resizes it meanwhile does so for the next region
@@ -263,9 +265,10 @@ def _emit_try_region(module: Module) -> None:
     with b.if_then(alone):
         _let_go(b)
     b.return_if(alone, i64(0))
-    participants, by_team = b.binary("smin", started, blocks), b.icmp("ne", b.args["team"], i64(0))
+    participants, by_team = b.binary("smin", started, blocks), b.icmp("eq", b.args["way"], i64(_TEAM))
     with b.if_then(by_team):
         open_team(b, b.args["kernel"])
+    b.store(b.cast(b.icmp("eq", b.args["way"], i64(_ASKING)), I64, signed=False), at("asks"))
     _run_region(b, participants, b.select(by_team, ATTEND, b.args["kernel"]), b.select(by_team, participants, blocks))
     _let_go(b)
     b.finish(i64(1))
@@ -304,11 +307,16 @@ def _emit_parallel_for(module: Module) -> None:
     by_team = b.and_(b.icmp("sge", blocks, i64(-MOST_IN_TEAM)), b.icmp("sle", blocks, i64(-2)))
     with b.if_then(by_team):
         most = b.binary("smin", b.neg(blocks), b.get("processors", "monotonic"))
-        b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, most, i64(1)), i64(0)))
+        b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, most, i64(_TEAM)), i64(0)))
         b.call_pointer(kernel, VOID, context, i64(0), i64(1), const(0, PTR))
-    b.return_if(b.icmp("slt", blocks, i64(1)))
-    b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, blocks, i64(0)), i64(0)))
-    b.call_pointer(kernel, VOID, context, i64(0), blocks)
+
+    def region(way: int, blocks: Val, *asking: Val) -> None:
+        b.return_if(b.icmp("slt", blocks, i64(1)))
+        b.return_if(b.icmp("ne", b.call("try_region", I64, kernel, context, blocks, i64(way)), i64(0)))
+        b.call_pointer(kernel, VOID, context, i64(0), blocks, *asking)
+
+    asks = b.icmp("slt", blocks, i64(ASKING // 2))
+    b.if_else(asks, lambda: region(_ASKING, b.sub(blocks, i64(ASKING)), i64(0), const(0, PTR)), lambda: region(_PLAIN, blocks))
     b.finish()
 
 

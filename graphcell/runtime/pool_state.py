@@ -39,7 +39,7 @@ class PoolState(ctypes.Structure):
     _fields_ = [
         ("busy", ctypes.c_int64),  # 1 while somebody holds the pool
         ("_line0", ctypes.c_byte * 120),
-        # written by the holder, read by workers; it announces a region: the next eight
+        # written by the holder, read by workers; it announces a region: the next nine
         ("word", ctypes.c_int64),
         ("kernel", ctypes.c_void_p),
         ("context", ctypes.c_void_p),
@@ -48,7 +48,8 @@ class PoolState(ctypes.Structure):
         ("units", ctypes.c_int64),  # the last one may have fewer blocks
         ("modes", ctypes.c_int64),  # how the holder computes: rounding, denormal numbers
         ("team_kernel", ctypes.c_void_p),  # what a team runs
-        ("_line1", ctypes.c_byte * 64),
+        ("asks", ctypes.c_int64),  # 1 if the kernel asks for its blocks itself
+        ("_line1", ctypes.c_byte * 56),
         ("entry", ctypes.c_int64),  # the sequence number of the region, the workers inside, CLOSED
         ("_line2", ctypes.c_byte * 120),
         ("sleepers", ctypes.c_int64),  # workers that sleep or are about to

@@ -3,8 +3,13 @@
 Enters: a size. Leaves: the address of `parallel_for(ptr kernel, ptr context, i64 blocks)`, which generated
 code calls through a pointer. It calls `kernel(ptr context, i64 begin, i64 end)` on contiguous ranges that
 together are [0, blocks), and returns when all are done. Which thread runs a range is left to the moment, so
-what a block computes must not depend on it. With -n for blocks, n from 2 to MOST_IN_TEAM, at most n threads, as many as have come soon, call
-`kernel(ptr context, i64 index, i64 size, ptr barrier)` side by side (team.py). Refuses: sizes outside 1…MAX_THREADS.
+what a block computes must not depend on it. Refuses: sizes outside 1…MAX_THREADS.
+
+* With -n for blocks, n from 2 to MOST_IN_TEAM, at most n threads, as many as have come soon, call `kernel(ptr context, i64 index, i64 size,
+  ptr barrier)` side by side (team.py).
+* With ASKING (codegen/program.py) added to blocks, each thread that finds some left calls `kernel(ptr context, i64 begin, i64 end, i64 whoami,
+  ptr more)` once, which takes more itself: `more(i64 whoami, ptr taken)` writes begin and end there, or gives 0 (work_sharing.py). If `more` is
+  null, there are no others.
 
 * One region at a time. A call that finds the pool busy (another Python thread's region, or a nested one) runs
   all its blocks itself, or is a team of one.

@@ -14,6 +14,9 @@ its run, or its way into the thief's slot, it is in no slot at all: that all slo
 been begun or will be by a thread inside the region, not that they are done. No memory is handed on through a slot. What the
 region is, a thread has seen by entering it; what its blocks wrote, it hands back by leaving (native_pool.py).
 
+A kernel that asks does something once in each thread before its first range, such as to pack weights into memory of its own: it is called once, with
+the first range and with `more`, by which it takes all others.
+
 Reference: R. D. Blumofe, C. E. Leiserson, "Scheduling multithreaded computations by work stealing", Journal of the
 ACM 46(5), 1999.
 """
@@ -26,6 +29,7 @@ from graphcell.runtime.pool_state import FOREVER, PoolBuilder, at
 _UNITS_PER_THREAD = 16  # at least, where there are as many blocks; less than twice that
 _QUARTER, _HALF = 2, 1  # parts of what a slot holds, as shifts
 _END_BITS = 32  # bits of a slot that hold the end of the range; those above hold its begin. Units are few, however many blocks
+_INDEX_BITS = 32  # bits that hold which thread somebody is; those above hold how many take part
 
 
 def emit_shares(b: PoolBuilder, participants: Val, blocks: Val) -> None:
@@ -51,16 +55,25 @@ def emit_claims(module: Module) -> None:
 
 def emit_take_part(module: Module) -> None:
     """`take_part(i64 index, i64 participants)`: runs what is left to this thread, then what others have left. After `emit_claims`."""
-    _emit_drain(module)
     _emit_steal(module)
+    _emit_more(module)
     b = PoolBuilder(module, "take_part", (("index", I64), ("participants", I64)))
-    index, participants = b.args.values()
-    own = b.slot(index)
-    b.call("drain", VOID, own)
-    b.while_loop(
-        lambda: b.icmp("ne", b.call("steal", I64, index, participants), i64(0)),
-        lambda: b.call("drain", VOID, own),
-    )
+    kernel, context = b.load(at("kernel"), PTR), b.load(at("context"), PTR)
+    whoami = b.or_(b.args["index"], b.shl(b.args["participants"], i64(_INDEX_BITS)))
+    taken = b.alloca(I64, 2)
+
+    def some_left() -> Val:
+        return b.icmp("ne", b.call("more", I64, whoami, taken), i64(0))
+
+    def run(*asking: Val) -> None:
+        b.call_pointer(kernel, VOID, context, b.load(taken, I64), b.load(b.gep(taken, 1, I64), I64), *asking)
+
+    def run_once() -> None:
+        with b.if_then(some_left()):
+            run(whoami, Val("@more", PTR))
+
+    asks = b.icmp("ne", b.load(at("asks"), I64), i64(0))
+    b.if_else(asks, run_once, lambda: b.while_loop(some_left, run))
     b.finish()
 
 
@@ -92,24 +105,24 @@ def _emit_claim(module: Module, name: str, shift: int, from_end: bool) -> None:
     b.finish(i64(0))
 
 
-def _emit_drain(module: Module) -> None:
-    """`drain(ptr slot)`: runs the units of a thread's own slot until none is left there."""
-    b = PoolBuilder(module, "drain", (("slot", PTR),))
-    claimed = b.alloca(I64)
-    kernel, context = b.load(at("kernel"), PTR), b.load(at("context"), PTR)
+def _emit_more(module: Module) -> None:
+    """`more(i64 whoami, ptr taken) -> i64`: takes units for a thread, of its own or of others, and writes their first block and the one behind the last to
+    `taken`; 0 if none are left. `whoami`: see _INDEX_BITS.
+    """
+    b = PoolBuilder(module, "more", (("whoami", I64), ("taken", PTR)), I64)
+    whoami, taken = b.args.values()
+    index, participants = b.and_(whoami, i64((1 << _INDEX_BITS) - 1)), b.shr(whoami, i64(_INDEX_BITS))
     blocks, grain, units = (b.load(at(field), I64) for field in ("blocks", "grain", "units"))
-
-    def some_left() -> Val:
-        b.store(b.call("take", I64, b.args["slot"]), claimed)
-        return b.icmp("ne", b.load(claimed, I64), i64(0))
-
-    def run() -> None:
-        begin, end = _unpacked(b, b.load(claimed, I64))
-        end_block = b.select(b.icmp("eq", end, units), blocks, b.mul(end, grain))
-        b.call_pointer(kernel, VOID, context, b.mul(begin, grain), end_block)
-
-    b.while_loop(some_left, run)
-    b.finish()
+    own = b.slot(index)
+    with b.loop(0, FOREVER):
+        claimed = b.call("take", I64, own)
+        with b.if_then(b.icmp("ne", claimed, i64(0))):
+            begin, end = _unpacked(b, claimed)
+            b.store(b.mul(begin, grain), taken)
+            b.store(b.select(b.icmp("eq", end, units), blocks, b.mul(end, grain)), b.gep(taken, 1, I64))
+        b.return_if(b.icmp("ne", claimed, i64(0)), i64(1))
+        b.return_if(b.icmp("eq", b.call("steal", I64, index, participants), i64(0)), i64(0))
+    b.finish(i64(0))
 
 
 def _emit_steal(module: Module) -> None:

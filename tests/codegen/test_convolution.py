@@ -286,10 +286,10 @@ def test_fused_bias_and_relu() -> None:
 
 
 def test_packed_weights_depend_on_weights_only() -> None:
-    for emit, arguments in (("forward", ("w", "packed")), ("input", ("w", "packed"))):
+    for emit in ("forward", "input"):
         stages = build(SPECS[2], emit, HOST).plan.stages
-        packs = [stage for stage in stages if stage.buffers[-1] == "packed"]
-        assert packs and all(stage.buffers == arguments for stage in packs)
+        packs = [stage for stage in stages if stage.buffers[-1].startswith("packed")]
+        assert packs and all(stage.buffers[:-1] == ("w",) for stage in packs)
         assert all("w" not in stage.buffers for stage in stages if stage not in packs)
 
 

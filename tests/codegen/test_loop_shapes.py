@@ -132,6 +132,19 @@ def test_blocks_of_some_columns_of_all_rows(shape: tuple[int, ...], dtype: Any, 
     check(lambda x, y: x.swapaxes(-1, -2) + y, [x, y], x.swapaxes(-1, -2) + y)
 
 
+@pytest.mark.parametrize(("shape", "blocks"), [((3, 8269), 9), ((2, 3, 8192), 12), ((15, 9001), 45), ((16, 8200), 16), ((3, 8191), 3)], ids=str)
+def test_few_long_rows_are_runs_of_elements(shape: tuple[int, ...], blocks: int) -> None:
+    """Each of them is several blocks; where rows are many, or not long, each is one."""
+    x, column, row = normal(*shape), normal(*shape[:-1], 1), normal(shape[-1])
+
+    def f(x: Tensor, column: Tensor, row: Tensor) -> Tensor:
+        return x * column + row * row
+
+    check(f, [x, column, row], x * column + row * row, 1e-6)
+    (kernel,) = kernels(graph_of(f, [x, column, row]))
+    assert [loops.block_count(kernel, target) for target in TARGETS.values()] == [blocks] * len(TARGETS)
+
+
 def test_large_images_are_moved_by_columns() -> None:
     """Not those that the cache holds, nor matrices as high as long, of which columns of all rows would not stay there."""
     target = replace(TARGETS[max(TARGETS)], vector_bytes=64, l2_bytes=2 << 20)

@@ -4,6 +4,7 @@ division of the blocks; the exact matrices against the definition; and when the 
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphcell.codegen.llvm.contraction import Epilogue, Extra, Plan
+from graphcell.codegen.llvm.contraction import Epilogue, Extra, Plan, choose_tile
 from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_gradient
 from graphcell.codegen.llvm.correlation import ConvSpec, Correlation, forward_correlation, gradient_correlations
 from graphcell.codegen.llvm.target import Target
@@ -389,6 +390,17 @@ def test_memory_is_bounded(size: int, channels: int) -> None:
         if gradient is not None:
             plan = emit_winograd_gradient(Module(), "conv", spec, gradient, target, None, ())
             assert plan.scratch_bytes <= 3 * target.l2_bytes
+
+
+def test_two_threads_have_equally_much_of_few_tiles() -> None:
+    """Groups of tiles are an even number, and transform their own input, where they have all columns."""
+    target = replace(TARGETS[max(TARGETS)], l2_bytes=1 << 20)
+    for images, height, width, channels, filters in ((2, 11, 15, 48, 48), (2, 22, 30, 48, 24), (2, 44, 60, 12, 12), (5, 15, 19, 32, 32)):
+        spec = ConvSpec(images, height, width, channels, filters, 3, 3, padding=SAME)
+        plan = schedule(forward_correlation(spec), target, F4)
+        assert plan.groups % 2 == 0 and plan.slabs == 1 and not plan.shared_input, spec
+    many = schedule(forward_correlation(ConvSpec(8, 64, 64, 64, 64, 3, 3, padding=SAME)), target, F4)
+    assert many.tile == choose_tile(many.tiles, 64, "float", target)
 
 
 def test_pixels_far_apart_are_summed_directly() -> None:

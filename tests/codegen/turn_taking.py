@@ -10,7 +10,11 @@ import ctypes
 import threading
 from collections.abc import Sequence
 
+from graphcell.codegen.program import ASKING
+
 _KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64)
+_MORE = ctypes.CFUNCTYPE(ctypes.c_int64, ctypes.c_int64, ctypes.POINTER(ctypes.c_int64))
+_ASKING_KERNEL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_int64, _MORE)
 _BARRIER = ctypes.CFUNCTYPE(None, ctypes.c_int64)
 _TEAM = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, _BARRIER)
 _POOL = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
@@ -22,23 +26,45 @@ class TurnTaking:
 
     Attributes:
         teams: how many teams there were; `barriers`: at which they met, in all.
+        asked: how many regions asked for their blocks.
         failure: what went wrong, if something did.
     """
 
     def __init__(self, order: Sequence[int] = (1, 0)):
-        self.order, self.teams, self.barriers = order, 0, 0
+        self.order, self.teams, self.barriers, self.asked = order, 0, 0, 0
         self.failure = ""
         self._function = _POOL(self._parallel_for)
         self.address = ctypes.cast(self._function, ctypes.c_void_p)
 
     def _parallel_for(self, function: int, context: int, blocks: int) -> None:
-        """Of blocks the second half first."""
+        """Of blocks the second half first, which whoever asks has block by block."""
         if blocks > 0:
             _KERNEL(function)(context, blocks // 2, blocks)
             _KERNEL(function)(context, 0, blocks // 2)
             return
+        if blocks < ASKING // 2:
+            self.asked += 1
+            middle = (blocks - ASKING) // 2
+            for first, past in ((middle, blocks - ASKING), (0, middle)):
+                _ask(function, context, first, past)
+            return
         self.teams += 1
         _Team(self, function, context).run()
+
+
+def _ask(function: int, context: int, first: int, past: int) -> None:
+    left = iter(range(first, past))
+
+    def more(whoami: int, taken: ctypes._Pointer[ctypes.c_int64]) -> int:
+        block = next(left, None)
+        if block is None or whoami != 7:
+            return 0
+        taken[0], taken[1] = block, block + 1
+        return 1
+
+    block = next(left, None)
+    if block is not None:
+        _ASKING_KERNEL(function)(context, block, block + 1, 7, _MORE(more))
 
 
 class _Team:

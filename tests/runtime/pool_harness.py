@@ -25,7 +25,7 @@ class Kernels:
         module = Module()
         module.declare("pthread_self", I64, ())
         module.declare("usleep", I32, (I32,))
-        for emit in (emit_count, emit_extent, emit_ranges, emit_nest, emit_rendezvous, emit_dawdle, emit_meet, emit_held):
+        for emit in (emit_count, emit_extent, emit_ranges, emit_nest, emit_rendezvous, emit_dawdle, emit_meet, emit_held, emit_asking):
             emit(module)
         emit_thread_creation(module)
         self.code = target.load_object(target.compile_object(str(module), target.host()))
@@ -181,6 +181,28 @@ def emit_held(module: Module) -> None:
     with b.loop(b.args["begin"], b.args["end"]) as loop:
         add(b, item(b, b.add(loop.index, i64(3))), i64(1))
     add(b, done, own)
+    b.finish()
+
+
+def emit_asking(module: Module) -> None:
+    """asking, which asks for its blocks: adds 1 to [i + 2] for each, 1 to [0] when it is called, and 1 to [1] each time it was given some."""
+    b = FunctionBuilder(module, "asking", (*KERNEL, ("whoami", I64), ("more", PTR)), internal=False)
+    add(b, item(b, 0), i64(1))
+    taken, more = b.alloca(I64, 2), b.args["more"]
+    b.store(b.args["begin"], taken)
+    b.store(b.args["end"], b.gep(taken, 1, I64))
+    given = b.alloca(I64)
+    b.store(i64(1), given)
+
+    def count() -> None:
+        add(b, item(b, 1), i64(1))
+        with b.loop(b.load(taken, I64), b.load(b.gep(taken, 1, I64), I64)) as loop:
+            add(b, item(b, b.add(loop.index, i64(2))), i64(1))
+        b.store(i64(0), given)
+        with b.if_then(b.icmp("ne", more, Val("null", PTR))):
+            b.store(b.call_pointer(more, I64, b.args["whoami"], taken), given)
+
+    b.while_loop(lambda: b.icmp("ne", b.load(given, I64), i64(0)), count)
     b.finish()
 
 

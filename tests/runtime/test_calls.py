@@ -437,3 +437,33 @@ def test_without_native_calls(tmp_path: Path) -> None:
     env = {**os.environ, "GRAPHCELL_NATIVE_CALLS": "0", "PYTHONPATH": str(Path(__file__).parents[2])}
     done = subprocess.run([sys.executable, str(script)], env=env, capture_output=True, text=True, timeout=600, check=True)
     assert done.stdout.split() == ["1.0", "2.0", "3.0", "4.0", "None"]
+
+
+LITTLE_STACK = """
+import sys
+import threading
+import numpy as np
+import graphcell as ms
+
+channels, pixels = map(int, sys.argv[1:])
+shapes = (2, channels, pixels, pixels), (channels, channels, 3, 3)
+x, w = (ms.Tensor(np.random.default_rng(0).standard_normal(s).astype(np.float32)) for s in shapes)
+step = ms.jit(ms.grad(lambda x, w: ms.ops.relu(ms.ops.conv2d(x, w, None, 1, "pad", 1)).sum(), (0, 1)))
+step(x, w)
+threading.stack_size(256 << 10)
+thread = threading.Thread(target=lambda: print(len(step(x, w))))
+thread.start()
+thread.join()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="where a thread's stack cannot be chosen")
+@pytest.mark.parametrize(("channels", "pixels"), [(64, 24), (40, 40), (160, 6), (100, 14)])
+def test_a_thread_of_little_stack(tmp_path: Path, channels: int, pixels: int) -> None:
+    """What a step needs for itself lies on the heap if it is much."""
+    program = tmp_path / "program.py"
+    program.write_text(LITTLE_STACK)
+    for threads in ("1", "2"):
+        environment = {**os.environ, "GRAPHCELL_NUM_THREADS": threads, "PYTHONPATH": str(Path(gc_.__file__).parents[1])}
+        run = subprocess.run([sys.executable, str(program), str(channels), str(pixels)], env=environment, capture_output=True, text=True, check=False)
+        assert (run.returncode, run.stdout) == (0, "2\n"), run.stderr

@@ -10,6 +10,7 @@ import pytest
 
 from graphcell.codegen.llvm import target
 from graphcell.codegen.llvm.text import I64, PTR, Module
+from graphcell.codegen.program import ASKING
 from graphcell.runtime.pool_state import POOL, PoolBuilder, PoolState, add_state, at
 from graphcell.runtime.threads import Pool
 from graphcell.runtime.work_sharing import emit_claims, emit_shares, emit_take_part
@@ -171,3 +172,42 @@ def test_others_do_what_is_left_to_a_thread_that_is_held_up(pool: Pool, kernels:
         held[0], held[2] = threading.get_ident(), blocks
         bind(pool)(kernels.address("held"), held.ctypes.data, blocks)
         assert held[1] == blocks and (held[3:] == 1).all()
+
+
+# -- kernels that ask -----------------------------------------------------------------------------------------------
+@pytest.mark.parametrize("size", [1, 2, 3, 7])
+@pytest.mark.parametrize("blocks", [1, 2, 3, 7, 100, 12345])
+def test_a_kernel_that_asks_is_called_once_in_each_thread(pool: Pool, kernels: Kernels, size: int, blocks: int) -> None:
+    pool.resize(size)
+    for _ in range(20):
+        found = np.zeros(blocks + 3, np.int64)
+        bind(pool)(kernels.address("asking"), found.ctypes.data, blocks + ASKING)
+        assert found[2:].tolist() == [1] * blocks + [0]
+        assert 1 <= found[0] <= min(size, blocks) and found[0] <= found[1]
+        assert size > 1 or found[:2].tolist() == [1, 1]
+
+
+def test_threads_that_ask_take_from_each_other(shares: Shares, kernels: Kernels) -> None:
+    """Each thread's call goes on as long as any has blocks left, and who comes too late is not called."""
+    for _ in range(200):
+        found = np.zeros(102, np.int64)
+        shares.share(kernels.address("asking"), found.ctypes.data, 4, 100)
+        shares.state.asks = 1
+        in_threads(4, lambda k: shares.take_part(k, 4))
+        shares.state.asks = 0
+        assert (found[2:] == 1).all() and 1 <= found[0] <= 4 and found[1] >= 16
+    alone = np.zeros(102, np.int64)
+    shares.share(kernels.address("asking"), alone.ctypes.data, 4, 100)
+    shares.state.asks = 1
+    shares.take_part(2, 4)
+    shares.take_part(1, 4)
+    shares.state.asks = 0
+    assert (alone[2:] == 1).all() and alone[0] == 1
+
+
+def test_no_blocks_to_ask_for(pool: Pool, kernels: Kernels) -> None:
+    pool.resize(2)
+    found = np.zeros(3, np.int64)
+    for blocks in (ASKING, ASKING - 5, -(2**63), -1, 0):
+        bind(pool)(kernels.address("asking"), found.ctypes.data, blocks)
+    assert not found.any()

@@ -105,6 +105,11 @@ class Stage:
     extra: tuple[str, ...]
     blocks: int
     flops: int  # of one block, roughly
+    by_each: bool = False  # whether each thread may as well run it for itself, if what it fills is small: to fetch what others have written takes as long
+
+    def renamed(self, names: dict[str, str]) -> Stage:
+        """The same stage with other names for its buffers."""
+        return replace(self, buffers=tuple(names.get(n, n) for n in self.buffers))
 
     def __str__(self) -> str:
         names = ", ".join((*self.buffers, *self.extra))
@@ -134,8 +139,7 @@ class Plan:
 
     def renamed(self, names: dict[str, str]) -> Plan:
         """The same plan with other names for its buffers."""
-        stages = (replace(s, buffers=tuple(names.get(n, n) for n in s.buffers)) for s in self.stages)
-        return replace(self, stages=tuple(stages))
+        return replace(self, stages=tuple(s.renamed(names) for s in self.stages))
 
     def __str__(self) -> str:
         shared = "".join(f"\n  shared {name}: {size} bytes" for name, size in self.shared)

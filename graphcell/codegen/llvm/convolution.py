@@ -146,27 +146,24 @@ def _emit_parts(
     names: tuple[str, str, str],
     prepared: bool,
 ) -> Plan:
-    """By Winograd's algorithm, or stages of all parts: first the packing of each, then the correlations; they
-    share one buffer of packed weights.
-    """
+    """By Winograd's algorithm, or stages of all parts: first the packing of each, then the correlations."""
     fast = winograd_schedule.choose(parts[0], target, prepared)
     if fast is not None:
         return emit_winograd(module, name, parts[0], fast, target, epilogue, extra, names)
-    packs, works, notes = [], [], []
-    offset = scratch = 0
+    packs, works, notes, shared = [], [], [], []
+    scratch = 0
     for k, part in enumerate(parts):
-        own = f"{name}.{k}" if len(parts) > 1 else name
+        own, packed = (f"{name}.{k}", f"packed{k}") if len(parts) > 1 else (name, "packed")
         plan = schedule(part, target)
-        panels = WeightPanels(part, plan, offset)
+        panels = WeightPanels(part, plan)
         emitter = _Emitter(module, own, part, plan, target, epilogue, extra, names, panels)
         if panels.depth:
-            packs.append(panels.emit(module, own))
-        works.append(emitter.emit_work())
+            packs.append(panels.emit(module, own).renamed({"packed": packed}))
+            shared.append((packed, panels.bytes))
+        works.append(emitter.emit_work().renamed({"packed": packed}))
         notes.append(f"{plan}{', weights asked for ahead' if emitter.streams else ''}")
-        offset += panels.bytes
         scratch = max(scratch, emitter.scratch_bytes)
-    shared = (("packed", offset),) if offset else ()
-    return Plan((*packs, *works), shared, scratch, "; ".join(notes))
+    return Plan((*packs, *works), tuple(shared), scratch, "; ".join(notes))
 
 
 @dataclass(frozen=True, slots=True)

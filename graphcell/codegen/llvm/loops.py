@@ -5,7 +5,7 @@ block < end`; blocks write disjoint memory, so that any split over threads gives
 
 Three shapes of code, by where the vector loop lies (what happens in a row is in rows.py):
 
-* no reductions: the vector loop is the only inner loop, the outer ones are rows; with no outer loop at all a block is a run of elements;
+* no reductions: the vector loop is the only inner loop, the outer ones are rows; with no outer loop at all, or few long rows, a block is a run of elements;
 * *horizontal*: the vector loop is reduced. A block is a row; lanes are combined at the end of the row. Short rows go in groups (row_groups.py). Where stores
   add along outer loops, a block is all rows along these, so that no two blocks add to one sum;
 * *vertical*: the vector loop is an outer one. A block is a group of neighbouring rows in the lanes, each with its own reductions.
@@ -54,7 +54,7 @@ def block_count(kernel: LoopKernel, target: Target) -> int:
             return math.prod(kernel.extents[d] for d in kernel.loops_of_blocks())
         return math.prod(kernel.extents[: kernel.group]) * groups_of(kernel, target)
     leading, within = _block_loops(kernel)
-    blocks = math.prod(kernel.extents[d] for d in leading)
+    blocks = math.prod(kernel.extents[d] for d in leading) * max(1, kernel.runs_of_row)
     if 0 <= kernel.tile < kernel.outer:
         if _takes_chunks(kernel, target):
             return blocks * -(-kernel.extents[kernel.vector] // _CHUNK)
@@ -195,7 +195,9 @@ class LoopEmitter(RowEmitter):
         leading, within = _block_loops(k)
         self.bytes_ahead = _bytes_ahead(k, self.target)
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            if 0 <= k.tile < k.outer:
+            if k.runs_of_row:
+                self._run_of_row(block.index, leading)
+            elif 0 <= k.tile < k.outer:
                 self._tile_block(block.index, leading)
             elif self.vertical and not within and streams(k, self.target):
                 self._streamed_block(block.index, leading)
@@ -220,13 +222,27 @@ class LoopEmitter(RowEmitter):
             self._begin_row()
             self._row()
 
-    # -- no outer loop: runs of elements -----------------------------------------------------------------------------
+    # -- runs of elements --------------------------------------------------------------------------------------------
     def _run_of_elements(self) -> None:
-        b, n = self.b, self.kernel.extents[0]
+        """All blocks of a kernel without outer loops, as one run."""
         self._uniform_values()
         self._begin_row()
-        start = b.mul(b.args["begin"], i64(self.kernel.run))
-        stop = b.binary("smin", b.mul(b.args["end"], i64(self.kernel.run)), i64(n))
+        self._run(self.b.args["begin"], self.b.args["end"])
+
+    def _run_of_row(self, block: Val, rows: list[int]) -> None:
+        """A block of few and long rows."""
+        b = self.b
+        row, number = (f(block, i64(self.kernel.runs_of_row), signed=False) for f in (b.div, b.rem))
+        self._set_outer(row, rows)
+        self._begin_row()
+        self._prepare_row_values(0, range(len(self.kernel.stores)), [])
+        self._run(number, b.add(number, i64(1)))
+
+    def _run(self, begin: Val, end: Val) -> None:
+        """The elements of a row from one run of it to another."""
+        b, n = self.b, self.kernel.extents[-1]
+        start = b.mul(begin, i64(self.kernel.run))
+        stop = b.binary("smin", b.mul(end, i64(self.kernel.run)), i64(n))
         wide = self.lanes * self.slots
 
         def body(at: Val, count: int, mask: Val | None) -> None:

@@ -154,7 +154,7 @@ class DotMatmul:
                 piece(column.index, k.index, None)
             if full < spec.k:
                 piece(column.index, i64(full), constant_mask(spec.k - full, lanes))
-        return Stage(b.finish(), params.buffers, (), spec.n, spec.k)
+        return Stage(b.finish(), params.buffers, (), spec.n, spec.k, by_each=True)
 
     def _kernel(self, i: int, rows: int, j: int, columns: int) -> str:
         spec = self.spec

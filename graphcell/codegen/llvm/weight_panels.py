@@ -27,11 +27,10 @@ _MOST_SHUFFLES = 160  # of an unrolled loop that deals out taps, which bounds th
 
 @dataclass(frozen=True, slots=True)
 class WeightPanels:
-    """The panels of one correlation, `start` bytes into the buffer `packed`."""
+    """The panels of one correlation."""
 
     part: Correlation
     plan: Schedule
-    start: int
 
     @property
     def depth(self) -> int:
@@ -46,7 +45,7 @@ class WeightPanels:
     def at(self, b: FunctionBuilder, packed: Val, group: Val, column: Val) -> Val:
         """The panel of the column tile that begins at `column`."""
         offset = affine(b, [(group, self.plan.padded_columns * self.depth), (column, self.depth)])
-        return b.gep(b.gep(packed, self.start, LType("i8")), offset, LType(self.part.kind))
+        return b.gep(packed, offset, LType(self.part.kind))
 
     def emit(self, module: Module, name: str) -> Stage:
         """The stage `name.pack`; a block is one column tile of one group."""
@@ -71,7 +70,7 @@ class WeightPanels:
                         self.at(b, b.args["packed"], group, column),
                     )
         return Stage(
-            b.finish(), params.buffers, (), part.groups * plan.column_tiles, self.depth * plan.tile.columns
+            b.finish(), params.buffers, (), part.groups * plan.column_tiles, self.depth * plan.tile.columns, by_each=True
         )
 
 

@@ -57,7 +57,7 @@ class FilterPanels:
             stop = b.binary("smin", b.add(channel, i64(STEP)), i64(self.part.reduced))
             self.call(b, kernels, (tile, b.add(tile, i64(1))), (channel, stop), b.args["packed"], (i64(0), i64(0)))
         return Stage(
-            b.finish(), params.buffers, (), self.column_tiles * steps, STEP * self.tile.vectors * 4 * self.algorithm.products
+            b.finish(), params.buffers, (), self.column_tiles * steps, STEP * self.tile.columns * 8 * self.algorithm.products, by_each=True
         )
 
     def call(

@@ -37,6 +37,9 @@ SWITCH_VARIABLE = "GRAPHCELL_WINOGRAD"
 _BLOCKS_WANTED = 16
 _OWN_BLOCKS_WANTED = 4  # with groups of tiles that all transform the weights
 _FLOPS_PER_BLOCK = 200_000
+_FEWEST_GROUPS = 4  # of tiles that transform their input and have all columns
+_MANY_TILES = 16  # register tiles; of so many it does not matter whether two threads have one more or less
+_HARDLY_LONGER = 1.04  # times the time of the best tile, by estimate
 _SLAB_VECTORS = 4
 _MOST_OWN = 3  # times half of the L2 cache, on a thread's stack
 _MOST_OWN_TAPS = 9  # with which blocks may transform weights that others transform, too
@@ -168,7 +171,7 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Nested, ow
     size, lanes = LType(part.kind).bytes, target.lanes(part.kind)
     cut = tiling(part, algorithm.outputs)
     tiles = cut.tiles
-    tile = choose_tile(tiles, part.columns, part.kind, target)
+    tile = _evenly_many(choose_tile(tiles, part.columns, part.kind, target), tiles)
     rows, columns = split_evenly(tiles, tile.rows), split_columns(part.columns, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
     flops = 2 * algorithm.products * tiles * part.reduced * part.columns
@@ -179,7 +182,8 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Nested, ow
     least = (channels + slab * tile.columns) * rows[0].size  # of a block of one register tile, if it transforms its input
     weights = algorithm.products * part.reduced * round_up(part.columns, lanes) * size
     fused = max(1, (1 if weights <= target.l2_bytes else 2) * room // least)  # fewer blocks where each reads many weights
-    shared_input = own_filters or ceil_div(row_tiles, fused) < wanted or least > _MOST_OWN * room
+    are_few = ceil_div(row_tiles, fused) < wanted if slab < column_tiles else row_tiles < min(wanted, _FEWEST_GROUPS)
+    shared_input = own_filters or are_few or least > _MOST_OWN * room
     per_block = min(row_tiles, fused)
     if shared_input:
         per_block = min(row_tiles, max(1, room // (slab * tile.columns * rows[0].size)))
@@ -197,6 +201,17 @@ def schedule(part: Correlation, target: ContractionTarget, algorithm: Nested, ow
     if own_filters:
         chunk = min(round_up(part.reduced, STEP), max(STEP, room // (slab * tile.columns) // STEP * STEP))
     return Schedule(algorithm, cut, tile, rows, columns, per_block, slab, shared_input, chunk, v, m)
+
+
+def _evenly_many(tile: TileShape, tiles: int) -> TileShape:
+    """The register tile, or one of which there is one more if they are few and an odd number, for two threads to have as many, where that takes hardly
+    longer."""
+    count = ceil_div(tiles, tile.rows)
+    if count % 2 == 0 or count >= _MANY_TILES or tiles == 1:
+        return tile
+    smaller = TileShape(ceil_div(tiles, count + 1), tile.vectors, tile.lanes)
+    longer = (count + 1) * tile_cost(smaller.rows, tile.vectors) / (count * tile_cost(tile.rows, tile.vectors))
+    return smaller if ceil_div(tiles, smaller.rows) == count + 1 and longer <= _HARDLY_LONGER else tile
 
 
 # -- estimated times, in cycles of one multiply-add ----------------------------------------------------------
