@@ -98,6 +98,13 @@ def test_several_parts_and_slabs(weights: str, shared: bool) -> None:
     check(spec, HOST, GRADIENT_F4, shared)
 
 
+@pytest.mark.parametrize(("tiles", "parts"), [(90, 4), (120, 6), (48, 4), (63, 4), (64, 4), (16, 1), (31, 1), (500, 16)])
+def test_two_threads_have_equally_many_parts(tiles: int, parts: int) -> None:
+    spec = ConvSpec(1, 4, 4 * tiles, 32, 32, 3, 3, padding=SAME)
+    plan = schedule(spec, TARGETS[HOST], GRADIENT_F4)
+    assert (plan.tiles, plan.slabs, plan.splits) == (tiles, (1, 1), parts)
+
+
 def test_several_chunks_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(TARGETS, HOST, replace(TARGETS[HOST], l2_bytes=512 << 10))
     spec = ConvSpec(3, 64, 72, 40, 90, 3, 3, padding=SAME)

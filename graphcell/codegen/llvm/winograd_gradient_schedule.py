@@ -30,6 +30,7 @@ from graphcell.records import dataclass
 _BLOCKS_WANTED = 16
 _FLOPS_PER_BLOCK = 200_000
 _LEAST_PART = 16  # tiles
+_MANY_PARTS = 16  # of so many it does not matter whether two threads have one more or less
 _SLAB = 64  # channels and filters of a slab, about
 _MOST_SHARED = 16 << 20  # bytes of transformed tiles that are kept
 _TRANSFORMS = {GRADIENT_F2: (55, 45, 60), GRADIENT_F4: (190, 150, 110), GRADIENT_F2_OF_5: (190, 80, 500)}
@@ -109,6 +110,8 @@ def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Nested, share
     flops = 2 * algorithm.products * tiles * spec.c * spec.k
     wanted = min(_BLOCKS_WANTED, max(1, flops // _FLOPS_PER_BLOCK))
     parts = min(ceil_div(wanted, slabs), max(1, tiles // _LEAST_PART))
+    if slabs * parts % 2 and 1 < parts < _MANY_PARTS:  # an even number of blocks, for two threads to have as many
+        parts += 1 if parts == 3 else -1
     split = ceil_div(tiles, parts)
     chunk = split
     if not shared:
