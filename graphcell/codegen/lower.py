@@ -26,6 +26,7 @@ from graphcell.codegen.legalize import is_loop_op, is_virtual, legalize
 from graphcell.codegen.linear_algebra import matrix_kernel
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.quicker import has_clock, measured
 from graphcell.codegen.llvm.text import I8, I32, PTR, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_arena, plan_by_size
@@ -504,12 +505,17 @@ def _lower(graph: Graph, updates: Sequence[tuple[int, int]], target: Target, fro
     lowering.hand_over()
     for request in spot.requests:
         request.bind(b, region)
-    share(frame, target.l2_bytes)
+    finish = None
+    if share(frame, target.l2_bytes) and has_clock():
+        takes_all, finish = measured(b, "run.times")
+        call.pool = b.select(takes_all, call.pool, lowering.alone())
     frame.emit(b, b.args["arena"], call)
     for k, at in updated.items():
         if frame.outputs[k] not in frame.in_place:
             frame.copy(b, frame.place[graph.inputs[at]], frame.place[frame.outputs[k]], frame.outputs[k].type, call)
     found = emit_prepare(_Frame(lowering, cut.once), cut, spot, kept) if spot.nbytes else None
+    if finish is not None:
+        finish()
     call.finish(b)
     arena_bytes = max(frame.arena_bytes, found.arena_bytes if found is not None else 0)
     return Program(lowering.finish(), arena_bytes, lowering.constants, lowering.host_calls, lowering.steps, lowering.profiled, found)

@@ -181,6 +181,19 @@ class Lowering:
             b.finish()
         return name
 
+    def alone(self) -> Val:
+        """A function that does what the pool's `parallel_for` does, but for teams, in this thread."""
+        if not self.module.has_function("alone"):
+            b = FunctionBuilder(self.module, "alone", [("kernel", PTR), ("context", PTR), ("blocks", I64)])
+            kernel, context, blocks = b.args.values()
+            b.if_else(
+                b.icmp("slt", blocks, i64(ASKING // 2)),
+                lambda: b.call_pointer(kernel, VOID, context, i64(0), b.sub(blocks, i64(ASKING)), i64(0), const(0, PTR)),
+                lambda: b.call_pointer(kernel, VOID, context, i64(0), blocks),
+            )
+            b.finish()
+        return Val("@alone", PTR)
+
     def _run_on_heap(self, b: FunctionBuilder, function: str, buffers: list[Val], private: Private) -> None:
         """With memory from the heap; where there is none left, the process ends as it does for any other allocation in C."""
         self.module.declare("malloc", PTR, [I64])

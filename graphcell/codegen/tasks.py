@@ -43,6 +43,8 @@ class UnitLike(Protocol):
 
 
 U = TypeVar("U", bound=UnitLike)
+_LONGEST_TRIED = 12_000_000
+"""Cycles of one thread up to which a program tries whether that alone is quicker: some milliseconds."""
 UNITS = 4, 2, 3
 """Into how many a team may divide rows, the first one first if that does as much."""
 _EMITTED = (
@@ -71,14 +73,23 @@ class FrameLike(Protocol[U]):
     def own_stages(self, node: Node, plan: Plan) -> dict[str, Stage]: ...
 
 
-def share(frame: FrameLike[U], cache_bytes: int) -> None:
-    """Decides which loops of a program teams go through, and which steps one thread does alone. `cache_bytes`: of a processor's own cache."""
+def share(frame: FrameLike[U], cache_bytes: int) -> bool:
+    """Decides which loops of a program teams go through, and which steps one thread does alone. `cache_bytes`: of a processor's own cache.
+
+    Returns: whether the program is so short that it had better try whether one thread alone is quicker. Loops that teams go through try that themselves.
+    """
     _keep_pairs(frame)
     _form_teams(frame)
     tasks = list(tasks_of(frame, 1, {}))
     for k in done_alone([task for _, task in tasks], cache_bytes):
         tasks[k][0].may_be_shared = False
     _dissolve_teams(frame)
+    is_shared = any(unit.may_be_shared and task.work.may_be_shared for unit, task in tasks)
+    return is_shared and not _has_teams(frame) and sum(t.times * t.work.cycles for _, t in tasks) <= _LONGEST_TRIED
+
+
+def _has_teams(frame: FrameLike[U]) -> bool:
+    return bool(frame.teams) or any(p.apart for p in frame.pairs) or any(_has_teams(f) for inside in frame.inner.values() for f in inside)
 
 
 def _keep_pairs(frame: FrameLike[U]) -> None:

@@ -127,7 +127,7 @@ def test_results_are_the_bits_of_one_thread(name: str) -> None:
     graph = traced(fn, arrays)
     for target in TARGETS.values():
         runner, pool = Runner(graph, target), TurnTaking()
-        (alone,) = runner.run(arrays, Alone())  # type: ignore[arg-type]
+        (alone,) = runner.run(arrays, Alone())  # type: ignore[arg-type]  # short programs try one thread alone in their first run
         (found,) = runner.run(arrays, pool)
         assert alone.tobytes() == found.tobytes()
         np.testing.assert_allclose(found, evaluate_graph(graph, arrays)[0], rtol=2e-4, atol=2e-4)
@@ -157,6 +157,20 @@ def test_in_a_loop_of_a_team(monkeypatch: pytest.MonkeyPatch) -> None:
     for target in TARGETS.values():
         assert any("each thread for itself" in s.kernel and "for a team" in s.way for s in Runner(traced(f, (x, w)), target).program.steps)
     check(f, (x, w), tolerance=2e-4)
+
+
+@pytest.mark.parametrize("longest", [0, 1 << 60])
+def test_short_programs_try_one_thread_alone(longest: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The first of 128 runs, and the next four with threads; the results are the same."""
+    monkeypatch.setattr(tasks, "_LONGEST_TRIED", longest)
+    fn, arrays, _ = CASES["winograd"]
+    runner, counts, found = Runner(traced(fn, arrays), TARGETS[max(TARGETS)]), [], []
+    for _ in range(5):
+        pool = TurnTaking()
+        found.append(runner.run(arrays, pool)[0].tobytes())
+        counts.append(pool.regions)
+    assert counts == [0 if longest else counts[1], *[counts[1]] * 4] and counts[1] > 0
+    assert len(set(found)) == 1
 
 
 def test_memory_of_threads_is_not_in_the_arena(monkeypatch: pytest.MonkeyPatch) -> None:

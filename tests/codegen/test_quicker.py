@@ -25,7 +25,7 @@ class Ways:
         words = [b.gep(b.args["table"], k, I64) for k in range(5)]
         clock = iter((words[START], words[END]))
         monkeypatch.setattr(quicker, "_clock", lambda b: b.load(next(clock), I64))
-        monkeypatch.setattr(quicker, "_has_clock", lambda: True)
+        monkeypatch.setattr(quicker, "has_clock", lambda: True)
 
         def way(number: int, length: Val) -> Callable[[], None]:
             def emit() -> None:
@@ -97,7 +97,7 @@ def test_a_clock_that_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_without_a_clock_it_is_the_second(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(quicker, "_has_clock", lambda: False)
+    monkeypatch.setattr(quicker, "has_clock", lambda: False)
     emitted: list[str] = []
     quicker.emit_quicker(FunctionBuilder(Module(), "f", []), "times", lambda: emitted.append("first"), lambda: emitted.append("second"))
     assert emitted == ["second"]

@@ -26,18 +26,19 @@ class TurnTaking:
 
     Attributes:
         teams: how many teams there were; `barriers`: at which they met, in all.
-        asked: how many regions asked for their blocks.
+        regions: how many there were else; `asked`: how many of them asked for their blocks.
         failure: what went wrong, if something did.
     """
 
     def __init__(self, order: Sequence[int] = (1, 0)):
-        self.order, self.teams, self.barriers, self.asked = order, 0, 0, 0
+        self.order, self.teams, self.barriers, self.regions, self.asked = order, 0, 0, 0, 0
         self.failure = ""
         self._function = _POOL(self._parallel_for)
         self.address = ctypes.cast(self._function, ctypes.c_void_p)
 
     def _parallel_for(self, function: int, context: int, blocks: int) -> None:
         """Of blocks the second half first, which whoever asks has block by block."""
+        self.regions += blocks > 0 or blocks < ASKING // 2
         if blocks > 0:
             _KERNEL(function)(context, blocks // 2, blocks)
             _KERNEL(function)(context, 0, blocks // 2)

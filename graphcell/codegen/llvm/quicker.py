@@ -22,9 +22,16 @@ _RUNS, _FIRST, _SECOND = range(3)  # words of the variable
 
 def emit_quicker(b: FunctionBuilder, name: str, first: Callable[[], object], second: Callable[[], object]) -> None:
     """Emits `first()` and `second()`, of which each run takes one; where there is no clock, always the second."""
-    if not _has_clock():
+    if not has_clock():
         second()
         return
+    takes_second, finish = measured(b, name)
+    b.if_else(takes_second, second, first)
+    finish()
+
+
+def measured(b: FunctionBuilder, name: str) -> tuple[Val, Callable[[], None]]:
+    """Whether this run takes the second way, an i1, and what is to be emitted behind it. Where there is a clock."""
     b.module.add_global(name, "global [3 x i64] zeroinitializer, align 64")
     words = [b.gep(Val(f"@{name}", PTR), k, I64) for k in (_RUNS, _FIRST, _SECOND)]
     runs, before, after = (b.load_atomic(word, I64, "monotonic") for word in words)
@@ -33,17 +40,20 @@ def emit_quicker(b: FunctionBuilder, name: str, first: Callable[[], object], sec
     tries, tries_second = b.icmp("sle", turn, i64(_TRIES)), b.icmp("sge", turn, i64(1))
     takes_second = b.select(tries, tries_second, b.icmp("sle", after, before))
     start = _clock(b)
-    b.if_else(takes_second, second, first)
-    spent = b.binary("smax", b.sub(_clock(b), start), i64(1))  # the clock of a machine that is moved may go back
-    known = b.select(takes_second, after, before)
-    more = b.binary("smin", b.sub(spent, known), known)
-    part = b.select(tries, i64(_TRIED), i64(_FOLLOWED))
-    followed = b.add(known, b.shr(more, part, signed=True))
-    word = b.select(takes_second, words[_SECOND], words[_FIRST])
-    b.store_atomic(b.select(b.icmp("eq", known, i64(0)), spent, followed), word, "monotonic")
+
+    def finish() -> None:
+        spent = b.binary("smax", b.sub(_clock(b), start), i64(1))  # the clock of a machine that is moved may go back
+        known = b.select(takes_second, after, before)
+        more = b.binary("smin", b.sub(spent, known), known)
+        part = b.select(tries, i64(_TRIED), i64(_FOLLOWED))
+        followed = b.add(known, b.shr(more, part, signed=True))
+        word = b.select(takes_second, words[_SECOND], words[_FIRST])
+        b.store_atomic(b.select(b.icmp("eq", known, i64(0)), spent, followed), word, "monotonic")
+
+    return takes_second, finish
 
 
-def _has_clock() -> bool:
+def has_clock() -> bool:
     return platform.machine().lower() in ("x86_64", "amd64", "aarch64", "arm64")
 
 
