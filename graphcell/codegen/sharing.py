@@ -50,9 +50,9 @@ class Work:
 
     Attributes:
         cycles: of one thread, roughly.
-        undivided: what each of several threads does of these.
         may_be_shared: whether there is more than one block, and enough to do.
         read_by_all: bytes that each thread reads, however the step is divided.
+        undivided: what each of several threads does of the cycles.
     """
 
     cycles: float

@@ -376,7 +376,7 @@ def test_chosen_where_it_saves_time_unless_the_environment_forbids_it(monkeypatc
 @pytest.mark.parametrize("channels", [3, 64, 700, 5000])
 @pytest.mark.parametrize("size", [4, 30, 250])
 def test_memory_is_bounded(size: int, channels: int) -> None:
-    """Threads have their scratch memory on the stack; the transformed input is more than twice the input."""
+    """Each thread has scratch memory to itself; the transformed input is more than twice the input."""
     target = TARGETS[HOST]
     for filters in (8, 600):
         spec = ConvSpec(4, size, size, channels, filters, 3, 3, padding=SAME)
@@ -404,7 +404,7 @@ def test_two_threads_have_equally_much_of_few_tiles() -> None:
 
 
 def test_pixels_far_apart_are_summed_directly() -> None:
-    """A thread's stack holds a row of zeros as long as that of a tile."""
+    """Each thread has a row of zeros as long as that of a tile."""
     for dilation, taken in ((8, True), (800, False)):
         spec = ConvSpec(4, 40, 2000, 64, 64, 3, 3, padding=SAME, dilation=(1, dilation))
         found = choose(forward_correlation(spec), TARGETS[HOST]), choose_gradient(spec, TARGETS[HOST])

@@ -41,7 +41,7 @@ _FEWEST_GROUPS = 4  # of tiles that transform their input and have all columns
 _MANY_TILES = 16  # register tiles; of so many it does not matter whether two threads have one more or less
 _HARDLY_LONGER = 1.04  # times the time of the best tile, by estimate
 _SLAB_VECTORS = 4
-_MOST_OWN = 3  # times half of the L2 cache, on a thread's stack
+_MOST_OWN = 3  # times half of the L2 cache, of a thread's own memory
 _MOST_OWN_TAPS = 9  # with which blocks may transform weights that others transform, too
 _MOST_SHARED = 64 << 20  # bytes of transformed input that are kept
 _MOST_ZEROS = 64 << 10  # bytes of the row of a tile whose pixels lie apart
@@ -129,7 +129,7 @@ def margin(algorithm: Nested, cut: Tiling) -> float:
 
 
 def narrow_tiles(algorithm: Nested, cut: Tiling, channels: int, kind: str) -> bool:
-    """Whether a row of pixels as long as that of a tile may lie on a thread's stack: zeros, for rows outside of the image."""
+    """Whether a thread may have a row of pixels as long as that of a tile to itself: zeros, for rows outside of the image."""
     apart = cut.apart[1]
     return apart == 1 or algorithm.pixels.size * apart * channels * LType(kind).bytes <= _MOST_ZEROS
 
