@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.target import compile_object, host, load_object
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, Module, Val, i64
 
 START, END, OF_FIRST, OF_SECOND, TAKEN = range(5)
-PERIOD, TRIES = 128, 4
+PERIOD, FIRST_PERIOD, TRIES = 128, 16, 4
 
 
 class Ways:
@@ -53,23 +53,32 @@ class Ways:
 
 @pytest.mark.parametrize(("first", "second", "taken"), [(100, 60, 2), (60, 100, 1), (100, 100, 2)])
 def test_the_quicker_way_is_taken_after_both_were_tried(monkeypatch: pytest.MonkeyPatch, first: int, second: int, taken: int) -> None:
-    found = Ways(monkeypatch).take_many(3 * PERIOD, first, second)
-    for k in range(3):
-        assert found[k * PERIOD : (k + 1) * PERIOD] == [1, *[2] * TRIES, *[taken] * (PERIOD - 1 - TRIES)]
+    """In each period, of which there are several among the first runs."""
+    found = Ways(monkeypatch).take_many(4 * PERIOD, first, second)
+    periods = [range(k, k + FIRST_PERIOD) for k in range(0, PERIOD, FIRST_PERIOD)] + [range(k * PERIOD, (k + 1) * PERIOD) for k in (1, 2, 3)]
+    for period in periods:
+        assert found[period.start : period.stop] == [1, *[2] * TRIES, *[taken] * (len(period) - 1 - TRIES)]
 
 
 def test_a_way_that_becomes_slower_is_left_soon(monkeypatch: pytest.MonkeyPatch) -> None:
     ways = Ways(monkeypatch)
-    assert set(ways.take_many(40, 100, 60)[5:]) == {2}
+    assert set(ways.take_many(PERIOD + 40, 100, 60)[PERIOD + 5 :]) == {2}
     found = ways.take_many(20, 100, 1000)
     assert 2 <= found.index(1) <= 5 and set(found[found.index(1) :]) == {1}
 
 
 def test_one_run_that_was_held_up_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     ways = Ways(monkeypatch)
-    ways.take_many(40, 100, 60)
+    ways.take_many(PERIOD + 40, 100, 60)
     assert ways.take(100, 10**9) == 2
     assert set(ways.take_many(40, 100, 60)) == {2}
+
+
+def test_a_bad_beginning_is_forgotten_soon(monkeypatch: pytest.MonkeyPatch) -> None:
+    """When a processor was away in all of the first tries."""
+    ways = Ways(monkeypatch)
+    assert ways.take_many(FIRST_PERIOD, 100, 300) == [1, *[2] * TRIES, *[1] * (FIRST_PERIOD - 1 - TRIES)]
+    assert ways.take_many(FIRST_PERIOD, 100, 60) == [1, *[2] * (FIRST_PERIOD - 1)]
 
 
 def test_a_try_that_was_held_up_is_made_good_by_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -77,12 +86,13 @@ def test_a_try_that_was_held_up_is_made_good_by_the_others(monkeypatch: pytest.M
     ways = Ways(monkeypatch)
     assert ways.take_many(1, 100, 60) == [1]
     assert ways.take(100, 130) == 2
-    assert set(ways.take_many(60, 100, 60)) == {2}
+    found = ways.take_many(60, 100, 60)
+    assert [run for run, way in enumerate(found, 2) if way != 2] == [FIRST_PERIOD, 2 * FIRST_PERIOD, 3 * FIRST_PERIOD]
 
 
 def test_the_other_way_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
     ways = Ways(monkeypatch)
-    assert set(ways.take_many(PERIOD, 60, 100)[5:]) == {1}
+    assert set(ways.take_many(2 * PERIOD, 60, 100)[PERIOD + 5 :]) == {1}
     found = ways.take_many(PERIOD, 60, 20)
     assert found[0] == 1 and set(found[1:]) == {2}
 
@@ -90,8 +100,8 @@ def test_the_other_way_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_a_clock_that_goes_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """For a run it seems that no time has passed; later ones put that right."""
     ways = Ways(monkeypatch)
-    ways.take_many(20, 60, 100)
-    ways.take(-(10**12), 100)
+    ways.take_many(PERIOD + 20, 60, 100)
+    assert ways.take(-(10**12), 100) == 1
     ways.take_many(2 * PERIOD, 100, 60)
     assert set(ways.take_many(PERIOD - 21 + PERIOD, 100, 60)[PERIOD - 21 + 5 :]) == {2}
 

@@ -4,8 +4,9 @@ Enters: a name, and what emits either way. Leaves: code, and a variable of the m
 nothing.
 
 What two threads gain by working side by side depends on where the system lets them run, and on who else is there: twice as fast in one minute, half as fast
-in the next. Both are tried again in each _PERIOD runs; in between the time of the one that is in use follows what it takes, so that the other one's turn comes
-when it has become slower. One run that was held up changes little. The second way is tried some times in a row, since threads may have to be woken.
+in the next. Both are tried again in each _PERIOD runs, more often at first; in between the time of the one that is in use follows what it takes, so that the
+other one's turn comes when it has become slower. One run that was held up changes little. The second way is tried some times in a row, since threads may have
+to be woken.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from collections.abc import Callable
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, Val, i64
 
 _PERIOD, _TRIES = 128, 4  # runs, a power of two, and those of them that try the second way
+_FIRST_PERIOD = 16  # the same of the first _PERIOD runs, so that a program that began in a bad moment soon tries again
 _TRIED, _FOLLOWED = 1, 2  # parts of a difference from the known time, as shifts: after a try, and of the way in use
 _RUNS, _FIRST, _SECOND = range(3)  # words of the variable
 
@@ -36,7 +38,8 @@ def measured(b: FunctionBuilder, name: str) -> tuple[Val, Callable[[], None]]:
     words = [b.gep(Val(f"@{name}", PTR), k, I64) for k in (_RUNS, _FIRST, _SECOND)]
     runs, before, after = (b.load_atomic(word, I64, "monotonic") for word in words)
     b.store_atomic(b.add(runs, i64(1)), words[_RUNS], "monotonic")
-    turn = b.and_(runs, i64(_PERIOD - 1))
+    period = b.select(b.icmp("ult", runs, i64(_PERIOD)), i64(_FIRST_PERIOD - 1), i64(_PERIOD - 1))
+    turn = b.and_(runs, period)
     tries, tries_second = b.icmp("sle", turn, i64(_TRIES)), b.icmp("sge", turn, i64(1))
     takes_second = b.select(tries, tries_second, b.icmp("sle", after, before))
     start = _clock(b)
