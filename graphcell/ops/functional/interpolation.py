@@ -18,6 +18,7 @@ from graphcell.ir.types import Shape
 from graphcell.ops.functional.common import as_tensor, cast, constant
 from graphcell.ops.functional.gathering import gather
 from graphcell.ops.functional.pooling import adaptive_avg_pool1d, adaptive_avg_pool2d, adaptive_avg_pool3d
+from graphcell.ops.functional.rearranging import repeat_interleave
 from graphcell.tensor import Tensor
 
 __all__ = ["interpolate", "upsample"]
@@ -163,14 +164,6 @@ def _taps(mode: str, extent: int, out: int, factor: float | None, align_corners:
     return [(inside(low + k, extent), w.astype(np.float32)) for k, w in zip((-1, 0, 1, 2), weights)]
 
 
-def _repeated(x: Tensor, axis: int, times: int) -> Tensor:
-    """Each element along an axis so many times, one after the other: what a copy reads side by side, and of which a gradient is a sum."""
-    before, after = x.shape[: axis + 1], x.shape[axis + 1 :]
-    repeated = x.reshape((*before, 1, *after)).broadcast_to((*before, times, *after))
-    result: Tensor = repeated.reshape((*before[:-1], before[-1] * times, *after))
-    return result
-
-
 def inside(places: np.ndarray[Any, Any], extent: int) -> np.ndarray[Any, Any]:
     inside: np.ndarray[Any, Any] = np.clip(places, 0, extent - 1).astype(np.int64)
     return inside
@@ -189,7 +182,7 @@ def resized(x: Tensor, axis: int, taps: Taps) -> Tensor:
     if len(taps) == 1:
         places, extent = taps[0][0], x.shape[axis]
         if len(places) % extent == 0 and np.array_equal(places, np.arange(len(places)) * extent // len(places)):
-            return _repeated(x, axis, len(places) // extent)
+            return repeat_interleave(x, len(places) // extent, axis)
         return gather(x, constant(places), axis)
     shape = tuple(-1 if k == axis else 1 for k in range(x.ndim))
     parts: list[Any] = [gather(x, constant(places), axis) * cast(constant(weights.reshape(shape)), x.dtype) for places, weights in taps]
