@@ -44,7 +44,7 @@ def parts_of(step: Any) -> int:
     (carried,) = re.findall(r"for\[trip_count=40, carried=(?:3|2), .*reverse=True\].* : (.*) \{", step.ir())
     shapes = [re.findall(r"\d+", text) for text in re.findall(r"\[(.*?)\]", carried)]
     cuts = re.findall(r"reshape\[shape=\((\d+), \d+, .*\n.*reduce_sum\[axis=\(1", step.ir())
-    assert all(shape[0] == cuts[0] for shape in shapes[-2:]) if cuts else True
+    assert not cuts or all(shape[0] == cuts[0] for shape in shapes[-2:])
     return int(cuts[0]) if cuts else 0
 
 
