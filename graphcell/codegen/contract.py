@@ -1,8 +1,9 @@
 """Contracts products and the sums that they go into to fused multiply-adds, which round once.
 
-Enters: a kernel. Leaves: the same kernel with `MulAdd` for x * y + z, for z - x * y where z is a number known while compiling, and with
-reductions that add products taking the two factors. Refuses: differences of values that are computed. There the rounded product may be
-meant to cancel against another rounded one (a * d - b * c), and what is left of a single rounding would show.
+Enters: a kernel. Leaves: the same kernel with `MulAdd` for x * y + z, for z - x * y where z is a number known while compiling, with
+reductions that add products taking the two factors, and with x + x for what is left of x * 2. Refuses: differences of values that are
+computed. There the rounded product may be meant to cancel against another rounded one (a * d - b * c), and what is left of a single
+rounding would show.
 
 This is the only place where floating-point operations are contracted, so that every vector width and every processor gives the same
 bits. A product is contracted only if nothing else needs it, so that no work is done twice.
@@ -29,7 +30,19 @@ def contract(kernel: LoopKernel) -> LoopKernel:
         if found is not None:
             product, body[n] = found
             dropped.add(product)
-    return without(replace(kernel, body=tuple(body)), dropped) if dropped else kernel
+    body = [_added(s, body) for s in body]
+    used = {a for n, s in enumerate(body) if n not in dropped for a in s.args} | {s.local for s in kernel.stores}
+    dropped |= {a for n, s in enumerate(kernel.body) if body[n] is not s for a in s.args if isinstance(body[a].what, Splat) and a not in used}
+    return without(replace(kernel, body=tuple(body)), dropped) if body != list(kernel.body) else kernel
+
+
+def _added(s: Statement, body: list[Statement]) -> Statement:
+    """x * 2 as x + x: most kernels have more products than sums, and processors add beside them."""
+    if isinstance(s.what, Mul) and s.dtype.is_float:
+        for x, number in (s.args, s.args[::-1]):
+            if body[number].what == Splat(2.0, s.dtype):
+                return replace(s, what=Add(), args=(x, x))
+    return s
 
 
 def _contracted(kernel: LoopKernel, s: Statement, uses: Counter[int]) -> tuple[int, Statement] | None:

@@ -29,8 +29,7 @@ from graphcell.passes.costs import READ, WRITE
 from graphcell.passes.row_blocks import LONGEST_STRIP, row_blocks, rows_of_block
 from graphcell.records import dataclass
 
-MAX_NODES = 160
-MAX_OPERANDS = 40
+MAX_NODES, MAX_OPERANDS = 160, 40
 CHEAP_NODES = 6
 """A producer of a smaller domain that has at most so many ops, all of them fast, may be computed again in each row."""
 
@@ -40,9 +39,8 @@ _WORTH_READING_ONCE, _MOST_SUMMED = 1 << 14, 16
 _MOST_NODES_OF_SIBLINGS = 64
 """Ops of two loop nests that become one only because they read the same."""
 
-_FEWEST_COLUMNS, _MOST_COLUMNS = 32, 1 << 14
-"""Length of rows beside which sums of columns are added up: they stay in the caches from row to row."""
-_MOST_SUMS = 8
+_FEWEST_COLUMNS, _MOST_COLUMNS, _MOST_SUMS = 32, 1 << 14, 8
+"""Length of rows beside which sums of columns are added up, which stay in the caches from row to row, and how many of these."""
 
 
 @dataclass(eq=False)
@@ -207,7 +205,14 @@ class Fusion:
         for producer in producers:
             current = self.group_of[producer]
             if current is not group and is_loop_op(producer.op) and (node not in self.repeated or producer in self.repeated):
-                group = self._try_merge(current, group)
+                merged, alike = self._try_merge(current, group), ((tuple(current.reduced),), (tuple(group.reduced),))
+                group = self._try_merge(current, group, alike) if merged is group and self._reduce_alike(current, group) else merged
+
+    def _reduce_alike(self, p: Group, g: Group) -> bool:
+        """Whether two groups reduce rows of one length, of different values, which may be walked together: what lies side by side in memory."""
+        rp, rg = set(leaf_set(p.reduced)), set(leaf_set(g.reduced))
+        alike = p.points == g.points and volume(p.reduced) == volume(g.reduced) > 1 and rp.isdisjoint(rg)
+        return alike and self._last_axis_reduced(p, p, rp) and self._last_axis_reduced(g, g, rg)
 
     def _ends_in_columns(self, node: Node) -> bool:
         """Whether a node sums columns for nobody but further sums, or for the caller. It waits: what it sums may be summed along rows, too, by one loop
@@ -397,8 +402,8 @@ class Fusion:
         reduced = set(rp) | set(rg)
         if (self._waits(p, g, reduced) or self._waits(g, p, reduced)) and self._are_cut(p, g, reduced):
             return False
-        whole = dp if len(dp) >= len(dg) else dg
-        if not (set(dp) <= set(whole) and set(dg) <= set(whole)) or not reduced <= set(whole):
+        whole = max(dp, dg, key=len)
+        if not (set(dp) <= set(whole) and set(dg) <= set(whole) and reduced <= set(whole)):
             return False
         outer = set(whole) - reduced
         if len(dp) < len(whole) and not self._may_repeat(p, g, outer):

@@ -273,6 +273,11 @@ class LoopKernel:
         return math.prod(self.extents[self.outer :])
 
     @property
+    def line(self) -> int:
+        """Points along the vector loop."""
+        return self.extents[self.vector] if self.vector >= 0 else 1
+
+    @property
     def is_run(self) -> bool:
         """True without an outer loop and without reductions: its blocks are runs of elements."""
         return self.vector >= 0 and not self.outer and not self.reduces

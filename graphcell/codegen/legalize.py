@@ -155,7 +155,8 @@ class _Legalizer:
         if isinstance(op, Concat) and _takes_turns(op, node):
             self.table[node.results[0]] = self.joined_by_turns(node)
             return
-        self.append(copy_node(node, self.table, op))
+        made = copy_node(node, self.table, op)
+        self.append(Node(op, tuple(map(self.piece, node.operands)), made.results, node.span) if isinstance(op, Concat) else made)
 
     def fit_operands(self, node: Node) -> None:
         """Copies operands that cannot be read in one loop nest with the others."""
@@ -245,6 +246,14 @@ class _Legalizer:
                 x = self.view(Reshape(x.type.shape), one, node)
             parts.append(x)
         return self.emit(node.op, tuple(parts), node)
+
+    def piece(self, v: Value) -> Value:
+        """What a concatenation takes of v: where others read it, too, a copy, which the loop that makes v can write to its place (pieces.py) as it writes v."""
+        x = self.table[v]
+        maker, readers = self.made_by.get(x), self.readers(v)
+        if maker is None or not is_loop_op(maker.op) or len(readers) < 2:
+            return x
+        return self.emit(Copy(), (x,), maker)
 
     def is_output(self, v: Value) -> bool:
         """True if v, or a view of it, is an output."""

@@ -213,7 +213,7 @@ class _Frame(ControlFlow):
                 readers[v] = readers.get(v, 0) + 1
         nodes = [unit.node for unit in self.units if unit.node is not None and unit.kernel is None]
         loops = [unit for unit in self.units if unit.node is None]
-        looped = {v for unit in loops for v in unit.writes()}
+        looped = {v: unit.kernel.kernel.line for unit in loops if unit.kernel is not None for v in unit.writes()}
         self.pieces = find_pieces(nodes, looped, readers, self.info, given | self.info.outputs, self.in_place)
         for unit in loops:
             if not self.pieces.keys().isdisjoint(unit.writes()):

@@ -18,8 +18,8 @@ from graphcell.ops.contraction import MatMul
 from graphcell.ops.movement import Concat
 from graphcell.records import dataclass
 
-_SHORTEST_RUN = 64
-"""Neighbouring elements that a loop writes at once, so that it takes whole vectors."""
+_SHORTEST_RUN, _SHORTEST_LINE = 64, 32
+"""Neighbouring elements that a loop writes at once, so that it takes whole vectors; and if its lines are no longer without that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +33,7 @@ class Piece:
 
 def find_pieces(
     nodes: Sequence[Node],
-    looped: Collection[Value],
+    looped: Mapping[Value, int],
     readers: Mapping[Value, int],
     info: Analysis,
     fixed: Collection[Value],
@@ -42,7 +42,7 @@ def find_pieces(
     """The pieces among the results of `nodes` and the values `looped`.
 
     Args:
-        looped: values that loop nests write.
+        looped: values that loop nests write, and how long the lines are that a nest goes along.
         readers: how many steps read a value.
         fixed: values whose place is given.
         late: values whose place is not free before the step that makes them.
@@ -59,7 +59,7 @@ def find_pieces(
             alone = (root in makers or root in looped) and root not in fixed and readers[root] == 1 and roots.count(root) == 1
             if alone and info.layout(v).is_whole(v.type.shape):
                 strides = reshaped_strides(v.type.shape, steps, root.type.shape)
-                if strides is not None and (_runs_on(root.type.shape, strides) if root in looped else strides[-1] == 1):
+                if strides is not None and (_runs_on(root.type.shape, strides, looped[root]) if root in looped else strides[-1] == 1):
                     found[root] = Piece(whole, offset, strides)
             offset += v.type.shape[node.op.axis] * steps[node.op.axis]
     return found
@@ -71,8 +71,8 @@ def _writes_strided(node: Node) -> bool:
     return isinstance(node.op, (MatMul, AttentionGrad)) and types[0].dtype.is_float and all(t.size for t in types)
 
 
-def _runs_on(shape: Sequence[int], strides: Sequence[int]) -> bool:
-    """Whether many elements follow each other in memory, side by side or by a small stride."""
+def _runs_on(shape: Sequence[int], strides: Sequence[int], line: int) -> bool:
+    """Whether many elements follow each other in memory, side by side or by a small stride; of short lines all."""
     run, step = 1, 0
     for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
         if extent == 1:
@@ -81,4 +81,4 @@ def _runs_on(shape: Sequence[int], strides: Sequence[int]) -> bool:
         if stride != run * step:
             break
         run *= extent
-    return step <= SMALL_STRIDE and run >= min(_SHORTEST_RUN, math.prod(shape))
+    return step <= SMALL_STRIDE and run >= min(_SHORTEST_RUN, math.prod(shape), max(_SHORTEST_LINE, line))

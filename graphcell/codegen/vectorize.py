@@ -36,6 +36,8 @@ _DIVISION_OF_ROW, _FUNCTION_OF_ROW = 2.0, 12.0
 """What it costs to divide a number of one row, and for a function of one by Newton's method."""
 _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
+_COLUMNS_KEPT = 32, 64
+"""Points of a row up to which what is the same in each row is computed once: before AVX-512, and with it."""
 _STRIDED = 2.5
 """What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to."""
 _BY_TURNS = 3.0
@@ -139,7 +141,7 @@ class _Counter:
             row += sum((_COMBINE_GROUPED if grouped else _COMBINE_LANES)[_is_extremum(s)] for s in kernel.body if s.is_reduction)
         step = 0.0
         for n, s in enumerate(kernel.body):
-            if isinstance(s.what, Splat):
+            if isinstance(s.what, Splat) or (s.loops == 1 << d and s.stage == 0 and self._keeps_columns(plan)):
                 continue
             if s.loops & in_row or s.is_reduction:
                 step += self._statement(n, plan)
@@ -156,6 +158,11 @@ class _Counter:
             else:
                 row += one / _LANES if grouped else one
         return groups * (row + steps * step)
+
+    def _keeps_columns(self, plan: _Plan) -> bool:
+        """Whether what is the same in each row is there before the rows (rows.py)."""
+        across, most = self.reduces and plan.vector < self.kernel.outer, _COLUMNS_KEPT[self.masks]
+        return not across and plan.tile < 0 and len(self.kernel.extents) > 1 and self.kernel.extents[plan.vector] <= most
 
     def _trips(self, plan: _Plan) -> tuple[int, int]:
         """How many rows there are, or vectors of rows, and the steps of each."""

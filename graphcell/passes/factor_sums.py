@@ -8,17 +8,23 @@ but for zeros.)
 
 Who multiplies before a sum may do so to keep it finite, so not every factor may move. Moved are numbers above 1; inverse square
 roots, by which normalisations divide what is no larger than the root of the largest number; and any other factor where the sum without
-it is there anyway. Half precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
+it is there anyway, or where that is a sum of differences x - m with one number m and the sum of all x is there, a mean taken away. Half
+precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
+
+What a square adds to a gradient, twice, is added once and doubled, and powers of two join other numbers and what is one number a row. (Half of what is
+below the smallest normal number may be rounded otherwise then.)
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
+from graphcell.dtype import DType, finfo
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ir.types import TensorType
-from graphcell.ops.arithmetic import Add, Mul, Neg
+from graphcell.ir.types import Shape, TensorType
+from graphcell.ops.arithmetic import Add, Mul, Neg, Sub
 from graphcell.ops.base import Elementwise
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full
@@ -26,6 +32,7 @@ from graphcell.ops.mathematics import Rsqrt
 from graphcell.ops.movement import BroadcastTo, Reshape, Transpose
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
+from graphcell.passes.simplify_elementwise import is_made_alike
 
 Result = Sequence[Value] | None
 _FEWEST = 8
@@ -48,7 +55,7 @@ class _SharedSums:
         self.known: dict[Graph, set[_Sum]] = {}
 
     def rule(self, r: Rewriter, node: Node) -> Result:
-        """Factors may move if what is left is a sum of the graph."""
+        """Factors may move if what is left is a sum of the graph, or of what had a number taken away."""
         if r.graph not in self.known:
             made_by = r.graph.producers()
             self.known[r.graph] = {_sum_of(made_by, n.op, n.operands) for n in r.graph.nodes if isinstance(n.op, ReduceSum)}
@@ -80,7 +87,8 @@ def _factor_before_sum(r: Rewriter, node: Node, sums: set[_Sum] | None) -> Resul
         return None
 
     def moved(a: Value, rest: Sequence[Value]) -> Value | None:
-        return _same_along(r, a, op, node.results[0]) if (_is_safe(r, a) if sums is None else _sum_of(r.producers, op, rest) in sums) else None
+        may_move = _is_safe(r, a, op) if sums is None else _sum_of(r.producers, op, rest) in sums or _is_centred(r, op, rest, sums)
+        return _same_along(r, a, op, node.results[0]) if may_move else None
 
     for x, other in _both_orders(r, product):
         factor = moved(other, [x])
@@ -94,12 +102,21 @@ def _factor_before_sum(r: Rewriter, node: Node, sums: set[_Sum] | None) -> Resul
     return None
 
 
-def _is_safe(r: Rewriter, v: Value) -> bool:
-    """Whether a factor may move out of any sum: see above."""
+def _is_safe(r: Rewriter, v: Value, op: ReduceSum) -> bool:
+    """Whether a factor may move out of any sum: see above. Numbers stay in sums of columns, which are added up beside rows if nothing needs them then."""
     made = r.producers.get(v)
     while made is not None and isinstance(made.op, (BroadcastTo, Reshape)):
         made = r.producers.get(made.operands[0])
-    return made is not None and (isinstance(made.op, Rsqrt) or (isinstance(made.op, Full) and abs(made.op.value) > 1))
+    return made is not None and (isinstance(made.op, Rsqrt) or (isinstance(made.op, Full) and abs(made.op.value) > 1 and v.type.rank - 1 in op.axis))
+
+
+def _is_centred(r: Rewriter, op: ReduceSum, factors: Sequence[Value], sums: set[_Sum]) -> bool:
+    """Whether what is summed is x - m, of one m for each sum, and the sum of x is one of `sums`: then neither is larger than the other by much."""
+    made = r.producers.get(factors[0])
+    if len(factors) > 1 or made is None or not isinstance(made.op, Sub):
+        return False
+    x, m = made.operands
+    return _sum_of(r.producers, op, [x]) in sums and _along_what_is_left(r, m, op) is not None
 
 
 def minus_before_sum(r: Rewriter, node: Node) -> Result:
@@ -184,26 +201,65 @@ def _both_orders(r: Rewriter, product: Value) -> Iterator[tuple[Value, Value]]:
 def _same_along(r: Rewriter, v: Value, op: ReduceSum, result: Value) -> Value | None:
     """What v is along the dimensions that are left, if it does not vary along the summed ones."""
     made = r.producers.get(v)
-    if made is None:
-        return None
-    if isinstance(made.op, Full):
+    if made is not None and isinstance(made.op, Full):
         return r.emit(Full(made.op.value, result.type.shape, made.op.dtype))[0]
-    if not isinstance(made.op, BroadcastTo):
+    shape = _along_what_is_left(r, v, op)
+    if made is None or shape is None:
+        return None
+    (small,) = made.operands
+    if shape != small.type.shape:
+        (small,) = r.emit(Reshape(shape), small)
+    return small if shape == result.type.shape else r.emit(BroadcastTo(result.type.shape), small)[0]
+
+
+def _along_what_is_left(r: Rewriter, v: Value, op: ReduceSum) -> Shape | None:
+    """The shape of what is broadcast to v along the dimensions that are left, if v does not vary along the summed ones."""
+    made = r.producers.get(v)
+    if made is None or not isinstance(made.op, BroadcastTo):
         return None
     (small,) = made.operands
     lead = v.type.rank - small.type.rank
     if any(a >= lead and small.type.shape[a - lead] != 1 for a in op.axis):
         return None
     shape = (1,) * lead + small.type.shape
-    if not op.keep_dims:
-        shape = tuple(d for k, d in enumerate(shape) if k not in op.axis)
-    if shape != small.type.shape:
-        (small,) = r.emit(Reshape(shape), small)
-    return small if shape == result.type.shape else r.emit(BroadcastTo(result.type.shape), small)[0]
+    return shape if op.keep_dims else tuple(d for k, d in enumerate(shape) if k not in op.axis)
+
+
+def powers_of_two_together(r: Rewriter, node: Node) -> Result:
+    """(x * a) * b is x * (a * b) for numbers of which one is a power of two, and for a that is broadcast and 2, unless x * a is needed as it is, too."""
+    for product, number in (node.operands, node.operands[::-1]):
+        b, dtype = r.number(number), product.type.dtype
+        if b is None or not isinstance(r.op_of(product), Mul) or not dtype.is_float or dtype.bits < 32 or not r.used_once(product):
+            continue
+        for x, other in _both_orders(r, product):
+            a, made = r.number(other), r.producers.get(other)
+            if a is not None and 0.5 in (abs(math.frexp(a)[0]), abs(math.frexp(b)[0])) and _is_normal(a * b, dtype):
+                return r.emit(Mul(), x, *r.full(a * b, number))
+            if a is None and b == 2 and made is not None and isinstance(made.op, BroadcastTo) and 2 * made.operands[0].type.size <= other.type.size:
+                (small,) = made.operands
+                return r.emit(Mul(), x, *r.emit(made.op, *r.emit(Mul(), small, *r.full(b, small))))
+    return None
+
+
+def add_twice(r: Rewriter, node: Node) -> Result:
+    """(x + y) + y is x + 2 y, also where y is a product that is there twice, unless x + y is needed as it is, too: what a square adds to a gradient."""
+    if not node.results[0].type.dtype.is_float or node.results[0].type.dtype.bits < 32:
+        return None
+    for total, y in (node.operands, node.operands[::-1]):
+        if isinstance(r.op_of(total), Add) and r.used_once(total):
+            for x, other in _both_orders(r, total):
+                if is_made_alike(r, y, other):
+                    return r.emit(Add(), x, *r.emit(Mul(), y, *r.full(2, y)))
+    return None
+
+
+def _is_normal(number: float, dtype: DType) -> bool:
+    limits = finfo(dtype)
+    return float(limits.smallest_normal) <= abs(number) <= float(limits.max)
 
 
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
     sums = (ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum)
     graph = rewrite(graph, Rules(*sums, (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
-    return rewrite(graph, Rules((ReduceSum, _SharedSums().rule)))
+    return rewrite(graph, Rules((ReduceSum, _SharedSums().rule), (Mul, powers_of_two_together), (Add, add_twice)))

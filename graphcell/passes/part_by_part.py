@@ -18,8 +18,8 @@ from graphcell.ops.movement import BroadcastTo, Concat, Reshape, Slice
 from graphcell.ops.reduction import ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
-_MOST_PARTS, _SMALLEST_PART = 4, 1 << 12
-_SHORTEST_LINE = 64
+MOST_PARTS, SMALLEST_PART = 4, 1 << 12
+SHORTEST_LINE = 64
 """Elements behind the dimension of the parts, which lie together in memory."""
 _MOST_OPS = 256
 """Elementwise ops of concatenations that are taken apart, in one graph."""
@@ -77,9 +77,9 @@ def _sum(r: Rewriter, node: Node) -> Sequence[Value] | None:
 def _is_in_parts(r: Rewriter, v: Value) -> bool:
     """Whether v consists of a few large parts, each made by a loop, or of such concatenations."""
     made = r.producers.get(v)
-    if made is None or not isinstance(made.op, Concat) or len(made.operands) > _MOST_PARTS:
+    if made is None or not isinstance(made.op, Concat) or len(made.operands) > MOST_PARTS:
         return False
-    if math.prod(v.type.shape[made.op.axis + 1 :]) < _SHORTEST_LINE or any(p.type.size < _SMALLEST_PART for p in made.operands):
+    if math.prod(v.type.shape[made.op.axis + 1 :]) < SHORTEST_LINE or any(p.type.size < SMALLEST_PART for p in made.operands):
         return False
     return all(_is_made_by_loop(r, p) for p in made.operands)
 
@@ -116,6 +116,11 @@ def _cut(r: Rewriter, v: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
     if made is not None and isinstance(made.op, Elementwise):
         cut = {x: _cut(r, x, axis, sizes) for x in dict.fromkeys(made.operands)}
         return [r.emit(made.op, *(cut[x][k] for x in made.operands))[0] for k in range(len(sizes))]
+    return slices_of_parts(r, v, axis, sizes)
+
+
+def slices_of_parts(r: Rewriter, v: Value, axis: int, sizes: Sequence[int]) -> list[Value]:
+    """v cut along a dimension in parts of these sizes."""
     parts: list[Value] = []
     begin, shape = 0, v.type.shape
     for size in sizes:

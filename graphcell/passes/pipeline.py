@@ -37,6 +37,7 @@ from graphcell.passes.merge_common import merge_common
 from graphcell.passes.part_by_part import part_by_part
 from graphcell.passes.recompute import recompute
 from graphcell.passes.simplify import simplify
+from graphcell.passes.take_apart import take_apart
 from graphcell.records import dataclass
 
 Pass = Callable[[Graph], Graph]
@@ -59,6 +60,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("factor_sums", factor_sums),
     ("accumulate", accumulate),
     ("eliminate_dead", eliminate_dead),
+    ("take_apart", take_apart),
     ("part_by_part", part_by_part),
     ("merge_common", merge_common),
     ("simplify", simplify),

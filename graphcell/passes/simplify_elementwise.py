@@ -61,6 +61,20 @@ def add_negative(r: Rewriter, node: Node) -> Result:
     return None
 
 
+def add_itself(r: Rewriter, node: Node) -> Result:
+    """x + x is x * 2 for floats: a number joins others."""
+    x, y = node.operands
+    return r.emit(Mul(), x, *r.full(2, x)) if x.type.dtype.is_float and is_made_alike(r, x, y) else None
+
+
+def is_made_alike(r: Rewriter, x: Value, y: Value) -> bool:
+    """Whether two values are one, or a product that is there twice, as the gradient of a square is."""
+    one, other = r.producers.get(x), r.producers.get(y)
+    if x is y or one is None or other is None or not isinstance(one.op, Mul):
+        return x is y
+    return one.op == other.op and set(one.operands) == set(other.operands)
+
+
 def add_integers(r: Rewriter, node: Node) -> Result:
     """(x + a) + b is x + (a + b) for integers."""
     return _collect_integers(r, node, Add)
@@ -361,6 +375,7 @@ def _reaches(wide: object, narrow: object) -> bool:
 ELEMENTWISE_RULES = (
     (Add, add_zero),
     (Add, add_negative),
+    (Add, add_itself),
     (Add, add_integers),
     (Sub, subtract_zero),
     (Sub, subtract_negative),

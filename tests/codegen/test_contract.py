@@ -46,6 +46,15 @@ def test_a_product_that_is_needed_elsewhere_stays() -> None:
     assert contract(before) is before
 
 
+def test_twice_is_added_but_where_it_is_contracted() -> None:
+    two, three = (Statement(Splat(x, float32), (), float32, 0, 0) for x in (2.0, 3.0))
+    done = contract(kernel(load(0), load(1), two, op(Mul(), 2, 0), op(Mul(), 1, 2), op(Add(), 1, 4), stores=(3, 5)))
+    assert kinds(done) == ["Load", "Load", "Splat", "Add", "MulAdd"] and done.body[3].args == (0, 0)
+    assert kinds(contract(kernel(load(0), two, op(Mul(), 1, 0), stores=(2,)))) == ["Load", "Add"]
+    before = kernel(load(0), three, op(Mul(), 1, 0), stores=(2,))
+    assert contract(before) is before
+
+
 def test_differences_of_computed_values_round_twice() -> None:
     """a * d - b * c of equal products must stay zero."""
     before = kernel(load(0), load(1), op(Mul(), 0, 1), op(Sub(), 0, 2), stores=(3,))

@@ -289,7 +289,17 @@ def test_strips_are_added_up_from_parts_of_a_long_reduction(case: Case, width: i
     monkeypatch.setitem(TARGETS, width, target)
     plan = schedule(case.spec, target)
     assert plan.splits == -(-case.k // plan.split_depth) > 1
-    assert schedule(replace(case.spec, k=256), target).splits == 1
+    assert schedule(replace(case.spec, k=200), target).splits == 1
+    check(case, width)
+
+
+@pytest.mark.parametrize("width", [16, 32])
+@pytest.mark.parametrize("case", [Case(64, 64, 256, transpose_a=True), Case(17, 130, 517, transpose_a=True, transpose_b=True), Case(192, 64, 900, "double", transpose_a=True)], ids=str)
+def test_sums_of_many_rows_are_two_halves(case: Case, width: int) -> None:
+    """So that threads read what they have written."""
+    assert schedule(case.spec, TARGETS[width]).splits == 2
+    for other in (replace(case, transpose_a=False), replace(case, k=250), replace(case, m=8 * case.m, n=8 * case.n), replace(case, batch=(3,))):
+        assert schedule(other.spec, TARGETS[width]).splits == 1
     check(case, width)
 
 

@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 from numpy.typing import NDArray
 
-from graphcell.codegen.llvm import convolution
+from graphcell.codegen.llvm import convolution, weights_schedule
 from graphcell.codegen.llvm.contraction import Epilogue, Extra
 from graphcell.codegen.llvm.convolution import emit_convolution, emit_input_gradient
 from graphcell.codegen.llvm.convolution_schedule import Edges, schedule
@@ -314,6 +314,25 @@ def test_phases_of_the_input_gradient_are_the_adjoint(
                     found.append((axis.start + q * axis.step, output, axis.weight + i * axis.weight_step))
     assert len(found) == len(set(found))
     assert set(found) == {pair for pair in expected if 0 <= pair[0] < inputs}
+
+
+@pytest.mark.parametrize(
+    ("spec", "grid"),
+    [
+        (ConvSpec(24, 8, 8, 64, 128, 4, 4, stride=(2, 2), padding=SAME), (1, 2)),  # by filters
+        (ConvSpec(6, 8, 8, 50, 40, 3, 3, padding=SAME), (2, 1)),  # by channels, each with its own zeros around
+        (ConvSpec(6, 9, 7, 48, 33, 2, 3), (2, 1)),
+        (ConvSpec(1, 8, 8, 50, 40, 3, 3, padding=SAME), (1, 1)),  # little to do
+        (ConvSpec(6, 8, 8, 11, 64, 5, 5, padding=SAME), (1, 1)),  # few channels, whose rows run over taps
+    ],
+    ids=str,
+)
+def test_weights_gradients_of_few_pixels_are_two_slabs(spec: ConvSpec, grid: tuple[int, int]) -> None:
+    """Where one block would be all."""
+    plan = weights_schedule.schedule(spec, TARGETS[HOST])
+    assert (plan.grid, plan.splits) == (grid, 1)
+    for width in TARGETS:
+        check(spec, "weights", width)
 
 
 def test_flops_of_the_parts_add_up() -> None:

@@ -260,6 +260,29 @@ def test_short_rows(columns: int) -> None:
     check(lambda x: (x.sum(1), ops.amax(x, 1), x.argmax(1)), [x], [wide.sum(1), wide.max(1), wide.argmax(1)], 1e-4)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int8])
+@pytest.mark.parametrize("columns", [3, 12, 16, 33, 64, 65])
+def test_what_is_the_same_in_each_of_many_short_rows(columns: int, dtype: Any) -> None:
+    """It is computed before the rows, also for what lies apart, some of one array, and with values of other rows beside it."""
+    wide, c, d = whole(dtype, 61, columns + 5), whole(dtype, columns), whole(dtype, columns)
+    check(lambda x, c, d: x[:, 2 : 2 + columns] * (c * d - c) + d, [wide, c, d], wide[:, 2 : 2 + columns] * (c * d - c) + d)
+    x, r = whole(dtype, 7, 9, columns), whole(dtype, 9, 1)
+    check(lambda x, c, d, r: (x * (c + d) - r, ops.maximum(c * c, x)), [x, c, d, r], [x * (c + d) - r, np.maximum(c * c, x)])
+
+
+def test_rows_of_few_channels_that_lie_apart_are_not_tiled() -> None:
+    """Twelve channels of gradients of what was put together, added up with what is the same for a channel: without it, rows of twelve were transposed."""
+    shapes = [(12, 12800), (72, 12800), (60, 12800)]
+
+    def fn(x: Tensor, y: Tensor, z: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
+        slopes = [((v * v * v * a) * b + c) * d - v for v in (a, b, c)]
+        return sum(((x - v) * s for v, s in zip((a, b, c), slopes, strict=True)), y[:, :12] + z[:, 24:36])
+
+    types = [TensorType(dt.float32, (n, m)) for m, n in shapes] + [TensorType(dt.float32, (12,))] * 4
+    (kernel,) = [k for k in kernels(trace(fn, *types)) if k.points > 12]
+    assert (kernel.extents, kernel.tile) == ((12800, 12), -1)
+
+
 @pytest.mark.parametrize("columns", [3, 10, 24])
 def test_short_rows_in_three_dimensions(columns: int) -> None:
     x = whole(np.float32, 7, 5, 3, columns)

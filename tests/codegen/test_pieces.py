@@ -92,10 +92,31 @@ def by_turns(a: Any, b: Any) -> Any:
     return ops.stack((ops.tanh(a), b * 2.0, a * b), axis=-1)
 
 
+def two_results(a: Any, b: Any) -> Any:
+    x, y = ops.tanh(a), a * b
+    return ops.concat((x, y), 1), ops.concat((y, x, b), 1), x
+
+
+def test_what_others_read_too_is_written_twice_by_the_loop_that_makes_it() -> None:
+    """Nothing is copied but what is given."""
+    a, b = RNG.standard_normal((2, 9, 80)).astype(np.float32)
+    f = ms.jit(two_results)
+    x, y = np.tanh(a.astype(np.float64)), a.astype(np.float64) * b
+    for got, want in zip(f(Tensor(a), Tensor(b)), (np.concatenate((x, y), 1), np.concatenate((y, x, b), 1), x), strict=True):
+        np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-5, atol=1e-6)
+    assert f.kernels().count("loops (") == 3
+
+
+def of_lines(a: Any, b: Any) -> Any:
+    """Loops along lines of 40, which is what they read."""
+    return ops.concat((ops.tanh(a[:, :40]), b[:, 3:43] * 2.0), 1)
+
+
 LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...], int]] = {
     "long runs": (of_loops, lambda a, b: np.concatenate((np.tanh(a), b * 2.0, a - 1.0), 0), (5, 70), 3),
     "rows": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (5, 70), 2),
     "by turns": (by_turns, lambda a, b: np.stack((np.tanh(a), b * 2.0, a * b), -1), (5, 33), 1),
+    "short lines": (of_lines, lambda a, b: np.concatenate((np.tanh(a[:, :40]), b[:, 3:43] * 2.0), 1), (70, 45), 2),
     "short runs are copied": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (70, 5), 4),
 }
 

@@ -90,6 +90,77 @@ def test_minus_stands_before_a_sum() -> None:
     assert names(after) == ["reduce_sum", "neg"]
 
 
+CENTRED = """graph @f(%x: f32[6, 5], %m: f32[{small}], %a: f32[6, 1]) {{
+  %s = reduce_sum[axis=({axis},), keep_dims=True] %x
+  %n = broadcast_to[shape=(6, 5)] %m
+  %c = sub %x, %n
+  %b = broadcast_to[shape=(6, 5)] %a
+  %p = mul %c, %b
+  %t = reduce_sum[axis=(1,), keep_dims={keep}] %p
+  return %s, %t
+}}"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+def test_a_factor_of_what_is_centred_moves(keep: bool) -> None:
+    """The gradient of a variance: the sum of what its mean was taken from needs no round of its own then."""
+    after = done(CENTRED.format(small="6, 1", axis=1, keep=keep))
+    made = after.producers()
+    assert made[made[after.outputs[1]].operands[0]].op.name == "reduce_sum"
+
+
+@pytest.mark.parametrize(("small", "axis"), [("6, 5", 1), ("1, 5", 1), ("6, 1", 0)])
+def test_what_had_several_numbers_taken_away_is_not_centred(small: str, axis: int) -> None:
+    after = done(CENTRED.format(small=small, axis=axis, keep=False).replace("broadcast_to[shape=(6, 5)] %m", "neg %m" if small == "6, 5" else "broadcast_to[shape=(6, 5)] %m"))
+    assert after.producers()[after.outputs[1]].op.name == "reduce_sum"
+
+
+CHAIN = """graph @f(%x: {kind}[6, 4], %a: {kind}[6, 1]) {{
+  %c = full[value={first}, shape=(6, 4), dtype={kind}]
+  %d = full[value={second}, shape=(6, 4), dtype={kind}]
+  %b = broadcast_to[shape=(6, 4)] %a
+  %p = mul %x, {factor}
+  %q = mul %d, %p
+  return %q{more}
+}}"""
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "kind", "more", "left"),
+    [
+        ("0.3", "2.0", "f32", "", ["mul"]),
+        ("-8.0", "0.3", "f64", "", ["mul"]),
+        ("0.3", "0.7", "f32", "", ["mul", "mul"]),
+        ("0.3", "2.0", "f16", "", ["mul", "mul"]),
+        ("0.3", "2.0", "f32", ", %p", ["mul", "mul"]),
+        ("3e38", "2.0", "f32", "", ["mul", "mul"]),
+        ("1e-38", "0.5", "f32", "", ["mul", "mul"]),
+    ],
+)
+def test_a_power_of_two_joins_another_number(first: str, second: str, kind: str, more: str, left: list[str]) -> None:
+    after = done(CHAIN.format(first=first, second=second, kind=kind, more=more, factor="%c"))
+    assert [n for n in names(after) if n == "mul"] == left
+
+
+def test_two_joins_what_is_one_number_a_row() -> None:
+    after = done(CHAIN.format(first="0.3", second="2.0", kind="f32", more="", factor="%b"))
+    assert [n.results[0].type.shape for n in after.nodes if n.op.name == "mul"] == [(6, 1), (6, 4)]
+    after = done(CHAIN.format(first="0.3", second="3.0", kind="f32", more="", factor="%b"))
+    assert [n.results[0].type.shape for n in after.nodes if n.op.name == "mul"] == [(6, 4), (6, 4)]
+
+
+@pytest.mark.parametrize(("last", "more", "left"), [("%p", "", ["mul", "mul", "add"]), ("%q", "", ["mul", "mul", "add"]), ("%x", "", ["mul", "add", "add"]), ("%p", ", %s", ["mul", "add", "add"])])
+def test_what_is_added_twice_is_doubled(last: str, more: str, left: list[str]) -> None:
+    after = done(f"""graph @f(%x: f32[6, 5], %y: f32[6, 5], %z: f32[6, 5]) {{
+  %p = mul %x, %y
+  %q = mul %y, %x
+  %s = add %z, %p
+  %t = add %s, {last}
+  return %t{more}
+}}""")
+    assert [n for n in names(after) if n in ("mul", "add")] == left
+
+
 PRODUCTS = """graph @f(%a: {kind}[{batch}9, 9], %b: {kind}[{batch}9, {n}]) {{
   %x = matmul[transpose_x={one}, transpose_y=False] %a, %b
   %y = matmul[transpose_x={other}, transpose_y=False] %a, %b

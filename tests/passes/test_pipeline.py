@@ -35,7 +35,7 @@ TEXT = """graph @net(%x: f32[4], %w: f32[4]) {
   %a = mul %x, %one
   %b = exp %a
   %c = exp %x
-  %d = add %b, %c
+  %d = mul %b, %c
   %unused = neg %d
   return %d, %w
 }"""
@@ -46,7 +46,7 @@ def test_records() -> None:
     after, records = run_pipeline(graph)
     assert [r.name for r in records] == [name for name, _ in PIPELINE]
     assert print_graph(after) == (
-        "graph @net(%x: f32[4], %w: f32[4]) -> (f32[4], f32[4]) {\n  %b = exp %x : f32[4]\n  %d = add %b, %b : f32[4]\n  return %d, %w\n}\n"
+        "graph @net(%x: f32[4], %w: f32[4]) -> (f32[4], f32[4]) {\n  %b = exp %x : f32[4]\n  %d = mul %b, %b : f32[4]\n  return %d, %w\n}\n"
     )
     assert records[0].nodes_before == 6 and records[-1].nodes_after == after.count_nodes() == 2
     for r, following in itertools.pairwise(records):

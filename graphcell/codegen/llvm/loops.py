@@ -35,6 +35,8 @@ BLOCK_POINTS = 1 << 10
 """Points that a block should have, so that it is worth finding its indices."""
 _TILED_BY_PAIRS = 1 << 22
 """Bytes of an array of which two tiles are done side by side, at most."""
+_MOST_VECTORS_OF_COLUMNS, _REGISTERS_OF_COLUMNS = 4, (6, 16)
+"""Vectors of a row up to which what is the same in each is kept, and registers for what is read of it: before AVX-512, and with it."""
 _CHUNK = 512
 """Columns that a block takes of all rows, if it takes no whole rows."""
 _CHUNKED_FROM = 0.5, 4
@@ -192,6 +194,7 @@ class LoopEmitter(RowEmitter):
             self._run_of_elements()
             return b.finish()
         self._uniform_values()
+        self._column_values()
         leading, within = _block_loops(k)
         self.bytes_ahead = _bytes_ahead(k, self.target)
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
@@ -207,6 +210,24 @@ class LoopEmitter(RowEmitter):
                 self._set_outer(block.index, leading)
                 self._rows(within)
         return b.finish()
+
+    def _column_values(self) -> None:
+        """Of rows of few vectors, what is the same in each row is computed once, and what is read of it kept in registers, as far as these go."""
+        k = self.kernel
+        vectors = -(-k.extents[k.vector] // self.lanes)
+        if self.vertical or k.tile >= 0 or vectors > _MOST_VECTORS_OF_COLUMNS or not k.outer:
+            return
+        columns = {n for n, s in enumerate(k.body) if s.loops == 1 << k.vector and s.stage == 0 and not s.is_reduction}
+        read = {a for n, s in enumerate(k.body) if n not in columns for a in s.args} | {s.local for s in k.stores}
+        found = sorted(columns & read)
+        if len(found) * vectors > _REGISTERS_OF_COLUMNS[self.target.avx512]:
+            found = [n for n in found if not isinstance(k.body[n].what, Load)]
+        for at in range(0, k.extents[k.vector] if found else 0, self.lanes):
+            here = min(self.lanes, k.extents[k.vector] - at)
+            self.index[k.vector], self.mask = i64(at), constant_mask(here, self.lanes) if here < self.lanes else None
+            scope = Scope({}, self.uniform)
+            self.columns[i64(at).text] = {n: self._value(n, scope) for n in found}
+        self.mask = None
 
     def _rows(self, loops: list[int]) -> None:
         """All rows along `loops` at the current indices of the others."""

@@ -86,6 +86,8 @@ class RowEmitter(PointEmitter):
         """Of the vector loop of a row."""
         self.uniform = Scope({})
         self.row_scopes: list[Scope] = []
+        self.columns: dict[str, dict[int, Val]] = {}
+        """What is the same in each row, by the first lane's index in the vector loop."""
         self.inner = kernel.inner_mask | (1 << kernel.tile if kernel.tile >= 0 else 0)
         self.unrolled_points = min(UNROLLED_POINTS, UNROLLED_INSTRUCTIONS // (_weight(kernel) * self.slots * registers_of(kernel, target)))
         self.keeps_points = self.vertical and self._row_is_unrolled()
@@ -474,6 +476,9 @@ class RowEmitter(PointEmitter):
 
     def _scope_of_point(self, slot: int) -> Scope:
         row = self.row_scopes[slot if self.vertical else 0]
+        at = None if self.kernel.vector < 0 else self.index[self.kernel.vector]
+        if at is not None and at.text in self.columns:
+            row = Scope(self.columns[at.text], row)
         if self.point is None:
             return Scope({}, row)
         return self.point_scopes.setdefault((slot, *self.point), Scope({}, row))

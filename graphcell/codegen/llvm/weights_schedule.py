@@ -6,6 +6,7 @@ Enters: a `ConvSpec` and the machine. Leaves: a `Schedule`, a pure function of b
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from graphcell.codegen.llvm.contraction import (
     Columns,
@@ -26,6 +27,7 @@ from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 8
 _FLOPS_PER_BLOCK = 200_000
+_FLOPS_OF_ONE_BLOCK = 4_000_000  # up to which one block may be all
 _CHUNK_PIXELS = 384  # output pixels of a chunk: enough to pay for reading and writing the accumulators
 _WORTH_EXACT = 0.98  # the part of taps that are not beyond the edge below which they are told apart
 _FEW_CHANNELS = 12  # below this the rows of a tile run over taps as well
@@ -97,7 +99,19 @@ class Schedule(RegisterTiles):
 
 
 def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
-    """Chooses rows, tile, chunks, slabs and parts."""
+    """Chooses rows, tile, chunks, slabs and parts; two slabs where one block would be all, and threads have use for two."""
+    found = _schedule(spec, target, spec.c)
+    if found.splits * math.prod(found.grid) * spec.groups > 1 or spec.depthwise or spec.flops < _FLOPS_OF_ONE_BLOCK:
+        return found
+    if found.column_tiles > 1 and not found.copies:
+        return replace(found, columns_per_slab=ceil_div(found.column_tiles, 2))
+    if found.row_tiles > 1 and found.rows.count == spec.c:
+        return _schedule(spec, target, ceil_div(found.row_tiles, 2) * found.tile.rows)
+    return found
+
+
+def _schedule(spec: ConvSpec, target: ContractionTarget, most: int) -> Schedule:
+    """With at most so many channels in a slab."""
     size, whole = LType(spec.kind).bytes, target.lanes(spec.kind)
     down = forward_axis(spec.oh, spec.stride[0], spec.padding[0], spec.kh, spec.dilation[0])
     across = forward_axis(spec.ow, spec.stride[1], spec.padding[2], spec.kw, spec.dilation[1])
@@ -120,7 +134,7 @@ def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
     in_slab = (
         channels
         if spec.depthwise or channels < _FEW_CHANNELS
-        else min(channels, max(64, target.l2_bytes // 4 // max(line, 1) // whole * whole))
+        else min(channels, most, max(64, target.l2_bytes // 4 // max(line, 1) // whole * whole))
     )
     pitch = (spec.h * spec.w * spec.c, spec.w * spec.c, spec.c)
     if copies:
