@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from graphcell.codegen.kernel import Guard, Splat
+from graphcell.codegen.kernel import SMALL_STRIDE, Guard, Splat
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape, TensorType
@@ -13,6 +13,9 @@ from graphcell.ops.base import View
 from graphcell.ops.movement import BroadcastTo, Fence, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Windows
 from graphcell.records import dataclass
+
+_SHORTEST_RUN, _SHORTEST_LINE, _VECTOR = 64, 48, 16
+"""Neighbouring elements that a loop writes at once, so that it takes whole vectors; and those of whole vectors, or of lines that are no longer anyway."""
 
 
 @dataclass(frozen=True)
@@ -136,3 +139,17 @@ def reshaped_strides(old: Sequence[int], strides: Sequence[int], new: Sequence[i
         if extent > d:
             source.append((extent // d, stride * d))
     return tuple(reversed(result)) if not source else None
+
+
+def runs_on(shape: Sequence[int], strides: Sequence[int], line: int | None = None) -> bool:
+    """Whether many elements follow each other in memory, side by side or by a small stride; `line`: as many as the loop goes along anyway."""
+    run, step = 1, 0
+    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if extent == 1:
+            continue
+        step = step or stride
+        if stride != run * step:
+            break
+        run *= extent
+    many = run >= _SHORTEST_RUN or run == math.prod(shape) or (run >= _SHORTEST_LINE and (run % _VECTOR == 0 or run >= (line or run + 1)))
+    return step <= SMALL_STRIDE and many

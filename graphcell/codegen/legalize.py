@@ -16,7 +16,7 @@ import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
 from graphcell.codegen.kernel import SMALL_STRIDE
-from graphcell.codegen.layout import Layout, Padded, is_contiguous, own_layout, view_layout
+from graphcell.codegen.layout import Layout, Padded, is_contiguous, own_layout, row_major, runs_on, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.dtype import float32, int32, int64
 from graphcell.ir.graph import Graph, Node, Value, copy_node
@@ -156,7 +156,7 @@ class _Legalizer:
             self.table[node.results[0]] = self.joined_by_turns(node)
             return
         made = copy_node(node, self.table, op)
-        self.append(Node(op, tuple(map(self.piece, node.operands)), made.results, node.span) if isinstance(op, Concat) else made)
+        self.append(Node(op, tuple(self.piece(v, node) for v in node.operands), made.results, node.span) if isinstance(op, Concat) else made)
 
     def fit_operands(self, node: Node) -> None:
         """Copies operands that cannot be read in one loop nest with the others."""
@@ -247,11 +247,11 @@ class _Legalizer:
             parts.append(x)
         return self.emit(node.op, tuple(parts), node)
 
-    def piece(self, v: Value) -> Value:
+    def piece(self, v: Value, concat: Node) -> Value:
         """What a concatenation takes of v: where others read it, too, a copy, which the loop that makes v can write to its place (pieces.py) as it writes v."""
         x = self.table[v]
-        maker, readers = self.made_by.get(x), self.readers(v)
-        if maker is None or not is_loop_op(maker.op) or len(readers) < 2:
+        maker, whole = self.made_by.get(x), concat.results[0].type.shape
+        if maker is None or not is_loop_op(maker.op) or len(self.readers(v)) < 2 or not runs_on(v.type.shape, row_major(whole)):
             return x
         return self.emit(Copy(), (x,), maker)
 

@@ -6,20 +6,15 @@ write through strides and that nothing but one concatenation reads, where they l
 
 from __future__ import annotations
 
-import math
 from collections.abc import Collection, Mapping, Sequence
 
 from graphcell.codegen.fuse import Analysis
-from graphcell.codegen.kernel import SMALL_STRIDE
-from graphcell.codegen.layout import reshaped_strides, row_major
+from graphcell.codegen.layout import reshaped_strides, row_major, runs_on
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.attention import AttentionGrad
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.movement import Concat
 from graphcell.records import dataclass
-
-_SHORTEST_RUN, _SHORTEST_LINE = 64, 32
-"""Neighbouring elements that a loop writes at once, so that it takes whole vectors; and if its lines are no longer without that."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +54,7 @@ def find_pieces(
             alone = (root in makers or root in looped) and root not in fixed and readers[root] == 1 and roots.count(root) == 1
             if alone and info.layout(v).is_whole(v.type.shape):
                 strides = reshaped_strides(v.type.shape, steps, root.type.shape)
-                if strides is not None and (_runs_on(root.type.shape, strides, looped[root]) if root in looped else strides[-1] == 1):
+                if strides is not None and (runs_on(root.type.shape, strides, looped[root]) if root in looped else strides[-1] == 1):
                     found[root] = Piece(whole, offset, strides)
             offset += v.type.shape[node.op.axis] * steps[node.op.axis]
     return found
@@ -69,16 +64,3 @@ def _writes_strided(node: Node) -> bool:
     """Whether a native kernel makes the results of the node, with any strides but that of the last dimension."""
     types = [v.type for v in node.operands]
     return isinstance(node.op, (MatMul, AttentionGrad)) and types[0].dtype.is_float and all(t.size for t in types)
-
-
-def _runs_on(shape: Sequence[int], strides: Sequence[int], line: int) -> bool:
-    """Whether many elements follow each other in memory, side by side or by a small stride; of short lines all."""
-    run, step = 1, 0
-    for extent, stride in zip(reversed(shape), reversed(strides), strict=True):
-        if extent == 1:
-            continue
-        step = step or stride
-        if stride != run * step:
-            break
-        run *= extent
-    return step <= SMALL_STRIDE and run >= min(_SHORTEST_RUN, math.prod(shape), max(_SHORTEST_LINE, line))

@@ -108,15 +108,16 @@ def test_what_others_read_too_is_written_twice_by_the_loop_that_makes_it() -> No
 
 
 def of_lines(a: Any, b: Any) -> Any:
-    """Loops along lines of 40, which is what they read."""
-    return ops.concat((ops.tanh(a[:, :40]), b[:, 3:43] * 2.0), 1)
+    """Loops along lines of 50, which is what they read."""
+    return ops.concat((ops.tanh(a[:, :50]), b[:, 3:53] * 2.0), 1)
 
 
 LOOPS: dict[str, tuple[Callable[..., Any], Callable[..., Any], tuple[int, ...], int]] = {
     "long runs": (of_loops, lambda a, b: np.concatenate((np.tanh(a), b * 2.0, a - 1.0), 0), (5, 70), 3),
     "rows": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (5, 70), 2),
     "by turns": (by_turns, lambda a, b: np.stack((np.tanh(a), b * 2.0, a * b), -1), (5, 33), 1),
-    "short lines": (of_lines, lambda a, b: np.concatenate((np.tanh(a[:, :40]), b[:, 3:43] * 2.0), 1), (70, 45), 2),
+    "short lines": (of_lines, lambda a, b: np.concatenate((np.tanh(a[:, :50]), b[:, 3:53] * 2.0), 1), (70, 55), 2),
+    "whole vectors": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (70, 48), 2),
     "short runs are copied": (by_rows, lambda a, b: np.concatenate((np.tanh(a), b * 2.0), 1), (70, 5), 4),
 }
 
