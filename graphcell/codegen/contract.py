@@ -6,7 +6,7 @@ computed. There the rounded product may be meant to cancel against another round
 rounding would show.
 
 This is the only place where floating-point operations are contracted, so that every vector width and every processor gives the same
-bits. A product is contracted only if nothing else needs it, so that no work is done twice.
+bits. A product is contracted only if nothing else needs it, so that no work is done twice, or if it is one by 2, which could overflow where the sum does not.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def contract(kernel: LoopKernel) -> LoopKernel:
         found = _contracted(kernel, s, uses)
         if found is not None:
             product, body[n] = found
-            dropped.add(product)
+            dropped |= {product} if uses[product] == 1 else set()
     body = [_added(s, body) for s in body]
     used = {a for n, s in enumerate(body) if n not in dropped for a in s.args} | {s.local for s in kernel.stores}
     dropped |= {a for n, s in enumerate(kernel.body) if body[n] is not s for a in s.args if isinstance(body[a].what, Splat) and a not in used}
@@ -51,7 +51,8 @@ def _contracted(kernel: LoopKernel, s: Statement, uses: Counter[int]) -> tuple[i
         return None
 
     def is_product(local: int) -> bool:
-        return isinstance(kernel.body[local].what, Mul) and uses[local] == 1
+        made = kernel.body[local]
+        return isinstance(made.what, Mul) and (uses[local] == 1 or any(kernel.body[a].what == Splat(2.0, made.dtype) for a in made.args))
 
     if isinstance(s.what, Reduction):
         (p,) = s.args

@@ -27,6 +27,7 @@ class Comparison(Discrete):
 
     predicate: ClassVar[str] = ""
     """eq, ne, lt, le, gt or ge."""
+    rounds = True
 
     def result_dtype(self, *dtypes: DType) -> DType:
         Elementwise.result_dtype(self, *dtypes)

@@ -11,8 +11,8 @@ roots, by which normalisations divide what is no larger than the root of the lar
 it is there anyway, or where that is a sum of differences x - m with one number m and the sum of all x is there, a mean taken away. Half
 precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
 
-What a square adds to a gradient, twice, is added once and doubled, and powers of two join other numbers and what is one number a row. (Half of what is
-below the smallest normal number may be rounded otherwise then.)
+What a square adds to a gradient, twice, is added once and doubled, and powers of two join other numbers. (What is below the smallest normal number may be
+rounded otherwise then, and a product above half of the largest number could overflow that is added twice to what it nearly cancels.)
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphcell.dtype import DType, finfo
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import Shape, TensorType
-from graphcell.ops.arithmetic import Add, Mul, Neg, Sub
+from graphcell.ops.arithmetic import Add, Div, Mul, Neg, Sub
 from graphcell.ops.base import Elementwise
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full
@@ -111,12 +111,17 @@ def _is_safe(r: Rewriter, v: Value, op: ReduceSum) -> bool:
 
 
 def _is_centred(r: Rewriter, op: ReduceSum, factors: Sequence[Value], sums: set[_Sum]) -> bool:
-    """Whether what is summed is x - m, of one m for each sum, and the sum of x is one of `sums`: then neither is larger than the other by much."""
+    """Whether what is summed is x - m, where m is the sum of x, which is one of `sums`, times or by a number: neither is larger than the other by much."""
     made = r.producers.get(factors[0])
     if len(factors) > 1 or made is None or not isinstance(made.op, Sub):
         return False
-    x, m = made.operands
-    return _sum_of(r.producers, op, [x]) in sums and _along_what_is_left(r, m, op) is not None
+    x, mean = made.operands
+    wanted = _sum_of(r.producers, op, [x])
+    node = r.producers.get(mean) if wanted in sums and _along_what_is_left(r, mean, op) is not None else None
+    while node is not None and isinstance(node.op, (BroadcastTo, Reshape, Mul, Div)):
+        rest = [v for v in node.operands if r.number(v) is None]
+        node = r.producers.get(rest[0]) if len(rest) == 1 else None
+    return node is not None and isinstance(node.op, ReduceSum) and _sum_of(r.producers, node.op, node.operands) == wanted
 
 
 def minus_before_sum(r: Rewriter, node: Node) -> Result:
@@ -226,27 +231,24 @@ def _along_what_is_left(r: Rewriter, v: Value, op: ReduceSum) -> Shape | None:
 
 
 def powers_of_two_together(r: Rewriter, node: Node) -> Result:
-    """(x * a) * b is x * (a * b) for numbers of which one is a power of two, and for a that is broadcast and 2, unless x * a is needed as it is, too."""
+    """(x * a) * b is x * (a * b) for numbers of which one is a power of two, unless x * a is needed as it is, too."""
     for product, number in (node.operands, node.operands[::-1]):
         b, dtype = r.number(number), product.type.dtype
         if b is None or not isinstance(r.op_of(product), Mul) or not dtype.is_float or dtype.bits < 32 or not r.used_once(product):
             continue
         for x, other in _both_orders(r, product):
-            a, made = r.number(other), r.producers.get(other)
+            a = r.number(other)
             if a is not None and 0.5 in (abs(math.frexp(a)[0]), abs(math.frexp(b)[0])) and _is_normal(a * b, dtype):
                 return r.emit(Mul(), x, *r.full(a * b, number))
-            if a is None and b == 2 and made is not None and isinstance(made.op, BroadcastTo) and 2 * made.operands[0].type.size <= other.type.size:
-                (small,) = made.operands
-                return r.emit(Mul(), x, *r.emit(made.op, *r.emit(Mul(), small, *r.full(b, small))))
     return None
 
 
 def add_twice(r: Rewriter, node: Node) -> Result:
-    """(x + y) + y is x + 2 y, also where y is a product that is there twice, unless x + y is needed as it is, too: what a square adds to a gradient."""
+    """(x + y) + y is x + 2 y where y is a product, which may be there twice, unless x + y is needed as it is, too: what a square adds to a gradient."""
     if not node.results[0].type.dtype.is_float or node.results[0].type.dtype.bits < 32:
         return None
     for total, y in (node.operands, node.operands[::-1]):
-        if isinstance(r.op_of(total), Add) and r.used_once(total):
+        if isinstance(r.op_of(total), Add) and isinstance(r.op_of(y), Mul) and r.used_once(total):
             for x, other in _both_orders(r, total):
                 if is_made_alike(r, y, other):
                     return r.emit(Add(), x, *r.emit(Mul(), y, *r.full(2, y)))

@@ -123,7 +123,8 @@ def slice_of_broadcast(r: Rewriter, node: Node) -> Result:
 
 
 def slice_of_concat(r: Rewriter, node: Node) -> Result:
-    """A slice that lies in one part of a concatenation is a slice of that part."""
+    """A slice that lies in one part of a concatenation is a slice of that part; one that lies in a few of many, if nothing else needs these, a concatenation of
+    theirs."""
     cut, joined = node.op, r.op_of(node.operands[0])
     if not isinstance(cut, Slice) or not isinstance(joined, Concat) or 0 in cut.size:
         return None
@@ -138,7 +139,21 @@ def slice_of_concat(r: Rewriter, node: Node) -> Result:
                 return None  # each slice of the concatenation would compute that again
             return r.emit(Slice(_moved(cut.start, axis, -begin), cut.size, cut.step), part)
         begin = end
-    return None
+    return _slice_of_several(r, cut, axis, node.operands[0]) if cut.step[axis] == 1 and r.used_once(node.operands[0]) else None
+
+
+def _slice_of_several(r: Rewriter, cut: Slice, axis: int, joined: Value) -> Result:
+    """The concatenation of what a slice takes of each part; None if it takes something of all."""
+    operands, parts = r.producers[joined].operands, []
+    begin, low, high = 0, cut.start[axis], cut.start[axis] + cut.size[axis]
+    for part in operands:
+        end = begin + part.type.shape[axis]
+        first, last = max(low, begin), min(high, end)
+        if first < last:
+            start, size = ((*of[:axis], at, *of[axis + 1 :]) for of, at in ((cut.start, first - begin), (cut.size, last - first)))
+            parts.append((Slice(start, size, cut.step), part))
+        begin = end
+    return r.emit(Concat(axis), *(r.emit(*of_part)[0] for of_part in parts)) if len(parts) < len(operands) else None
 
 
 def takes_long(r: Rewriter, value: Value) -> bool:

@@ -55,6 +55,14 @@ def test_twice_is_added_but_where_it_is_contracted() -> None:
     assert contract(before) is before
 
 
+def test_twice_does_not_overflow_before_it_is_added() -> None:
+    """Also where it is needed as it is."""
+    f = graphcell.jit(lambda x, y: (x + (y * y) * 2, (y * y) * 2))
+    got = f(Tensor(np.full(100, -3e38, np.float32)), Tensor(np.full(100, 2e38**0.5, np.float32)))
+    np.testing.assert_allclose(got[0].asnumpy(), np.full(100, 1e38), rtol=1e-5)
+    assert np.isinf(got[1].asnumpy()).all()
+
+
 def test_differences_of_computed_values_round_twice() -> None:
     """a * d - b * c of equal products must stay zero."""
     before = kernel(load(0), load(1), op(Mul(), 0, 1), op(Sub(), 0, 2), stores=(3,))

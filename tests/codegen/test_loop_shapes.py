@@ -270,17 +270,29 @@ def test_what_is_the_same_in_each_of_many_short_rows(columns: int, dtype: Any) -
     check(lambda x, c, d, r: (x * (c + d) - r, ops.maximum(c * c, x)), [x, c, d, r], [x * (c + d) - r, np.maximum(c * c, x)])
 
 
+def gradients_of_norms(*arrays: Tensor) -> Tensor:
+    """Twelve channels of a value that was put together four times, each time with a norm: gradients of parts, and of its moments."""
+    x, (parts, columns) = arrays[0], (arrays[1:5], arrays[5:])
+    total = parts[0][:, :12]
+    for k, part in enumerate(parts):
+        a, b, c, d = columns[4 * k : 4 * k + 4]
+        total = total + part[:, :12] + ((x - d) * (((a * a) * a * -0.5) * b * 1e-4) + c * 2e-4)
+    return total
+
+
 def test_rows_of_few_channels_that_lie_apart_are_not_tiled() -> None:
-    """Twelve channels of gradients of what was put together, added up with what is the same for a channel: without it, rows of twelve were transposed."""
-    shapes = [(12, 12800), (72, 12800), (60, 12800)]
+    """What is the same for a channel counts for nothing there; if it was counted for each row, rows of twelve would be transposed."""
+    wide, columns = [normal(800, n) for n in (12, 72, 60, 48, 36)], [normal(12) for _ in range(16)]
+    assert [(k.extents, k.tile) for k in kernels(graph_of(gradients_of_norms, [*wide, *columns])) if k.points > 12] == [((800, 12), -1)]
 
-    def fn(x: Tensor, y: Tensor, z: Tensor, a: Tensor, b: Tensor, c: Tensor, d: Tensor) -> Tensor:
-        slopes = [((v * v * v * a) * b + c) * d - v for v in (a, b, c)]
-        return sum(((x - v) * s for v, s in zip((a, b, c), slopes, strict=True)), y[:, :12] + z[:, 24:36])
 
-    types = [TensorType(dt.float32, (n, m)) for m, n in shapes] + [TensorType(dt.float32, (12,))] * 4
-    (kernel,) = [k for k in kernels(trace(fn, *types)) if k.points > 12]
-    assert (kernel.extents, kernel.tile) == ((12800, 12), -1)
+def test_what_is_the_same_in_each_row_is_computed_before_the_rows() -> None:
+    x, c = normal(50, 12), normal(12)
+    (kernel,) = kernels(graph_of(lambda x, c: x * (c * c * c), [x, c]))
+    module = TARGETS[max(TARGETS)].module()
+    loops.emit_loops(module, "f", kernel, TARGETS[max(TARGETS)])
+    before, _, inside = str(module).partition("block.head")
+    assert (before.count("fmul"), inside.count("fmul")) == (2, 1)
 
 
 @pytest.mark.parametrize("columns", [3, 10, 24])

@@ -7,6 +7,7 @@ import tracemalloc
 import warnings
 from typing import Any
 
+import ml_dtypes
 import mpmath
 import numpy as np
 import pytest
@@ -408,3 +409,21 @@ def test_gradients_of_logsumexp_beside_infinities_concern_these_alone() -> None:
         np.testing.assert_allclose(slope[1:].sum(1), 1, rtol=1e-6)
     values = ops.logsumexp(Tensor(np.array([[np.inf, 1], [-np.inf, -np.inf], [np.nan, 1], [0, 0]], np.float32)), 1).asnumpy()
     np.testing.assert_array_equal(values, [np.inf, -np.inf, np.nan, np.float32(np.log(2))])
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+@pytest.mark.parametrize("extremum", ["amax", "amin"])
+def test_gradients_of_extrema_in_half_precision_find_them(extremum: str, dtype: Any) -> None:
+    """What is computed once more, with more digits than it has, equals the extremum only where it is rounded."""
+    rng = np.random.default_rng(3)
+    x, c = rng.standard_normal((6, 70, 40)).astype(dtype), rng.standard_normal(40).astype(dtype)
+
+    def loss(x: Tensor, c: Tensor) -> Tensor:
+        return (getattr(ops, extremum)(x * c, 1) * x[:, 0]).sum()
+
+    got = gc.jit(lambda x, c: gc.grad(loss, 0)(x, c))(Tensor(x), Tensor(c)).astype(dt.float32).asnumpy()
+    v, w = (x * c).astype(np.float32), x.astype(np.float32)
+    hits = v == getattr(np, "max" if extremum == "amax" else "min")(v, 1, keepdims=True)
+    want = hits / hits.sum(1, keepdims=True) * w[:, :1] * c.astype(np.float32)
+    want[:, 0] += (v * hits).sum(1) / hits.sum(1)
+    np.testing.assert_allclose(got, want, rtol=0.02, atol=0.02)

@@ -15,7 +15,7 @@ from graphcell.codegen.fuse import fuse
 from graphcell.codegen.legalize import legalize
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
-from graphcell.ir.text import parse
+from graphcell.ir.text import parse, print_graph
 from graphcell.ir.types import TensorType
 from graphcell.ops.movement import Concat
 from graphcell.passes.autodiff import vjp
@@ -89,14 +89,15 @@ def test_one_loop_nest_does_it_all(fn: Function, shape: tuple[int, ...], most: i
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
 def test_half_precision_has_the_same_bits(dtype: Any) -> None:
-    """Elements are rounded as before, and its sums keep their order."""
+    """Elements are rounded as before."""
 
     def fn(x: Tensor) -> tuple[Tensor, Tensor]:
         v = x * 0.5 + 0.25
-        return v - v[0], v.sum((0, 1))
+        return v - v[0] * v[1], v
 
     x = RNG.standard_normal((2, 37, 128)).astype(dtype)
     graph = trace(fn, types(x.shape, dt.float16 if dtype is np.float16 else dt.bfloat16))
+    assert kernels(run_pipeline(graph)[0]) < kernels(run_pipeline(graph, passes=WITHOUT)[0])
     for w, g in zip(compile_graph(run_pipeline(graph, passes=WITHOUT)[0])([Tensor(x)]), compile_graph(graph)([Tensor(x)]), strict=True):
         np.testing.assert_array_equal(w.asnumpy(), g.asnumpy())
 
@@ -122,6 +123,7 @@ SEVERAL = """graph @f(%x: f32[{shape}], %w: f32[{shape}]{more_inputs}) {{
   {last}
   return {results}
 }}"""
+ROW_SUM = "reduce_sum[axis=(1,), keep_dims=False]"
 HALVES = """%a = slice[start=(0, 0), size=(30, 200), step=(1, 1)] %y
   %b = slice[start=(0, 200), size=(30, 200), step=(1, 1)] %y"""
 
@@ -135,13 +137,13 @@ def is_taken_apart(graph: Graph) -> bool:
     rng = np.random.default_rng(1)
     given = [rng.standard_normal(v.type.shape).astype(v.type.dtype.np_type) for v in graph.inputs]
     for w, g in zip(evaluate_graph(graph, given), evaluate_graph(after, given), strict=True):
-        np.testing.assert_allclose(g, w, rtol=1e-4, atol=1e-4)
+        np.testing.assert_allclose(g.astype(float), w.astype(float), rtol=1e-3, atol=1e-3)
     return any(isinstance(n.op, Concat) for n in after.nodes)
 
 
 def test_what_is_taken_apart() -> None:
     assert is_taken_apart(several())
-    assert is_taken_apart(several(last="%p = mul %a, %b\n  %s = reduce_sum[axis=(1,), keep_dims=False] %y", results="%p, %s"))
+    assert is_taken_apart(several(last=f"%p = mul %a, %b\n  %s = {ROW_SUM} %y", results="%p, %s"))
     assert is_taken_apart(several(last="%p = mul %a, %b\n  %s = reduce_sum[axis=(0,), keep_dims=True] %y", results="%p, %s"))
     assert is_taken_apart(several(last="%p = mul %a, %b\n  %s = reduce_prod[axis=(0,), keep_dims=False] %y", results="%p, %s"))
 
@@ -152,6 +154,9 @@ STAYS = {
     "one half twice": several(slices=HALVES.replace("(0, 200)", "(0, 0)")),
     "steps": several(slices=HALVES.replace("(0, 200)", "(0, 1)").replace("step=(1, 1)", "step=(1, 2)")),
     "short lines": several(shape="300, 40", slices=HALVES.replace("30, 200", "300, 20").replace("(0, 200)", "(0, 20)")),
+    "lines that are short in parts": several(shape="300, 100", slices=HALVES.replace("30, 200", "300, 50").replace("(0, 200)", "(0, 50)")),
+    "sums of half precision": parse(print_graph(several(last=f"%p = mul %a, %b\n  %s = {ROW_SUM} %y", results="%p, %s")).replace("f32", "f16")),
+    "with what loops make and turn": several(first="%e = exp %u\n  %v = transpose[perm=(1, 0)] %e", more=", %u: f32[400, 30]"),
     "few elements": several(shape="10, 400", slices=HALVES.replace("30, 200", "10, 200")),
     "a product along the parts": several(last="%p = mul %a, %b\n  %s = reduce_prod[axis=(1,), keep_dims=False] %y", results="%p, %s"),
     "transposed": several(last="%p = mul %a, %b\n  %s = transpose[perm=(1, 0)] %y", results="%p, %s"),

@@ -98,6 +98,13 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
     return registers
 
 
+def _rounded_somewhere(kernel: LoopKernel) -> set[int]:
+    """Locals of half precision that an op takes as they are rounded; not where that compares with a number, for which rounding matters to nobody else."""
+    ops = [s for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds]
+    taken = {a for s in ops for a in s.args if not any(isinstance(kernel.body[other].what, Splat) for other in s.args)}
+    return {local for local in taken if kernel.body[local].dtype.llvm in ("half", "bfloat")}
+
+
 def _has_no_doubles(kernel: LoopKernel) -> bool:
     return all(compute_type(s.dtype).kind != "double" for s in kernel.body)
 
@@ -161,8 +168,7 @@ class PointEmitter:
         self.stage = 0
         self.asked: dict[Access, int] = {}
         """In which stage what is read was asked for."""
-        taken = {a for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds for a in s.args}
-        self.rounded = {local for local in taken if kernel.body[local].dtype.llvm in ("half", "bfloat")}
+        self.rounded = _rounded_somewhere(kernel)
         """What is computed with more digits than it has, but rounded somewhere: then it is the same number everywhere."""
         self.spilled: dict[int, Val] = {}
         self.tile: dict[int, Val] = {}

@@ -105,7 +105,7 @@ def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
         return found
     if found.column_tiles > 1 and not found.copies:
         return replace(found, columns_per_slab=ceil_div(found.column_tiles, 2))
-    if found.row_tiles > 1 and found.rows.count == spec.c:
+    if found.row_tiles > 1:
         return _schedule(spec, target, ceil_div(found.row_tiles, 2) * found.tile.rows)
     return found
 
