@@ -516,7 +516,7 @@ def _sums_many_rows(spec: MatmulSpec) -> bool:
     """
     outputs = spec.m * spec.n
     small = outputs * LType(spec.kind).bytes <= _MOST_HALVED_BYTES and spec.k * (spec.m + spec.n) >= _TIMES_READ * outputs
-    return small and math.prod(spec.batch) == 1 and spec.a.row == 1 and spec.k >= _FEWEST_HALVED
+    return small and math.prod(spec.batch) == 1 and spec.a.row == 1 and spec.k >= _FEWEST_HALVED and not spec.mirrored
 
 
 def _bytes_of_b(spec: MatmulSpec) -> int:
