@@ -23,17 +23,16 @@ def contract(kernel: LoopKernel) -> LoopKernel:
     """The kernel with fused multiply-adds."""
     uses = Counter(a for s in kernel.body for a in s.args)
     uses.update(s.local for s in kernel.stores)
-    body = list(kernel.body)
-    dropped: set[int] = set()
+    body, products = list(kernel.body), set[int]()
     for n, s in enumerate(body):
         found = _contracted(kernel, s, uses)
         if found is not None:
             product, body[n] = found
-            dropped |= {product} if uses[product] == 1 else set()
+            products.add(product)
     body = [_added(s, body) for s in body]
-    used = {a for n, s in enumerate(body) if n not in dropped for a in s.args} | {s.local for s in kernel.stores}
-    dropped |= {a for n, s in enumerate(kernel.body) if body[n] is not s for a in s.args if isinstance(body[a].what, Splat) and a not in used}
-    return without(replace(kernel, body=tuple(body)), dropped) if body != list(kernel.body) else kernel
+    numbers = {a for n, s in enumerate(kernel.body) if body[n] is not s for a in s.args if isinstance(body[a].what, Splat)}
+    used = {a for s in body for a in s.args} | {s.local for s in kernel.stores}
+    return without(replace(kernel, body=tuple(body)), (products | numbers) - used) if body != list(kernel.body) else kernel
 
 
 def _added(s: Statement, body: list[Statement]) -> Statement:
