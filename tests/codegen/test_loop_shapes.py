@@ -292,7 +292,7 @@ def test_what_is_the_same_in_each_row_is_computed_before_the_rows() -> None:
     module = TARGETS[max(TARGETS)].module()
     loops.emit_loops(module, "f", kernel, TARGETS[max(TARGETS)])
     before, _, inside = str(module).partition("block.head")
-    assert (before.count("fmul"), inside.count("fmul")) == (2, 1)
+    assert before.count("fmul") == 2 * inside.count("fmul") > 0
 
 
 @pytest.mark.parametrize("columns", [3, 10, 24])
