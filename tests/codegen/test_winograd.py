@@ -394,7 +394,7 @@ def test_memory_is_bounded(size: int, channels: int) -> None:
 
 def test_two_threads_have_equally_much_of_few_tiles() -> None:
     """Groups of tiles are an even number, and transform their own input, where they have all columns."""
-    target = replace(TARGETS[max(TARGETS)], l2_bytes=1 << 20)
+    target = replace(TARGETS[HOST], vector_bytes=64, l2_bytes=1 << 20)
     for images, height, width, channels, filters in ((2, 11, 15, 48, 48), (2, 22, 30, 48, 24), (2, 44, 60, 12, 12), (5, 15, 19, 32, 32)):
         spec = ConvSpec(images, height, width, channels, filters, 3, 3, padding=SAME)
         plan = schedule(forward_correlation(spec), target, F4)
