@@ -37,7 +37,7 @@ _DIVISION_OF_ROW, _FUNCTION_OF_ROW = 2.0, 12.0
 _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
 _COLUMNS_KEPT = 32, 64
-"""Points of a row up to which what is the same in each row is computed once: before AVX-512, and with it."""
+"""Points of a row, of the vectors that llvm/loops.py keeps, up to which what is the same in each row is computed once: before AVX-512, and with it."""
 _STRIDED = 2.5
 """What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to."""
 _BY_TURNS = 3.0
@@ -160,7 +160,7 @@ class _Counter:
         return groups * (row + steps * step)
 
     def _keeps_columns(self, plan: _Plan) -> bool:
-        """Whether what is the same in each row is there before the rows (rows.py)."""
+        """Whether what is the same in each row is there before the rows (llvm/loops.py)."""
         across, most = self.reduces and plan.vector < self.kernel.outer, _COLUMNS_KEPT[self.masks]
         return not across and plan.tile < 0 and len(self.kernel.extents) > 1 and self.kernel.extents[plan.vector] <= most
 

@@ -55,7 +55,7 @@ class _SharedSums:
         self.known: dict[Graph, set[_Sum]] = {}
 
     def rule(self, r: Rewriter, node: Node) -> Result:
-        """Factors may move if what is left is a sum of the graph, or of what had a number taken away."""
+        """Factors may move if what is left is a sum of the graph, or of what had its mean taken away."""
         if r.graph not in self.known:
             made_by = r.graph.producers()
             self.known[r.graph] = {_sum_of(made_by, n.op, n.operands) for n in r.graph.nodes if isinstance(n.op, ReduceSum)}

@@ -104,10 +104,17 @@ def _is_cut_well(r: Rewriter, v: Value, axis: int, reader: Node, ops: int = _MOS
         source = made.operands[0]
         before = axis - v.type.rank + source.type.rank
         known = known and not isinstance(made.op, Reshape)
-        if isinstance(made.op, BroadcastTo) and known and (before < 0 or source.type.shape[before] != v.type.shape[axis]):
+        if isinstance(made.op, BroadcastTo) and known and is_same_along(axis, made):
             return True
         axis, v, made = before, source, r.producers.get(source)
     return made is None or isinstance(made.op, (Constant, Full))
+
+
+def is_same_along(axis: int, broadcast: Node) -> bool:
+    """Whether all elements of what is broadcast are equal along a dimension of the result."""
+    (source,) = broadcast.operands
+    before = axis - broadcast.results[0].type.rank + source.type.rank
+    return before < 0 or source.type.shape[before] == 1
 
 
 def _cut(r: Rewriter, v: Value, axis: int, sizes: Sequence[int]) -> list[Value]:

@@ -26,7 +26,7 @@ from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.indexing import Gather, GatherElements
 from graphcell.ops.movement import BroadcastTo, Concat, Slice
 from graphcell.ops.reduction import ReduceMax, ReduceMin, ReduceSum
-from graphcell.passes.part_by_part import MOST_PARTS, SHORTEST_LINE, SMALLEST_PART, slices_of_parts
+from graphcell.passes.part_by_part import MOST_PARTS, SHORTEST_LINE, SMALLEST_PART, is_same_along, slices_of_parts
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 from graphcell.records import dataclass
 
@@ -142,7 +142,7 @@ class _Finder:
     def _is_given(self, v: Value, axis: int) -> bool:
         """Whether parts of an operand are at hand: an op of the same shape makes it, all of them are equal, or it is in memory anyway, or small."""
         made, size = self.made_by.get(v), v.type.size
-        if made is not None and (isinstance(made.op, Elementwise) or (isinstance(made.op, BroadcastTo) and _is_same_along(axis, made))):
+        if made is not None and (isinstance(made.op, Elementwise) or (isinstance(made.op, BroadcastTo) and is_same_along(axis, made))):
             return True
         while made is not None and isinstance(made.op, View):
             v, made = made.operands[0], self.made_by.get(made.operands[0])
@@ -162,12 +162,6 @@ def _is_done_by_parts(op: Reduction, x: TensorType, cut: _Cut) -> bool:
     if (x.dtype.is_float and x.dtype.bits < 32) or (cut.axis in op.axis and type(op) not in _JOINED_BY):
         return False
     return cut.axis == x.rank - 1 or len(op.axis) == x.rank or x.shape[cut.axis] == cut.parts
-
-
-def _is_same_along(axis: int, broadcast: Node) -> bool:
-    (source,) = broadcast.operands
-    before = axis - broadcast.results[0].type.rank + source.type.rank
-    return before < 0 or source.type.shape[before] == 1
 
 
 def _cut_by(node: Node, v: Value) -> _Cut | None:
