@@ -1,6 +1,6 @@
-"""Writes graphcell/codegen/llvm/tables.py: the tables of sixteen or eight entries that vector code looks up in a register.
+"""Writes graphcell/codegen/llvm/tables.py and double_tables.py: the tables of sixteen or eight entries that vector code looks up in registers.
 
-    python tools/fit_tables.py              # rewrites the file (some seconds)
+    python tools/fit_tables.py              # rewrites the files (some seconds)
 
 Piecewise polynomials: each segment has a centre whose function value is very nearly a float (S. Gal, Computing elementary functions:
 a new approach for achieving high accuracy and good performance, 1985), so that the constant term is as good as exact; the other
@@ -21,7 +21,7 @@ import numpy as np
 from fit_polynomials import Fit, remez
 from mpmath import mpf
 
-OUTPUT = Path(__file__).resolve().parent.parent / "graphcell/codegen/llvm/tables.py"
+FOLDER = Path(__file__).resolve().parent.parent / "graphcell/codegen/llvm"
 WIDTH = 120
 ENTRIES = 16
 DEGREE = 5
@@ -161,80 +161,98 @@ def _piecewise_text(name: str, p: Piecewise) -> str:
 
 
 # -- exponentials and logarithms -----------------------------------------------------------------------------
-NEAR_ABOVE = mpf("0.0635")  # between these is x * d - 1
-NEAR_BELOW = mpf("-0.0335")
-NEAR_BELOW_SHORT = mpf("-0.0605")
-LOG2_COARSE = 2**14  # multiples of its inverse leave room for ten bits of an exponent
+@dataclass(frozen=True)
+class Kind:
+    """A kind of numbers.
+
+    `round` gives the nearest one; `unit` is the distance of those next to 1. `exp`, `close` (of results as good as exact), `exp2`, `log` and `cube` are the
+    degrees of the polynomials between two entries. Multiples of 1 / `coarse` leave room for an exponent.
+    """
+
+    round: Callable[[mpf], float]
+    unit: float
+    exp: int
+    close: int
+    exp2: int
+    log: int
+    cube: int
+    coarse: float
 
 
-def _exponentials() -> str:
+FLOAT = Kind(lambda x: float(np.float32(float(x))), 2.0**-23, exp=1, close=1, exp2=2, log=3, cube=3, coarse=2.0**14)
+DOUBLE = Kind(float, 2.0**-52, exp=4, close=5, exp2=5, log=8, cube=8, coarse=2.0**41)
+NEAR = mpf("0.0335")  # more than x * d - 1 of either sign
+NEAR_SHORT = mpf("-0.0605"), mpf("0.0635")
+
+
+def _exponentials(kind: Kind) -> str:
     """2**(k / 16), and what e**r and 2**r are between two of them."""
     step = mp.log(2) / 32 * mpf("1.01")
     rest = Fit("", lambda r: (mp.exp(r) - 1 - r) / r**2, lambda r: r**2 / mp.exp(r), {}, 300)
     whole = Fit("", lambda r: (mpf(2) ** r - 1) / r, lambda r: abs(r) / mpf(2) ** r, {}, 300)
     roots = [mpf(2) ** (mpf(k) / 16) for k in range(ENTRIES)]
-    rounded = [float(np.float32(float(y))) for y in roots]
-    lines = ["# 2**(k / 16), and what its rounding lost.", *_numbers("EXP2 = ", rounded, bare=True)]
-    lines += _numbers("EXP2_LOST = ", [float(y - x) for x, y in zip(rounded, roots, strict=True)], bare=True)
+    rounded = [kind.round(y) for y in roots]
+    lines = ["# 2**(k / 16), and what its rounding lost.", *_numbers("EXP2 = ", rounded, bare=True, kind=kind)]
+    lines += _numbers("EXP2_LOST = ", [float(y - x) for x, y in zip(rounded, roots, strict=True)], bare=True, kind=kind)
     for name, comment, fit, high, degree in (
-        ("EXP_NEAR", "(e**r - 1 - r) / r**2 for |r| < ln2 / 32", rest, step, 1),
-        ("EXP2_NEAR", "(2**r - 1) / r for |r| < 1 / 32", whole, step / mp.log(2), 2),
+        ("EXP_NEAR", "(e**r - 1 - r) / r**2 for |r| < ln2 / 32", rest, step, kind.exp),
+        ("EXP_CLOSE", "The same", rest, step, kind.close),
+        ("EXP2_NEAR", "(2**r - 1) / r for |r| < 1 / 32", whole, step / mp.log(2), kind.exp2),
     ):
         coefficients, error = remez(fit, -high, high * mpf("1.0001"), degree)
-        lines += [f"# {comment}: 2**{mp.nstr(mp.log(error, 2), 3)}.", *_numbers(f"{name} = ", [float(c) for c in coefficients], bare=True)]
+        lines += [f"# {comment}: 2**{mp.nstr(mp.log(error, 2), 3)}.", *_numbers(f"{name} = ", [float(c) for c in coefficients], bare=True, kind=kind)]
     return "\n".join(lines)
 
 
-def _nice_inverse(low: float, high: float) -> tuple[float, float]:
-    """A float d near 1 / middle, and log(1 / d), which is very nearly a float."""
-    middle = float(np.float32(2 / (low + high)))
+def _nice_inverse(low: float, high: float, kind: Kind) -> tuple[float, float]:
+    """A number d near 1 / middle, and log(1 / d), which is very nearly one of the kind."""
+    middle = kind.round(mpf(2) / (mpf(low) + mpf(high)))
 
     def error(d: float) -> mpf:
         y = -mp.log(mpf(d))
-        return abs(y - mpf(float(np.float32(float(y))))) / abs(y)
+        return abs(y - mpf(kind.round(y))) / abs(y)
 
-    inverse = min((middle + k * 2.0**-23 for k in range(-3000, 3001)), key=error)
-    return inverse, float(np.float32(float(-mp.log(mpf(inverse)))))
+    inverse = min((middle + k * kind.unit for k in range(-3000, 3001)), key=error)
+    return inverse, kind.round(-mp.log(mpf(inverse)))
 
 
-def _cube(low: mpf, degree: int, of_what: str, name: str) -> list[str]:
+def _cube(ends: tuple[mpf, mpf], degree: int, kind: Kind, of_what: str, name: str) -> list[str]:
     fit = Fit("", lambda r: (mp.log1p(r) - r + r**2 / 2) / r**3, lambda r: abs(r**3 / mp.log1p(r)), {}, 301)
-    coefficients, error = remez(fit, low, NEAR_ABOVE, degree)
+    coefficients, error = remez(fit, *ends, degree)
     comment = f"# (log(1 + r) - r + r**2 / 2) / r**3 for {of_what}: 2**{mp.nstr(mp.log(error, 2), 3)}."
-    return [comment, *_numbers(f"{name} = ", [float(c) for c in coefficients], bare=True)]
+    return [comment, *_numbers(f"{name} = ", [float(c) for c in coefficients], bare=True, kind=kind)]
 
 
-def _binary(inverses: Sequence[float], of_what: str, suffix: str) -> list[str]:
+def _binary(inverses: Sequence[float], kind: Kind, of_what: str, suffix: str) -> list[str]:
     binary = [-mp.log(mpf(d), 2) for d in inverses]
-    coarse = [float(mp.nint(y * LOG2_COARSE) / LOG2_COARSE) for y in binary]
+    coarse = [float(mp.nint(y * kind.coarse) / kind.coarse) for y in binary]
     rest = [float(y - x) for x, y in zip(coarse, binary, strict=True)]
-    lines = [f"# log2(1 / d) of {of_what}, as a multiple of 2**-14 and the rest.", *_numbers(f"LOG2_VALUES{suffix} = ", coarse, bare=True)]
-    return lines + _numbers(f"LOG2_VALUES_REST{suffix} = ", rest, bare=True)
+    lines = [f"# log2(1 / d) of {of_what}, as a multiple of 2**{-int(mp.log(kind.coarse, 2))} and the rest."]
+    lines += _numbers(f"LOG2_VALUES{suffix} = ", coarse, bare=True, kind=kind)
+    return lines + _numbers(f"LOG2_VALUES_REST{suffix} = ", rest, bare=True, kind=kind)
 
 
-def _logarithms() -> str:
+def _logarithms(kind: Kind) -> str:
     """Inverses and logarithms of sixteen points of [3/4, 3/2), and of [1, 2)."""
     fit = Fit("", lambda r: (mp.log1p(r) - r) / r**2, lambda r: abs(r**2 / mp.log1p(r)), {}, 301)
-    coefficients, error = remez(fit, NEAR_BELOW, NEAR_ABOVE, 3)
+    coefficients, error = remez(fit, -NEAR, NEAR * mpf("1.0001"), kind.log)
     around, above = [(1.0, 0.0)] * ENTRIES, [(1.0, 0.0)] * ENTRIES
-    for k in range(1, ENTRIES):
-        above[k] = _nice_inverse(1 + k / 16, 1 + (k + 1) / 16)
-        if k < 8:
-            around[k] = above[k]
-        elif k < 15:
-            around[k] = _nice_inverse(0.5 + k / 32, 0.5 + (k + 1) / 32)
-    lines = [f"# (log(1 + r) - r) / r**2 for {NEAR_BELOW} < r < {NEAR_ABOVE}: 2**{mp.nstr(mp.log(error, 2), 3)}."]
-    lines += _numbers("LOG_NEAR = ", [float(c) for c in coefficients], bare=True)
-    lines += _cube(NEAR_BELOW, 3, "the same r", "LOG_NEAR_CUBE")
+    for n in range(15, 31):
+        if n != 20:
+            around[n % ENTRIES] = _nice_inverse(max(n / 20 - 1 / 40, 0.75), min(n / 20 + 1 / 40, 1.5), kind)
+    for n in range(1, ENTRIES):
+        above[n] = _nice_inverse(1 + n / 15 - 1 / 30, min(1 + n / 15 + 1 / 30, 2), kind)
+    lines = [f"# (log(1 + r) - r) / r**2 for |r| < {NEAR}: 2**{mp.nstr(mp.log(error, 2), 3)}."]
+    lines += _numbers("LOG_NEAR = ", [float(c) for c in coefficients], bare=True, kind=kind)
+    lines += _cube((-NEAR, NEAR * mpf("1.0001")), kind.cube, kind, "the same r", "LOG_NEAR_CUBE")
     for name, comment, pairs in (
-        ("LOG", "d and log(1 / d) for x in [3/4, 3/2), where x * d is near 1; placed by the first four bits of the mantissa", around),
-        ("LOG1P", "The same for x in [1, 2)", above),
+        ("LOG", "d and log(1 / d) for x in [3/4, 3/2), where x * d is near 1, at the twentieths next to x modulo 16", around),
+        ("LOG1P", "The same for x in [1, 2], at the fifteenths next to x - 1", above),
     ):
-        lines += [f"# {comment}.", *_numbers(f"{name}_INVERSES = ", [d for d, _ in pairs], bare=True)]
-        lines += _numbers(f"{name}_VALUES = ", [y for _, y in pairs], bare=True)
-    lines += _numbers("LOG1P_INVERSES_MINUS_ONE = ", [d - 1 for d, _ in above], bare=True)
-    lines += _binary([d for d, _ in around], "the first of these tables", "")
-    lines += _short_logarithms()
+        lines += [f"# {comment}.", *_numbers(f"{name}_INVERSES = ", [d for d, _ in pairs], bare=True, kind=kind)]
+        lines += _numbers(f"{name}_VALUES = ", [y for _, y in pairs], bare=True, kind=kind)
+    lines += _numbers("LOG1P_INVERSES_MINUS_ONE = ", [d - 1 for d, _ in above], bare=True, kind=kind)
+    lines += _binary([d for d, _ in around], kind, "the first of these tables", "")
     return "\n".join(lines)
 
 
@@ -243,16 +261,16 @@ def _short_logarithms() -> list[str]:
     edges = [0.5 + (k + 2.5) / 16 for k in range(6)] + [1 + (k + 0.5) / 8 for k in range(3)]
     inverses = [1.0 if low < 1 < high else float(np.float32(2 / (low + high))) for low, high in pairwise(edges)]
     reached = [edge * d - 1 for (low, high), d in zip(pairwise(edges), inverses, strict=True) for edge in (low, high)]
-    assert min(reached) > NEAR_BELOW_SHORT and max(reached) < NEAR_ABOVE
-    lines = _cube(NEAR_BELOW_SHORT, 4, f"{NEAR_BELOW_SHORT} < r < {NEAR_ABOVE}", "LOG_NEAR_CUBE_SHORT")
+    assert min(reached) > NEAR_SHORT[0] and max(reached) < NEAR_SHORT[1]
+    lines = _cube(NEAR_SHORT, 4, FLOAT, f"{NEAR_SHORT[0]} < r < {NEAR_SHORT[1]}", "LOG_NEAR_CUBE_SHORT")
     lines += ["# d for x in [21/32, 21/16), where x * d is near 1.", *_numbers("LOG_INVERSES_SHORT = ", inverses, bare=True)]
-    return lines + _binary(inverses, "these", "_SHORT")
+    return lines + _binary(inverses, FLOAT, "these", "_SHORT")
 
 
 # -- the file ------------------------------------------------------------------------------------------------
-def _numbers(head: str, values: Sequence[float], bare: bool = False) -> list[str]:
+def _numbers(head: str, values: Sequence[float], bare: bool = False, kind: Kind = FLOAT) -> list[str]:
     """A tuple over some lines; with a comma behind it unless it is `bare`."""
-    text = ", ".join(_shortest(v) for v in values)
+    text = ", ".join(_shortest(v) if kind is FLOAT else repr(v) for v in values)
     indent = " " * (len(head) - len(head.lstrip()) + 4)
     lines = textwrap.wrap(f"{text},", WIDTH, initial_indent=indent, subsequent_indent=indent)
     return [f"{head}(", *lines, f"{indent[4:]})  # fmt: skip" if bare else f"{indent[4:]}),"]
@@ -264,19 +282,23 @@ def _shortest(value: float) -> str:
     return short if np.float32(value) == value else repr(value)
 
 
-HEADER = '''"""Tables of sixteen or (`_SHORT`) eight entries, which vector code looks up in a register. Written by tools/fit_tables.py, which says what each
-stands for: do not edit.
-"""
+WRITTEN = "Written by tools/fit_tables.py, which says what each\nstands for: do not edit.\n"
+FLOATS = f'''"""Tables of sixteen or (`_SHORT`) eight entries, which vector code looks up in a register. {WRITTEN}"""
 
 from graphcell.codegen.llvm.lookup import Segments
+
+'''
+DOUBLES = f'''"""Tables of sixteen doubles, which vector code looks up in two registers. {WRITTEN}"""
 
 '''
 
 
 def main() -> None:
-    parts = [*(_piecewise_text(name, p) for name, p in PIECEWISE.items()), _exponentials(), _logarithms()]
-    OUTPUT.write_text(HEADER + "\n".join(parts) + "\n")
-    print(f"wrote {OUTPUT}")
+    pieces = (_piecewise_text(name, p) for name, p in PIECEWISE.items())
+    floats = [*pieces, _exponentials(FLOAT), _logarithms(FLOAT), *_short_logarithms()]
+    for name, header, parts in (("tables", FLOATS, floats), ("double_tables", DOUBLES, [_exponentials(DOUBLE), _logarithms(DOUBLE)])):
+        (FOLDER / f"{name}.py").write_text(header + "\n".join(parts) + "\n")
+        print(f"wrote {FOLDER / name}.py")
 
 
 if __name__ == "__main__":

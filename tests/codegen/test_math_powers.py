@@ -59,7 +59,7 @@ def test_pow_accuracy(kind: str, width: str) -> None:
     with mp.workprec(PRECISION):
         want = [mp.power(mp.mpf(a), mp.mpf(b)) for a, b in zip(x.tolist(), y.tolist(), strict=True)]
         got = compiled("pow", kind, 16, 2)(x, y)
-        assert np.max(ulps(got, want)) <= (1.25 if kind == "float" else ULPS)
+        assert np.max(ulps(got, want)) <= (1.25 if kind == "float" else 1.4)
     assert same(compiled("pow", kind, 0, 2)(x, y), got)
 
 

@@ -1,31 +1,64 @@
-"""Exponentials and logarithms of floats by tables in a register, for AVX-512.
+"""Exponentials and logarithms by tables in registers, for AVX-512.
 
-Enters: float operands of any number of lanes. Leaves: the result in the operand's type. See `math` for accuracy and `lookup` for what
+Enters: float or double operands of any number of lanes. Leaves: the result in the operand's type. See `math` for accuracy and `lookup` for what
 is fast. Scaling by an instruction that rounds once and taking numbers apart by instructions that know zeros, denormals, infinities and
 NaN leaves next to no special cases.
 """
 
 from __future__ import annotations
 
-import functools
+from types import ModuleType
 
-from graphcell.codegen.llvm import tables
-from graphcell.codegen.llvm.lookup import by_registers, exponent, look_up, mantissa, scaled
-from graphcell.codegen.llvm.polynomials import LN2, LOG2_E, LOG10_2, LOG10_E, at_least, at_most, from_bits, split, to_bits, truncated_split, with_sign_of
+from graphcell.codegen.llvm import double_tables, tables
+from graphcell.codegen.llvm.lookup import ENTRIES, exponent, look_up, mantissa, scaled
+from graphcell.codegen.llvm.polynomials import (
+    LN2,
+    LOG2_E,
+    LOG10_2,
+    LOG10_E,
+    at_least,
+    at_most,
+    format_of,
+    from_bits,
+    polynomial,
+    split,
+    to_bits,
+    truncated_split,
+    with_sign_of,
+)
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
-_EXP_RANGE = (-104.0, 89.0)  # e**x is 0 below and inf above
-_EXP2_RANGE = (-151.0, 128.5)
-_MAGIC = 1.5 * 2.0**19  # adding it rounds to a multiple of 1 / 16, which stands in the low four bits
-_MANTISSA_BITS = 23
-_INDEX_BITS = 4
+_EXP_RANGE = {"float": (-104.0, 89.0), "double": (-746.0, 710.0)}  # e**x is 0 below and inf above
+_EXP2_RANGE = {"float": (-151.0, 128.5), "double": (-1076.0, 1024.5)}
 _AROUND_ONE = 3  # the interval [3/4, 3/2) of `mantissa`
+_TWENTIETHS, _FIFTEENTHS = 20, 15  # next to which entries of the tables stand: sixteen in that interval, and as many in [0, 1]
+_TABLES = {"float": tables, "double": double_tables}
+
+
+def tables_for(x: Val) -> ModuleType:
+    """Those of the kind of an operand."""
+    return _TABLES[x.type.kind]
+
+
+def _magic(b: FunctionBuilder, x: Val) -> Val:
+    """Adding it rounds to a multiple of 1 / 16, which stands in the low four bits."""
+    return b.const(format_of(x).magic / ENTRIES, x)
+
+
+def _nearest(b: FunctionBuilder, x: Val, parts: int) -> Val:
+    """x * parts as the integer next to it, of which the low bits count."""
+    return to_bits(b, b.fma(x, b.const(float(parts), x), b.const(format_of(x).magic, x)))
 
 
 # -- exponentials --------------------------------------------------------------------------------------------
 def exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
     """e**x; `close`: within little more than half a unit in the last place."""
-    return by_registers(b, lambda b, x: _exp(b, at_least(b, at_most(b, x, _EXP_RANGE[1]), _EXP_RANGE[0]), close), x)
+    return _exp(b, _within(b, x, _EXP_RANGE), close)
+
+
+def _within(b: FunctionBuilder, x: Val, ranges: dict[str, tuple[float, float]]) -> Val:
+    low, high = ranges[x.type.kind]
+    return at_least(b, at_most(b, x, high), low)
 
 
 def _exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
@@ -33,45 +66,37 @@ def _exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
 
     `close` also counts what the roots of 2 lost when they were rounded, which leaves little more than the last rounding.
     """
-    high, low = split(LN2, "float", 2)
-    magic = b.const(_MAGIC, x)
-    shifted = b.fma(x, b.const(split(LOG2_E, "float", 1)[0], x), magic)
+    table, kind, magic = tables_for(x), x.type.kind, _magic(b, x)
+    high, low = split(LN2, kind, 2)
+    shifted = b.fma(x, b.const(split(LOG2_E, kind, 1)[0], x), magic)
     k = b.sub(shifted, magic)
     r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
-    root = look_up(b, tables.EXP2, to_bits(b, shifted))
-    c2, c3 = (b.const(c, x) for c in tables.EXP_NEAR)
-    rest = b.fma(b.mul(r, r), b.fma(r, c3, c2), r)
+    root = look_up(b, table.EXP2, to_bits(b, shifted))
+    rest = b.fma(b.mul(r, r), polynomial(b, r, table.EXP_CLOSE if close else table.EXP_NEAR), r)
     if close:
-        return scaled(b, b.add(b.fma(root, rest, look_up(b, tables.EXP2_LOST, to_bits(b, shifted))), root), k)
+        return scaled(b, b.add(b.fma(root, rest, look_up(b, table.EXP2_LOST, to_bits(b, shifted))), root), k)
     return scaled(b, b.fma(root, rest, root), k)
 
 
 def exp2(b: FunctionBuilder, x: Val) -> Val:
     """2**x, exact for integers."""
-    return by_registers(b, _exp2, x)
-
-
-def _exp2(b: FunctionBuilder, x: Val) -> Val:
-    x = at_least(b, at_most(b, x, _EXP2_RANGE[1]), _EXP2_RANGE[0])
-    magic = b.const(_MAGIC, x)
+    x, magic = _within(b, x, _EXP2_RANGE), _magic(b, x)
     shifted = b.add(x, magic)
     k = b.sub(shifted, magic)
     r = b.sub(x, k)
-    root = look_up(b, tables.EXP2, to_bits(b, shifted))
-    c1, c2, c3 = (b.const(c, x) for c in tables.EXP2_NEAR)
-    rest = b.mul(b.fma(b.fma(r, c3, c2), r, c1), r)
+    root = look_up(b, tables_for(x).EXP2, to_bits(b, shifted))
+    rest = b.mul(polynomial(b, r, tables_for(x).EXP2_NEAR), r)
     return scaled(b, b.fma(root, rest, root), k)
 
 
 def exp2_of_sum(b: FunctionBuilder, x: Val, low: Val) -> Val:
-    """2**(x + low) for whole registers, |x| <= 200 and |low| <= 1."""
-    magic = b.const(_MAGIC, x)
+    """2**(x + low) for |x| <= 1200 and |low| <= 2; of floats |x| <= 200."""
+    magic = _magic(b, x)
     shifted = b.add(b.add(x, low), magic)
     k = b.sub(shifted, magic)
     r = b.add(b.sub(x, k), low)
-    root = look_up(b, tables.EXP2, to_bits(b, shifted))
-    c1, c2, c3 = (b.const(c, x) for c in tables.EXP2_NEAR)
-    rest = b.mul(b.fma(b.fma(r, c3, c2), r, c1), r)
+    root = look_up(b, tables_for(x).EXP2, to_bits(b, shifted))
+    rest = b.mul(polynomial(b, r, tables_for(x).EXP2_NEAR), r)
     return scaled(b, b.fma(root, rest, root), k)
 
 
@@ -82,16 +107,12 @@ def _exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
 
 def _new_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
     bits = to_bits(b, x)
-    minus = from_bits(b, b.or_(bits, b.const(-(1 << 31), bits)))
-    return _exp(b, at_least(b, minus, _EXP_RANGE[0]), close=True)
+    minus = from_bits(b, b.or_(bits, b.const(-(1 << (bits.type.bits - 1)), bits)))
+    return _exp(b, at_least(b, minus, _EXP_RANGE[x.type.kind][0]), close=True)
 
 
 def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """1 / (1 + e**-x): 1 - w, and z - z w for negative x, with z = e**-|x| and w = z / (1 + z), whose errors then weigh little."""
-    return by_registers(b, _sigmoid, x)
-
-
-def _sigmoid(b: FunctionBuilder, x: Val) -> Val:
     z, one = _exp_of_minus_absolute(b, x), b.const(1.0, x)
     w = b.div(z, b.add(z, one))
     bits = to_bits(b, x)
@@ -102,8 +123,8 @@ def _sigmoid(b: FunctionBuilder, x: Val) -> Val:
 # -- logarithms ----------------------------------------------------------------------------------------------
 def log_near_one(b: FunctionBuilder, r: Val) -> Val:
     """log(1 + r) - r between two entries of a table."""
-    c2, c3, c4, c5 = (b.const(c, r) for c in tables.LOG_NEAR)
-    return b.mul(b.mul(r, r), b.fma(b.fma(b.fma(c5, r, c4), r, c3), r, c2))
+    square = b.mul(r, r)
+    return b.mul(square, polynomial(b, r, tables_for(r).LOG_NEAR, square))
 
 
 def near_one(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
@@ -113,47 +134,39 @@ def near_one(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
     """
     m = mantissa(b, x, _AROUND_ONE)
     k = b.sub(exponent(b, x), exponent(b, m))
-    bits = to_bits(b, m)
-    index = b.shr(bits, b.const(_MANTISSA_BITS - _INDEX_BITS, bits))
-    return k, m, look_up(b, tables.LOG_INVERSES, index), index
+    index = _nearest(b, m, _TWENTIETHS)
+    return k, m, look_up(b, tables_for(x).LOG_INVERSES, index), index
 
 
 def _parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val]:
     """k, v and r with log(x) = k ln2 + v + log(1 + r); v and r are 0 at powers of two."""
     k, m, inverse, index = near_one(b, x)
-    return k, look_up(b, tables.LOG_VALUES, index), b.fma(m, inverse, b.const(-1.0, x))
+    return k, look_up(b, tables_for(x).LOG_VALUES, index), b.fma(m, inverse, b.const(-1.0, x))
 
 
 def log(b: FunctionBuilder, x: Val) -> Val:
     """Natural logarithm."""
-    return by_registers(b, _log, x)
-
-
-def _log(b: FunctionBuilder, x: Val) -> Val:
     k, v, r = _parts(b, x)
     return _sum_of_parts(b, k, v, r, log_near_one(b, r))
 
 
 def _sum_of_parts(b: FunctionBuilder, k: Val, v: Val, r: Val, tail: Val) -> Val:
     """k ln2 + v + r + tail."""
-    high, low = (b.const(part, k) for part in truncated_split(LN2, "float", 2))  # both positive: k may be infinite
+    high, low = (b.const(part, k) for part in truncated_split(LN2, k.type.kind, 2))  # both positive: k may be infinite
     return b.add(b.fma(k, high, v), b.fma(k, low, b.add(r, tail)))
 
 
 def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
-    """log(1 + x + low), where `low` is a rounding error of x."""
-    return by_registers(b, _log1p_of_sum, x) if low is None else by_registers(b, _log1p_of_sum, x, low)
+    """log(1 + x + low), where `low` is a rounding error of x.
 
-
-def _log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None = None) -> Val:
-    """With u = 1 + x rounded, what that lost is shrunk as u is to lie near 1: by 2**-k, from the distance of two patterns with one mantissa.
+    With u = 1 + x rounded, what that lost is shrunk as u is to lie near 1: by 2**-k, from the distance of two patterns with one mantissa.
     Of the largest u it is left out; where u is inf it is NaN, and does not matter.
     """
     u = b.add(x, b.const(1.0, x))
     lost = b.sub(x, b.sub(u, b.const(1.0, x)))
     lost = b.add(lost, low) if low is not None else lost
     k, m, inverse, index = near_one(b, u)
-    v = look_up(b, tables.LOG_VALUES, index)
+    v = look_up(b, tables_for(x).LOG_VALUES, index)
     pattern = b.sub(b.add(to_bits(b, m), to_bits(b, b.const(1.0, x))), to_bits(b, u))
     shrunk = b.mul(lost, from_bits(b, b.binary("smax", pattern, b.const(0, pattern))))
     shrunk = b.select(b.fcmp("olt", shrunk, b.const(1.0, x)), shrunk, b.const(1.0, x))
@@ -167,21 +180,21 @@ def _log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None = None) -> Val:
 
 def log2(b: FunctionBuilder, x: Val) -> Val:
     """Logarithm to base 2, exact for powers of two."""
-    return by_registers(b, functools.partial(_log_of_base, LOG2_E, None), x)
+    return _log_of_base(b, x, LOG2_E, None)
 
 
 def log10(b: FunctionBuilder, x: Val) -> Val:
     """Logarithm to base 10."""
-    return by_registers(b, functools.partial(_log_of_base, LOG10_E, LOG10_2), x)
+    return _log_of_base(b, x, LOG10_E, LOG10_2)
 
 
-def _log_of_base(factor: str, of_two: str | None, b: FunctionBuilder, x: Val) -> Val:
+def _log_of_base(b: FunctionBuilder, x: Val, factor: str, of_two: str | None) -> Val:
     """factor * (v + log(1 + r)) + k * of_two, where v is small, too: it is added last but one."""
     k, v, r = _parts(b, x)
-    high, low = (b.const(part, x) for part in split(factor, "float", 2))
+    high, low = (b.const(part, x) for part in split(factor, x.type.kind, 2))
     tail = b.add(b.fma(v, low, b.mul(log_near_one(b, r), high)), b.mul(r, low))
     if of_two is not None:
-        first, second = (b.const(part, x) for part in truncated_split(of_two, "float", 2))
+        first, second = (b.const(part, x) for part in truncated_split(of_two, x.type.kind, 2))
         tail = b.fma(k, second, tail)
         k = b.mul(k, first)
     return b.add(k, b.fma(v, high, b.fma(r, high, tail)))
@@ -189,22 +202,16 @@ def _log_of_base(factor: str, of_two: str | None, b: FunctionBuilder, x: Val) ->
 
 def log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + x) for x in [0, 1]."""
-    return by_registers(b, _log1p_of_fraction, x)
-
-
-def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
-    near_one = b.const(1 - 2.0**-10, x)  # x = 1 keeps to the last entry
-    place = to_bits(b, b.fma(x, near_one, b.const(1.0, x)))
-    index = b.shr(place, b.const(_MANTISSA_BITS - _INDEX_BITS, place))
-    r = b.fma(x, look_up(b, tables.LOG1P_INVERSES, index), look_up(b, tables.LOG1P_INVERSES_MINUS_ONE, index))
-    return b.add(look_up(b, tables.LOG1P_VALUES, index), b.add(r, log_near_one(b, r)))
+    index, table = _nearest(b, x, _FIFTEENTHS), tables_for(x)
+    r = b.fma(x, look_up(b, table.LOG1P_INVERSES, index), look_up(b, table.LOG1P_INVERSES_MINUS_ONE, index))
+    return b.add(look_up(b, table.LOG1P_VALUES, index), b.add(r, log_near_one(b, r)))
 
 
 def softplus(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + e**x)."""
-    return by_registers(b, lambda b, x: b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x))), x)
+    return b.add(at_least(b, x, 0.0), log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))
 
 
 def log_sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """log(1 / (1 + e**-x))."""
-    return by_registers(b, lambda b, x: b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x))), x)
+    return b.sub(at_most(b, x, 0.0), log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))

@@ -1,4 +1,5 @@
-"""AVX-512: tables of sixteen floats in a register, and the instructions that take numbers apart and scale them. AVX2: tables of eight floats.
+"""AVX-512: tables of sixteen floats in a register or sixteen doubles in two, and the instructions that take numbers apart and scale them. AVX2: tables of
+eight floats.
 
 Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for tables of eight. Leaves: the result
 in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables` and `uses_short_tables` say where the functions
@@ -43,6 +44,11 @@ def uses_tables(b: FunctionBuilder, x: Val) -> bool:
     return b.module.avx512 and x.type.kind == "float"
 
 
+def uses_exponential_tables(b: FunctionBuilder, x: Val) -> bool:
+    """True for floats and doubles in a module for AVX-512."""
+    return b.module.avx512 and x.type.kind in REGISTER_LANES
+
+
 def uses_short_tables(b: FunctionBuilder, x: Val) -> bool:
     """True for floats in a module for AVX2."""
     return b.module.avx2 and x.type.kind == "float"
@@ -85,15 +91,22 @@ def _joined(b: FunctionBuilder, parts: list[Val]) -> Val:
     return total
 
 
-# -- instructions, on whole registers ------------------------------------------------------------------------
+# -- instructions --------------------------------------------------------------------------------------------
+# On operands of several registers each gives as many in turn, so that code made of them has those of one chain stand beside those of another.
 def look_up(b: FunctionBuilder, table: Sequence[float], index: Val) -> Val:
-    """table[index % entries] in each lane, for as many i32 indices as the table has entries."""
-    type = LType("float", len(table))
+    """table[index % entries] in each lane, of eight or sixteen floats by i32 indices or of sixteen doubles by i64."""
+    type = index.type.with_kind({32: "float", 64: "double"}[index.type.bits])
     if len(set(table)) == 1:
         return const(table[0], type)
-    numbers = ", ".join(f"float {float_literal(v, 'float')}" for v in table)
+    full = SHORT_ENTRIES if len(table) == SHORT_ENTRIES else REGISTER_LANES[type.kind]
+    if type.lanes != full:
+        return by_registers(b, lambda b, index: look_up(b, table, index), index, full=full)
+    parts = [table[k : k + type.lanes] for k in range(0, len(table), type.lanes)]
+    registers = [Val("<" + ", ".join(f"{type.kind} {float_literal(v, type.kind)}" for v in part) + ">", type) for part in parts]
+    if len(registers) == 2:
+        return b.intrinsic("x86.avx512.vpermi2var.pd.512", type, registers[0], index, registers[1])
     name = {ENTRIES: "x86.avx512.permvar.sf.512", SHORT_ENTRIES: "x86.avx2.permps"}[len(table)]
-    return b.intrinsic(name, type, Val(f"<{numbers}>", type), index)
+    return b.intrinsic(name, type, registers[0], index)
 
 
 def scaled(b: FunctionBuilder, x: Val, power: Val) -> Val:
@@ -114,6 +127,8 @@ def mantissa(b: FunctionBuilder, x: Val, interval: int) -> Val:
 def _masked(b: FunctionBuilder, name: str, *xs: Val, more: Sequence[Val] = ()) -> Val:
     """An intrinsic whose mask is all ones."""
     t = xs[0].type
+    if t.lanes != REGISTER_LANES[t.kind]:
+        return by_registers(b, lambda b, *xs: _masked(b, name, *xs, more=more), *xs)
     every = const(-1, LType(f"i{t.lanes}"))
     letter = {"float": "ps", "double": "pd"}[t.kind]
     return b.intrinsic(f"x86.avx512.mask.{name}.{letter}.512", t, *xs, *more, Val("zeroinitializer", t), every, _CURRENT_ROUNDING)

@@ -11,7 +11,7 @@ from collections.abc import Callable
 from graphcell.codegen.llvm import power_tables
 from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
 from graphcell.codegen.llvm.exponential import exp2_of_sum, expm1_parts, log, log1p_tail, log2_with, log_parts, times_split
-from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_short_tables, uses_tables
+from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_exponential_tables, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -118,7 +118,8 @@ _WITH_ROOT = (-1.5, -0.5, 0.5, 1.5, 2.5)  # and these products with a root
 @widened
 def pow(b: FunctionBuilder, x: Val, y: Val) -> Val:
     """x**y as C defines it: 1 where x is 1 or y is 0, whatever the other; NaN for negative x and fractional
-    y; signed zeros. The power of floats is computed by tables, with neither AVX-512 nor AVX2 in double.
+    y; signed zeros. The power of floats is computed by tables, with neither AVX-512 nor AVX2 in double;
+    that of doubles by tables with AVX-512.
     """
     return _of_either_sign(b, x, y, _power_of_magnitude(b, x))
 
@@ -208,7 +209,7 @@ def _magnitude(b: FunctionBuilder, x: Val) -> Val:
 
 
 def _power_of_magnitude(b: FunctionBuilder, x: Val) -> Callable[..., Val]:
-    if uses_tables(b, x):
+    if uses_exponential_tables(b, x):
         return power_tables.power
     if uses_short_tables(b, x):
         return power_tables.short_power

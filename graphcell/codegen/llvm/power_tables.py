@@ -1,10 +1,10 @@
-"""Powers of floats by tables in a register, for AVX-512 and, of eight entries, for AVX2.
+"""Powers by tables in registers: of floats and doubles for AVX-512, of floats with eight entries for AVX2.
 
-Enters: float operands of any number of lanes; the base of `power` and `short_power` is not negative. Leaves: the result in the operand's type. See `math`
-for accuracy and `lookup` for what is fast.
+Enters: float operands of any number of lanes, or double ones of `power`; the base of `power` and `short_power` is not negative. Leaves: the result in the
+operand's type. See `math` for accuracy and `lookup` for what is fast.
 
-a**y is 2**(y * log2(a)), and an error of the exponent, which reaches 128, is one of the result, times ln2: the logarithm must be known
-to 32 bits, 8 more than a float has. It is k + v + log2(1 + r), where k + v, an exponent and an entry of a table, is exact. For an
+a**y is 2**(y * log2(a)), and an error of the exponent, which reaches 128 (of double: 1024), is one of the result, times ln2: the logarithm must be known
+to 32 bits, 8 more than a float has (of double: to 64, 11 more). It is k + v + log2(1 + r), where k + v, an exponent and an entry of a table, is exact. For an
 exponent of any size the rest is a sum of two floats. One of at most 4 that is known while compiling multiplies the error of the rest by
 so little that one float does.
 """
@@ -15,20 +15,20 @@ from collections.abc import Sequence
 
 from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.exponential import exp2_of_sum as exp2_by_polynomial
-from graphcell.codegen.llvm.exponential_tables import exp2_of_sum, log_near_one, near_one
+from graphcell.codegen.llvm.exponential_tables import exp2_of_sum, log_near_one, near_one, tables_for
 from graphcell.codegen.llvm.lookup import SHORT_ENTRIES, by_registers, look_up
 from graphcell.codegen.llvm.polynomials import LN2, LOG2_E, at_least, at_most, format_of, from_bits, infinity, polynomial, split, to_bits, truncated_split
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
 SMALL_EXPONENT = 4.0
-_RANGE = 200.0  # 2**x is 0 and inf at the ends of it
+_RANGE = {"float": 200.0, "double": 1200.0}  # 2**x is 0 and inf at the ends of it
 _FIRST = 0x3F280000  # 21/32, where the first of eight segments begins
 _SEGMENT_BITS = 20  # below the number of a segment
 
 
 def power(b: FunctionBuilder, a: Val, y: Val) -> Val:
     """a**y for a >= 0; NaN where 1 is raised to an infinite power, or 0 and inf to the power of 0."""
-    return by_registers(b, _power, a, y)
+    return _power(b, a, y)
 
 
 def short_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
@@ -47,11 +47,11 @@ def short_log(b: FunctionBuilder, a: Val) -> Val:
 
 def small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
     """x**y as C defines it for any x and a constant fraction y between -SMALL_EXPONENT and SMALL_EXPONENT."""
-    return by_registers(b, _small_power, x, y)
+    return _small_power(b, x, y)
 
 
 def _power(b: FunctionBuilder, a: Val, y: Val) -> Val:
-    total, lost = b.once((_power, a), lambda: _log2(b, *_parts(b, a), tables.LOG_NEAR_CUBE))
+    total, lost = b.once((_power, a), lambda: _log2(b, *_parts(b, a), tables_for(a).LOG_NEAR_CUBE))
     z = b.mul(y, total)
     return _bounded_exp2(b, z, b.fma(y, lost, b.fma(y, total, b.neg(z))))
 
@@ -68,11 +68,11 @@ def _short_log2(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
 
 
 def _log2(b: FunctionBuilder, whole: Val, lost_value: Val, inverse: Val, m: Val, cube: Sequence[float]) -> tuple[Val, Val]:
-    """whole + lost_value + log2(m * inverse) as a sum of two floats."""
+    """whole + lost_value + log2(m * inverse) as a sum of two numbers."""
     product = b.mul(m, inverse)
     r, r_lost = _exact_sum(b, b.sub(product, b.const(1.0, m)), b.fma(m, inverse, b.neg(product)))
     logarithm, lost = _natural_log_near_one(b, r, r_lost, cube)
-    factor, factor_lost = (b.const(part, m) for part in split(LOG2_E, "float", 2))
+    factor, factor_lost = (b.const(part, m) for part in split(LOG2_E, m.type.kind, 2))
     scaled = b.mul(logarithm, factor)
     lost = b.fma(lost, factor, b.fma(logarithm, factor_lost, b.fma(logarithm, factor, b.neg(scaled))))
     total, total_lost = _exact_sum(b, whole, scaled)
@@ -92,7 +92,8 @@ def _small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
 def _parts(b: FunctionBuilder, a: Val) -> tuple[Val, Val, Val, Val]:
     """w, l, d and m with log2(a) = w + l + log2(m * d), where m * d is near 1 and w exact; m is NaN for a < 0, w infinite at 0 and inf."""
     k, m, inverse, index = near_one(b, a)
-    return b.add(k, look_up(b, tables.LOG2_VALUES, index)), look_up(b, tables.LOG2_VALUES_REST, index), inverse, m
+    table = tables_for(a)
+    return b.add(k, look_up(b, table.LOG2_VALUES, index)), look_up(b, table.LOG2_VALUES_REST, index), inverse, m
 
 
 def _short_parts(b: FunctionBuilder, a: Val) -> tuple[Val, Val, Val, Val]:
@@ -120,7 +121,7 @@ def _exact_sum(b: FunctionBuilder, x: Val, y: Val) -> tuple[Val, Val]:
 
 
 def _natural_log_near_one(b: FunctionBuilder, r: Val, r_lost: Val, coefficients: Sequence[float]) -> tuple[Val, Val]:
-    """log(1 + r + r_lost) as a sum of two floats: r - r**2 / 2 + r**3 p(r)."""
+    """log(1 + r + r_lost) as a sum of two numbers: r - r**2 / 2 + r**3 p(r)."""
     square = b.mul(r, r)
     square_lost = b.fma(r, r, b.neg(square))
     cube = b.mul(b.mul(polynomial(b, r, coefficients), r), square)
@@ -132,7 +133,8 @@ def _natural_log_near_one(b: FunctionBuilder, r: Val, r_lost: Val, coefficients:
 
 
 def _bounded_exp2(b: FunctionBuilder, z: Val, low: Val) -> Val:
-    """2**(z + low), where |low| < 1 if z is not near the ends of the range, and anything, NaN too, if it is."""
-    one = b.const(1.0, z)
-    low = b.select(b.fcmp("olt", low, one), low, one)
-    return exp2_of_sum(b, at_least(b, at_most(b, z, _RANGE), -_RANGE), at_least(b, low, -1.0))
+    """2**(z + low), where |low| < 2 if z is not near the ends of the range, and anything, NaN too, if it is."""
+    two = b.const(2.0, z)
+    low = b.select(b.fcmp("olt", low, two), low, two)
+    ends = _RANGE[z.type.kind]
+    return exp2_of_sum(b, at_least(b, at_most(b, z, ends), -ends), at_least(b, low, -2.0))
