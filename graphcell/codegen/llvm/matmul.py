@@ -269,26 +269,44 @@ class _BlockedMatmul:
             self.module, f"{self.name}.part" if partial else self.name, params.list, internal=False
         )
         backwards = self._turn(b, plan) if self._turns_back(plan) else None
-        height = plan.grid[1]
-        first, past = b.args["begin"], b.args["end"]
-        if height > 1:
-            first = b.div(first, i64(height), signed=False)
-            past = b.div(b.add(past, i64(height - 1)), i64(height), signed=False)
+        first, past = self._strips(b, plan)
         with b.loop(first, past, name="strip") as loop:
             strip = loop.index
             if backwards is not None:
                 strip = b.select(backwards, b.sub(b.add(first, b.sub(past, i64(1))), strip), strip)
-            if height == 1:
+            if plan.grid[1] == 1:
                 _Block(self, plan, b, strip, (i64(0), i64(1)), None, kernels, packing, packers, extra).emit()
             else:
-                above = b.mul(strip, i64(height))
-                top = b.binary("smax", b.sub(b.args["begin"], above), i64(0))
-                bottom = b.binary("smin", b.sub(b.args["end"], above), i64(height))
+                top, bottom = self._blocks_of_strip(b, plan, strip)
                 with b.loop(top, bottom, plan.together, name="block") as block:
                     stop = b.binary("smin", b.add(block.index, i64(plan.together)), bottom)
                     is_first = b.icmp("eq", block.index, top)
                     _Block(self, plan, b, strip, (block.index, stop), is_first, kernels, packing, packers, extra).emit()
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
+
+    def _strips(self, b: FunctionBuilder, plan: Schedule) -> tuple[Val, Val]:
+        """The first strip of which blocks are to be carried out, and the one behind the last. Strips follow each other, or those of a matrix of the batch,
+        or of a part of k, take turns block by block where threads divide rows.
+        """
+        across, down = plan.grid
+        first, past = b.args["begin"], b.args["end"]
+        if down == 1:
+            return first, past
+        turns = across if plan.rows_first else 1
+        first, past = b.div(first, i64(turns * down), signed=False), b.div(b.add(past, i64(turns * down - 1)), i64(turns * down), signed=False)
+        return b.mul(first, i64(turns)), b.mul(past, i64(turns))
+
+    def _blocks_of_strip(self, b: FunctionBuilder, plan: Schedule, strip: Val) -> tuple[Val, Val]:
+        """The first block, counted down the strip, that is to be carried out, and the one behind the last."""
+        across, down = plan.grid
+        turns = across if plan.rows_first else 1
+        group, turn = (b.div(strip, i64(turns), signed=False), b.rem(strip, i64(turns), signed=False)) if turns > 1 else (strip, i64(0))
+        before = b.mul(group, i64(turns * down))
+        top, bottom = b.binary("smax", b.sub(b.args["begin"], before), i64(0)), b.binary("smin", b.sub(b.args["end"], before), i64(turns * down))
+        if turns == 1:
+            return top, bottom
+        later = b.sub(i64(turns - 1), turn)
+        return b.div(b.add(top, later), i64(turns), signed=False), b.div(b.add(bottom, later), i64(turns), signed=False)
 
     def _turn(self, b: FunctionBuilder, plan: Schedule) -> Val:
         """An i1: whether this time is the other direction's. Kept behind the panels, in a word of which only that counts."""

@@ -81,6 +81,7 @@ _COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they
 _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
 _PART_FOR_B = 2, 3  # of the L2 cache that is for B's panels; where rows of A share a few sets and caches have few ways
+_PACKED_TWICE = 1.5  # times what it takes to fetch a number from another cache: to fetch one and pack it
 _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
@@ -294,6 +295,7 @@ class Schedule(RegisterTiles):
     rows_ahead: int = 0  # reduction steps by which what is read of a B that lies row by row is asked for
     packs_meanwhile: bool = False  # the first row tile of a block packs what it reads of B, and no stage or loop does
     fetches: bool = False  # the others ask for what it will read of B next
+    rows_first: bool = False  # blocks beside each other follow each other, so that threads divide rows
 
     @property
     def grid(self) -> tuple[int, int]:
@@ -321,6 +323,7 @@ class Schedule(RegisterTiles):
             f"{' by the first row tile' if self.packs_meanwhile else ''}{', asked for by the others' if self.fetches else ''}"
             f"{', the upper half mirrored' if self.mirrored else ''}"
             f"{f', {self.together} blocks as one' if self.together > 1 else ''}"
+            f"{', divided by rows' if self.rows_first else ''}"
         )
 
 
@@ -346,7 +349,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     plan = replace(plan, together=_blocks_together(plan, size, target))
     meanwhile = _packs_meanwhile(spec, plan, target)
     reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
-    plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0)
+    plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0, rows_first=min(plan.grid) > 1 and not plan.mirrored and _divides_rows(spec, pack_b))
     return replace(plan, fetches=_fetches(spec, plan))
 
 
@@ -445,7 +448,7 @@ def _tiles_of_block(
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
     grid_columns = ceil_div(column_tiles, per_column)
-    for_b = _ROWS_PER_BLOCK if outer * column_tiles > 1 else min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2)))
+    for_b = _ROWS_PER_BLOCK if outer * column_tiles > 1 and not _divides_rows(spec, pack_b) else min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2)))
     least_rows = GROUPED_ROWS if in_groups else for_b if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
     least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     if outer * grid_columns < wanted:
@@ -459,6 +462,13 @@ def _tiles_of_block(
         missing = ceil_div(wanted, outer * ceil_div(row_tiles, per_row))
         per_column = min(per_column, max(least_columns, column_tiles // missing))
     return per_row, per_column
+
+
+def _divides_rows(spec: MatmulSpec, pack_b: str) -> bool:
+    """Whether threads had better have some rows and all columns than the other way round. Steps before and behind are divided by rows as a rule: so a thread
+    finds its rows of A where it wrote them, and leaves those of the output where they are read. In return it reads and packs all of B.
+    """
+    return spec.m * (spec.k + spec.n) > (_PACKED_TWICE if pack_b == "block" else 1) * spec.n * spec.k
 
 
 def is_mirrored(kind: str, m: int, k: int, has_epilogue: bool) -> bool:
