@@ -453,8 +453,9 @@ def _tiles_of_block(
     least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     if outer * grid_columns < wanted:
         per_row = min(row_tiles, max(least_tiles, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
-    if per_row < row_tiles:
-        wanted = min(wanted, spec.blocks_by_flops)  # a team had rather have all columns of some rows
+    if per_row < row_tiles:  # a team had rather have all columns of some rows
+        in_cache = spec.is_short_in_loop and bytes_of_all(spec) <= target.l2_bytes // 2
+        wanted = 1 if in_cache else min(wanted, spec.blocks_by_flops)
     if outer * grid_columns == 1 and ceil_div(row_tiles, per_row) == 3:
         per_row = ceil_div(row_tiles, 2)  # two threads would wait for the third block
     wanted, least_columns = (min(wanted, _COPYING_BLOCKS), ceil_div(_COLUMNS_PER_COPY, tile.vectors)) if copies else (wanted, 1)
