@@ -34,6 +34,7 @@ from graphcell.codegen.llvm.contraction import (
     split_index,
     tile_loop,
 )
+from graphcell.codegen.llvm.matmul_blocks import balanced, blocks_of_strip, strips
 from graphcell.codegen.llvm.matmul_dot import DotMatmul, is_narrow, uses_dot
 from graphcell.codegen.llvm.matmul_mirror import emit_mirror
 from graphcell.codegen.llvm.matmul_prefetch import STEPS_AHEAD, elements_ahead, fetch_of, fetched_from, next_tile
@@ -269,7 +270,7 @@ class _BlockedMatmul:
             self.module, f"{self.name}.part" if partial else self.name, params.list, internal=False
         )
         backwards = self._turn(b, plan) if self._turns_back(plan) else None
-        first, past = self._strips(b, plan)
+        first, past = strips(b, plan)
         with b.loop(first, past, name="strip") as loop:
             strip = loop.index
             if backwards is not None:
@@ -277,36 +278,12 @@ class _BlockedMatmul:
             if plan.grid[1] == 1:
                 _Block(self, plan, b, strip, (i64(0), i64(1)), None, kernels, packing, packers, extra).emit()
             else:
-                top, bottom = self._blocks_of_strip(b, plan, strip)
+                top, bottom = blocks_of_strip(b, plan, strip)
                 with b.loop(top, bottom, plan.together, name="block") as block:
                     stop = b.binary("smin", b.add(block.index, i64(plan.together)), bottom)
                     is_first = b.icmp("eq", block.index, top)
                     _Block(self, plan, b, strip, (block.index, stop), is_first, kernels, packing, packers, extra).emit()
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
-
-    def _strips(self, b: FunctionBuilder, plan: Schedule) -> tuple[Val, Val]:
-        """The first strip of which blocks are to be carried out, and the one behind the last. Strips follow each other, or those of a matrix of the batch,
-        or of a part of k, take turns block by block where threads divide rows.
-        """
-        across, down = plan.grid
-        first, past = b.args["begin"], b.args["end"]
-        if down == 1:
-            return first, past
-        turns = across if plan.rows_first else 1
-        first, past = b.div(first, i64(turns * down), signed=False), b.div(b.add(past, i64(turns * down - 1)), i64(turns * down), signed=False)
-        return b.mul(first, i64(turns)), b.mul(past, i64(turns))
-
-    def _blocks_of_strip(self, b: FunctionBuilder, plan: Schedule, strip: Val) -> tuple[Val, Val]:
-        """The first block, counted down the strip, that is to be carried out, and the one behind the last."""
-        across, down = plan.grid
-        turns = across if plan.rows_first else 1
-        group, turn = (b.div(strip, i64(turns), signed=False), b.rem(strip, i64(turns), signed=False)) if turns > 1 else (strip, i64(0))
-        before = b.mul(group, i64(turns * down))
-        top, bottom = b.binary("smax", b.sub(b.args["begin"], before), i64(0)), b.binary("smin", b.sub(b.args["end"], before), i64(turns * down))
-        if turns == 1:
-            return top, bottom
-        later = b.sub(i64(turns - 1), turn)
-        return b.div(b.add(top, later), i64(turns), signed=False), b.div(b.add(bottom, later), i64(turns), signed=False)
 
     def _turn(self, b: FunctionBuilder, plan: Schedule) -> Val:
         """An i1: whether this time is the other direction's. Kept behind the panels, in a word of which only that counts."""
@@ -334,14 +311,6 @@ class _BlockedMatmul:
             "c",
         )
         return emit_row_sum(self.module, self.name, total, locate, self.epilogue, self.extra)
-
-
-def _balanced(b: FunctionBuilder, number: Val, count: int) -> Val:
-    """The first, the last, the second, the last but one ...: where work grows from block to block, the first half of them is half of it."""
-    if count < 3:
-        return number
-    half = b.div(number, i64(2), signed=False)
-    return b.select(b.icmp("eq", b.and_(number, i64(1)), i64(0)), half, b.sub(i64(count - 1), half))
 
 
 @dataclass(frozen=True)
@@ -380,7 +349,7 @@ class _Block:
         split, *batch, across = split_index(b, self.strip, (plan.splits, *spec.batch, plan.grid[0]))
         top, past = self.down
         if plan.mirrored:
-            across, top = _balanced(b, across, plan.grid[0]), _balanced(b, top, plan.grid[1])
+            across, top = balanced(b, across, plan.grid[0]), balanced(b, top, plan.grid[1])
             past = b.add(top, i64(1))
         columns = even_range(b, across, plan.columns_per_block, plan.column_tiles)
         rows = even_range(b, top, plan.rows_per_block, plan.row_tiles, past)

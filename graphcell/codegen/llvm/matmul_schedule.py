@@ -349,7 +349,8 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     plan = replace(plan, together=_blocks_together(plan, size, target))
     meanwhile = _packs_meanwhile(spec, plan, target)
     reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
-    plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0, rows_first=min(plan.grid) > 1 and not plan.mirrored and _divides_rows(spec, pack_b))
+    rows_first = min(plan.grid) > 1 and not plan.mirrored and _divides_rows(spec, pack_b)
+    plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0, rows_first=rows_first)
     return replace(plan, fetches=_fetches(spec, plan))
 
 
@@ -448,7 +449,8 @@ def _tiles_of_block(
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
     grid_columns = ceil_div(column_tiles, per_column)
-    for_b = _ROWS_PER_BLOCK if outer * column_tiles > 1 and not _divides_rows(spec, pack_b) else min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2)))
+    may_halve = outer * column_tiles == 1 or _divides_rows(spec, pack_b)
+    for_b = min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2))) if may_halve else _ROWS_PER_BLOCK
     least_rows = GROUPED_ROWS if in_groups else for_b if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
     least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
     if outer * grid_columns < wanted:
