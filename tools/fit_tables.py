@@ -196,7 +196,7 @@ def _exponentials(kind: Kind) -> str:
     lines += _numbers("EXP2_LOST = ", [float(y - x) for x, y in zip(rounded, roots, strict=True)], bare=True, kind=kind)
     for name, comment, fit, high, degree in (
         ("EXP_NEAR", "(e**r - 1 - r) / r**2 for |r| < ln2 / 32", rest, step, kind.exp),
-        ("EXP_CLOSE", "The same", rest, step, kind.close),
+        ("EXP_CLOSE", "The same, for results as good as exact", rest, step, kind.close),
         ("EXP2_NEAR", "(2**r - 1) / r for |r| < 1 / 32", whole, step / mp.log(2), kind.exp2),
     ):
         coefficients, error = remez(fit, -high, high * mpf("1.0001"), degree)
@@ -242,6 +242,9 @@ def _logarithms(kind: Kind) -> str:
             around[n % ENTRIES] = _nice_inverse(max(n / 20 - 1 / 40, 0.75), min(n / 20 + 1 / 40, 1.5), kind)
     for n in range(1, ENTRIES):
         above[n] = _nice_inverse(1 + n / 15 - 1 / 30, min(1 + n / 15 + 1 / 30, 2), kind)
+    reached = [x * around[round(20 * x) % ENTRIES][0] - 1 for x in np.linspace(0.75, 1.4999, 4096)]
+    reached += [(1 + x) * above[round(15 * x)][0] - 1 for x in np.linspace(0, 1, 4096)]
+    assert max(map(abs, reached)) < NEAR
     lines = [f"# (log(1 + r) - r) / r**2 for |r| < {NEAR}: 2**{mp.nstr(mp.log(error, 2), 3)}."]
     lines += _numbers("LOG_NEAR = ", [float(c) for c in coefficients], bare=True, kind=kind)
     lines += _cube((-NEAR, NEAR * mpf("1.0001")), kind.cube, kind, "the same r", "LOG_NEAR_CUBE")

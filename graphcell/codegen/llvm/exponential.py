@@ -107,6 +107,8 @@ def _expm1_bounded(b: FunctionBuilder, x: Val) -> Val:
     form = format_of(x)
     high, low = split(LN2, form.kind, 2)
     k = b.unary("trunc", b.mul(x, b.const(split(LOG2_E, form.kind, 1)[0], x)))
+    if form.kind == "double":  # whose largest power of e is next to 2**1024
+        k = at_most(b, k, float(form.bias))
     r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
     return _scaled_expm1(b, r, b.add(k, b.const(form.magic + form.bias, x)), EXPM1[form.kind])
 

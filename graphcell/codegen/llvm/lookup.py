@@ -2,8 +2,8 @@
 eight floats.
 
 Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for tables of eight. Leaves: the result
-in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables` and `uses_short_tables` say where the functions
-may be called at all.
+in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables`, `uses_exponential_tables` and `uses_short_tables` say
+where the functions may be called at all.
 
 What is measured on Zen 4, in 512-bit instructions a cycle: two of any kind; one of multiply, fused multiply-add, comparison; one of add,
 minimum, shift, getexp, getmant; one look-up of sixteen entries; one with three operands in registers, of any kind, which is why tables

@@ -13,18 +13,18 @@ at every 41st float of either sign, against double precision:
     tanh 1.07   erf 1.44   exp 0.99   exp2 0.99   log 1.44   log2 1.07   log10 1.37
     sigmoid 1.51   softplus 1.50   log_sigmoid 1.50   rsqrt 0.99   log1p 1.50   asinh 1.49   acosh 1.49   atanh 1.43
 
-of exp, log and what is made of them in double 1.67 at three million numbers each, of pow 1.3 at as many pairs (with AVX-512);
+of exp, log and what is made of them in double 1.75 at four million numbers each, of pow 1.3 at as many pairs (with AVX-512);
 for pow 1.19 at 67 million pairs of floats, for erfc 1.89 and erfinv 1.87 at every float beyond 2**-30.
 
-Accuracy: within 2 units in the last place for float and double over the whole range (2.8 for tanh but for that of float with AVX-512;
-it takes half the time for that; 4 for tanh_softplus; 2.4 for inverses of powers that are known while compiling), denormal arguments and results
-included; half and bfloat to their own rounding. Powers of whole numbers up to 16 are products, each factor adds up to half a unit. Below 0,
-lgamma and digamma are reflected: their errors stay within an ulp (of double: two) of the terms that nearly cancel next to zeros. Special
-values are exact: NaN stays NaN, infinities, signed zeros, overflow to inf and underflow to 0 are those of C. No fast-math flag is used; the only
-contraction is that of explicit fused multiply-adds, so that every vector width gives the same bits, and every
-processor with FMA too, but for the functions named above. Where a reduction of rare arguments is too long (sin, cos, tan of large numbers, fmod
-with huge quotients) the code branches to a function in the same module that loops over the lanes; integer
-powers loop over bits; lgamma and digamma jump over the reflection where no lane is negative; everything else is free of branches.
+Accuracy: within 2 units in the last place for float and double over the whole range (2.8 for tanh but for that of float with AVX-512; it
+takes half the time for that; 4 for tanh_softplus; 2.4 for a sigmoid beside it; 2.4 for inverses of powers that are known while compiling),
+denormal arguments and results included; half and bfloat to their own rounding. Powers of whole numbers up to 16 are products, each factor
+adds up to half a unit. Below 0, lgamma and digamma are reflected: their errors stay within an ulp (of double: two) of the terms that nearly
+cancel next to zeros. Special values are exact: NaN stays NaN, infinities, signed zeros, overflow to inf and underflow to 0 are those of C.
+No fast-math flag is used; the only contraction is that of explicit fused multiply-adds, so that every vector width gives the same bits, and
+every processor with FMA too, but for the functions named above. Where a reduction of rare arguments is too long (sin, cos, tan of large
+numbers, fmod with huge quotients) the code branches to a function in the same module that loops over the lanes; integer powers loop over
+bits; lgamma and digamma jump over the reflection where no lane is negative; everything else is free of branches.
 
 The functions live by subject: exponential, exponential_tables, hyperbolic, trigonometry, power, power_tables, special, gamma, arithmetic, philox;
 their polynomials in coefficients.

@@ -81,7 +81,9 @@ _COLUMNS_PER_COPY = 20  # vectors of columns that a block has, at least, if they
 _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
 _PART_FOR_B = 2, 3  # of the L2 cache that is for B's panels; where rows of A share a few sets and caches have few ways
-_PACKED_TWICE = 1.5  # times what it takes to fetch a number from another cache: to fetch one and pack it
+_OWN_CACHES = 2  # of processors, which hold what threads have written
+_PACKED, _PACKED_UNEVENLY = 3.0, 1.5  # times what it takes to fetch a number from another cache: to fetch one and pack it; less where columns have no
+_UNEVEN = 0.54  # equal halves, but one of so many
 _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
@@ -349,7 +351,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     plan = replace(plan, together=_blocks_together(plan, size, target))
     meanwhile = _packs_meanwhile(spec, plan, target)
     reads_far = spec.b.column == 1 and (meanwhile or (pack_b == "no" and not in_rows)) and bytes_of_all(spec) > target.l2_bytes // 2
-    rows_first = min(plan.grid) > 1 and not plan.mirrored and _divides_rows(spec, pack_b)
+    rows_first = min(plan.grid) > 1 and not plan.mirrored and _divides_rows(spec, tile, pack_b, target)
     plan = replace(plan, packs_meanwhile=meanwhile, rows_ahead=_ROWS_AHEAD if reads_far else 0, rows_first=rows_first)
     return replace(plan, fetches=_fetches(spec, plan))
 
@@ -449,11 +451,13 @@ def _tiles_of_block(
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
     grid_columns = ceil_div(column_tiles, per_column)
-    may_halve = outer * column_tiles == 1 or _divides_rows(spec, pack_b)
-    for_b = min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2))) if may_halve else _ROWS_PER_BLOCK
+    by_rows = pack_b == "block" and _divides_rows(spec, tile, pack_b, target)
+    for_b = min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2))) if by_rows or outer * column_tiles == 1 else _ROWS_PER_BLOCK
     least_rows = GROUPED_ROWS if in_groups else for_b if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
     least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
-    if outer * grid_columns < wanted:
+    if by_rows and outer == 1 < wanted and not in_groups and not short_passes and spec.m >= 2 * least_rows:
+        per_row, wanted = ceil_div(row_tiles, 2), min(wanted, BLOCKS_WANTED // 2)  # each block packs what it reads of B
+    elif outer * grid_columns < wanted:
         per_row = min(row_tiles, max(least_tiles, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
     if per_row < row_tiles:  # a team had rather have all columns of some rows
         in_cache = spec.is_short_in_loop and bytes_of_all(spec) <= target.l2_bytes // 2
@@ -467,11 +471,16 @@ def _tiles_of_block(
     return per_row, per_column
 
 
-def _divides_rows(spec: MatmulSpec, pack_b: str) -> bool:
+def _divides_rows(spec: MatmulSpec, tile: TileShape, pack_b: str, target: ContractionTarget) -> bool:
     """Whether threads had better have some rows and all columns than the other way round. Steps before and behind are divided by rows as a rule: so a thread
-    finds its rows of A where it wrote them, and leaves those of the output where they are read. In return it reads and packs all of B.
+    finds its rows of A where it wrote them, and leaves those of the output where they are read. In return it reads and packs all of B. Where two processors'
+    caches have no room for these rows, they find them in neither.
     """
-    return spec.m * (spec.k + spec.n) > (_PACKED_TWICE if pack_b == "block" else 1) * spec.n * spec.k
+    if spec.m * (spec.k + spec.n) * LType(spec.kind).bytes >= _OWN_CACHES * target.l2_bytes:
+        return False
+    half = ceil_div(spec.n, 2 * tile.columns) * tile.columns
+    packed = 1.0 if pack_b != "block" else _PACKED_UNEVENLY if half > _UNEVEN * spec.n else _PACKED
+    return spec.m * (spec.k + spec.n) > packed * spec.n * spec.k
 
 
 def is_mirrored(kind: str, m: int, k: int, has_epilogue: bool) -> bool:

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.exponential import exp2_of_sum as exp2_by_polynomial
 from graphcell.codegen.llvm.exponential_tables import exp2_of_sum, log_near_one, near_one, tables_for
-from graphcell.codegen.llvm.lookup import SHORT_ENTRIES, by_registers, look_up
+from graphcell.codegen.llvm.lookup import look_up
 from graphcell.codegen.llvm.polynomials import LN2, LOG2_E, at_least, at_most, format_of, from_bits, infinity, polynomial, split, to_bits, truncated_split
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 
@@ -28,7 +28,9 @@ _SEGMENT_BITS = 20  # below the number of a segment
 
 def power(b: FunctionBuilder, a: Val, y: Val) -> Val:
     """a**y for a >= 0; NaN where 1 is raised to an infinite power, or 0 and inf to the power of 0."""
-    return _power(b, a, y)
+    total, lost = b.once((power, a), lambda: _log2(b, *_parts(b, a), tables_for(a).LOG_NEAR_CUBE))
+    z = b.mul(y, total)
+    return _bounded_exp2(b, z, b.fma(y, lost, b.fma(y, total, b.neg(z))))
 
 
 def short_power(b: FunctionBuilder, a: Val, y: Val) -> Val:
@@ -47,13 +49,13 @@ def short_log(b: FunctionBuilder, a: Val) -> Val:
 
 def small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
     """x**y as C defines it for any x and a constant fraction y between -SMALL_EXPONENT and SMALL_EXPONENT."""
-    return _small_power(b, x, y)
-
-
-def _power(b: FunctionBuilder, a: Val, y: Val) -> Val:
-    total, lost = b.once((_power, a), lambda: _log2(b, *_parts(b, a), tables_for(a).LOG_NEAR_CUBE))
-    z = b.mul(y, total)
-    return _bounded_exp2(b, z, b.fma(y, lost, b.fma(y, total, b.neg(z))))
+    a = b.select(b.fcmp("oeq", x, b.const(float("-inf"), x)), infinity(x), x)
+    whole, lost_value, inverse, m = _parts(b, a)
+    r = b.fma(m, inverse, b.const(-1.0, a))
+    factor = b.const(split(LOG2_E, "float", 1)[0], a)
+    rest = b.fma(b.add(r, log_near_one(b, r)), factor, lost_value)
+    z = b.mul(y, whole)
+    return _bounded_exp2(b, z, b.fma(y, rest, b.fma(y, whole, b.neg(z))))
 
 
 def _shared_log2(b: FunctionBuilder, a: Val) -> tuple[Val, Val]:
@@ -79,16 +81,6 @@ def _log2(b: FunctionBuilder, whole: Val, lost_value: Val, inverse: Val, m: Val,
     return total, b.add(b.add(total_lost, lost), lost_value)
 
 
-def _small_power(b: FunctionBuilder, x: Val, y: Val) -> Val:
-    a = b.select(b.fcmp("oeq", x, b.const(float("-inf"), x)), infinity(x), x)
-    whole, lost_value, inverse, m = _parts(b, a)
-    r = b.fma(m, inverse, b.const(-1.0, a))
-    factor = b.const(split(LOG2_E, "float", 1)[0], a)
-    rest = b.fma(b.add(r, log_near_one(b, r)), factor, lost_value)
-    z = b.mul(y, whole)
-    return _bounded_exp2(b, z, b.fma(y, rest, b.fma(y, whole, b.neg(z))))
-
-
 def _parts(b: FunctionBuilder, a: Val) -> tuple[Val, Val, Val, Val]:
     """w, l, d and m with log2(a) = w + l + log2(m * d), where m * d is near 1 and w exact; m is NaN for a < 0, w infinite at 0 and inf."""
     k, m, inverse, index = near_one(b, a)
@@ -107,10 +99,7 @@ def _short_parts(b: FunctionBuilder, a: Val) -> tuple[Val, Val, Val, Val]:
     k = b.sub(k, b.select(small, lift, b.const(0.0, a)))
     m = from_bits(b, b.add(b.and_(place, b.const((1 << form.mantissa) - 1, place)), b.const(_FIRST, place)))
     index = b.shr(place, b.const(_SEGMENT_BITS, place))
-    value, rest, inverse = (
-        by_registers(b, lambda b, index, table=table: look_up(b, table, index), index, full=SHORT_ENTRIES)
-        for table in (tables.LOG2_VALUES_SHORT, tables.LOG2_VALUES_REST_SHORT, tables.LOG_INVERSES_SHORT)
-    )
+    value, rest, inverse = (look_up(b, table, index) for table in (tables.LOG2_VALUES_SHORT, tables.LOG2_VALUES_REST_SHORT, tables.LOG_INVERSES_SHORT))
     return b.add(k, value), rest, inverse, m
 
 

@@ -195,7 +195,7 @@ EXP2_LOST = (
 EXP_NEAR = (
     0.5000165, 0.1666673,
 )  # fmt: skip
-# The same: 2**-29.2.
+# The same, for results as good as exact: 2**-29.2.
 EXP_CLOSE = (
     0.5000165, 0.1666673,
 )  # fmt: skip
