@@ -82,8 +82,8 @@ _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
 _PART_FOR_B = 2, 3  # of the L2 cache that is for B's panels; where rows of A share a few sets and caches have few ways
 _OWN_CACHES = 2  # of processors, which hold what threads have written
-_PACKED, _PACKED_UNEVENLY = 3.0, 1.5  # times what it takes to fetch a number from another cache: to fetch one and pack it; less where columns have no
-_UNEVEN = 0.54  # equal halves, but one of so many
+_PACKED, _PACKED_UNEVENLY = 3.0, 1.5  # times what it takes to fetch a number from another cache: to fetch one and pack it; the same if columns are
+_UNEVEN = 0.54  # in tiles of which half are more than this part of the columns, so that threads would wait for each other
 _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
@@ -451,11 +451,11 @@ def _tiles_of_block(
     outer = math.prod(spec.batch) * splits
     in_groups = copies or _takes_part_of_lines(spec, tile)
     grid_columns = ceil_div(column_tiles, per_column)
-    by_rows = pack_b == "block" and _divides_rows(spec, tile, pack_b, target)
-    for_b = min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2))) if by_rows or outer * column_tiles == 1 else _ROWS_PER_BLOCK
+    for_b = _ROWS_PER_BLOCK if outer * column_tiles > 1 else min(_ROWS_PER_BLOCK, max(_ROWS_OF_HALF, ceil_div(spec.m, 2)))
     least_rows = GROUPED_ROWS if in_groups else for_b if spec.k > _FEW_STEPS else _ROWS_FOR_A_STEP * spec.k
     least_tiles = ceil_div(least_rows, tile.rows) if pack_b == "block" else 1
-    if by_rows and outer == 1 < wanted and not in_groups and not short_passes and spec.m >= 2 * least_rows:
+    may_halve = pack_b == "block" and spec.k > _FEW_STEPS and spec.m >= 2 * _ROWS_OF_HALF and not (in_groups or short_passes)
+    if may_halve and outer == 1 < wanted and _divides_rows(spec, tile, pack_b, target):
         per_row, wanted = ceil_div(row_tiles, 2), min(wanted, BLOCKS_WANTED // 2)  # each block packs what it reads of B
     elif outer * grid_columns < wanted:
         per_row = min(row_tiles, max(least_tiles, ceil_div(row_tiles, ceil_div(wanted, outer * grid_columns))))
