@@ -98,11 +98,21 @@ def test_several_parts_and_slabs(weights: str, shared: bool) -> None:
     check(spec, HOST, GRADIENT_F4, shared)
 
 
-@pytest.mark.parametrize(("tiles", "parts"), [(90, 4), (120, 6), (48, 4), (63, 4), (64, 4), (16, 1), (31, 1), (500, 16)])
-def test_two_threads_have_equally_many_parts(tiles: int, parts: int) -> None:
+@pytest.mark.parametrize(("tiles", "slabs", "parts"), [(90, 1, 4), (120, 1, 6), (48, 1, 4), (63, 1, 4), (64, 1, 4), (16, 2, 1), (31, 2, 1), (500, 1, 16)])
+def test_two_threads_have_equally_many_parts(tiles: int, slabs: int, parts: int) -> None:
     spec = ConvSpec(1, 4, 4 * tiles, 32, 32, 3, 3, padding=SAME)
     plan = schedule(spec, TARGETS[HOST], GRADIENT_F4)
-    assert (plan.tiles, plan.slabs, plan.splits) == (tiles, (1, 1), parts)
+    assert (plan.tiles, plan.slabs, plan.splits) == (tiles, (slabs, 1), parts)
+
+
+@pytest.mark.parametrize("shared", [False, True], ids=["block", "stage"])
+@pytest.mark.parametrize("channels", [45, 64])
+def test_few_tiles_of_many_channels_are_two_slabs(channels: int, shared: bool) -> None:
+    """Where one block would be all, and take so long that threads have use for two."""
+    spec = ConvSpec(3, 8, 10, channels, 70, 3, 3, padding=SAME)
+    assert schedule(spec, TARGETS[HOST], GRADIENT_F4).slabs[0] == 2
+    assert schedule(replace(spec, n=1, k=16), TARGETS[HOST], GRADIENT_F4).slabs == (1, 1)
+    check(spec, HOST, GRADIENT_F4, shared)
 
 
 def test_several_chunks_of_tiles(monkeypatch: pytest.MonkeyPatch) -> None:

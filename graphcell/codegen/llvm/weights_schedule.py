@@ -27,7 +27,7 @@ from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 8
 _FLOPS_PER_BLOCK = 200_000
-_FLOPS_OF_ONE_BLOCK = 4_000_000  # up to which one block may be all
+FLOPS_OF_ONE_BLOCK = 4_000_000  # up to which one block may be all
 _CHUNK_PIXELS = 384  # output pixels of a chunk: enough to pay for reading and writing the accumulators
 _WORTH_EXACT = 0.98  # the part of taps that are not beyond the edge below which they are told apart
 _FEW_CHANNELS = 12  # below this the rows of a tile run over taps as well
@@ -101,7 +101,7 @@ class Schedule(RegisterTiles):
 def schedule(spec: ConvSpec, target: ContractionTarget) -> Schedule:
     """Chooses rows, tile, chunks, slabs and parts; two slabs where one block would be all, and threads have use for two."""
     found = _schedule(spec, target, spec.c)
-    if found.splits * math.prod(found.grid) * spec.groups > 1 or spec.depthwise or spec.flops < _FLOPS_OF_ONE_BLOCK:
+    if found.splits * math.prod(found.grid) * spec.groups > 1 or spec.depthwise or spec.flops < FLOPS_OF_ONE_BLOCK:
         return found
     if found.column_tiles > 1 and not found.copies:
         return replace(found, columns_per_slab=ceil_div(found.column_tiles, 2))

@@ -21,6 +21,7 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.correlation import ConvSpec, forward_correlation
 from graphcell.codegen.llvm.text import LType
+from graphcell.codegen.llvm.weights_schedule import FLOPS_OF_ONE_BLOCK
 from graphcell.codegen.llvm.winograd_schedule import applies, enabled, margin, narrow, narrow_tiles, operand, tiling
 from graphcell.codegen.llvm.winograd_tiles import Operand
 from graphcell.codegen.llvm.winograd_tiling import Tiling
@@ -93,7 +94,9 @@ def choose(spec: ConvSpec, target: ContractionTarget) -> Schedule | None:
 
 
 def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Nested, shared: bool | None = None) -> Schedule:
-    """Slabs whose products stay in the L2 cache; tiles are transformed once unless that takes much memory."""
+    """Slabs whose products stay in the L2 cache, two where one block would be all and threads have use for two; tiles are transformed once unless that takes
+    much memory.
+    """
     size, lanes = LType(spec.kind).bytes, target.lanes(spec.kind)
     cut = tiling(forward_correlation(spec), algorithm.taps)
     tiles = cut.tiles
@@ -105,6 +108,8 @@ def schedule(spec: ConvSpec, target: ContractionTarget, algorithm: Nested, share
     rows_per_slab = _even(row_tiles, ceil_div(_SLAB, tile.rows))
     columns_per_slab = _even(column_tiles, ceil_div(_SLAB, tile.columns))
     slabs = ceil_div(row_tiles, rows_per_slab) * ceil_div(column_tiles, columns_per_slab)
+    if slabs == 1 < row_tiles and tiles < 2 * _LEAST_PART and spec.flops >= FLOPS_OF_ONE_BLOCK:
+        rows_per_slab, slabs = ceil_div(row_tiles, 2), 2
     if shared is None:
         shared = slabs > 1 and algorithm.products * (left.plane + right.plane) * size <= _MOST_SHARED
     flops = 2 * algorithm.products * tiles * spec.c * spec.k
