@@ -77,4 +77,4 @@ def test_steps_of_loops_have_all_columns_of_some_rows(m: int, n: int, k: int, wi
     spec = replace(dense_matmul(m, n, k, share_b=True), for_team=True)
     plan = schedule(spec, TARGETS[width])
     assert plan.grid[0] == 1 < plan.grid[1]
-    assert math.prod(schedule(spec, replace(TARGETS[width], l2_bytes=4 * n * k)).grid) >= 4  # another thread's time, where the cache is not
+    assert math.prod(schedule(spec, replace(TARGETS[width], l2_bytes=4 * n * k)).grid) >= 4  # columns are divided, too, if there are but two blocks of rows

@@ -217,7 +217,7 @@ def test_accuracy_and_equal_bits_at_every_width(name: str, kind: str) -> None:
         assert same(compiled(name, kind, lanes)(x), first)
 
 
-# Where the code (of the first five, that by tables) is farthest off, or would be without what it does for that.
+# Where the code, with tables if it has some, is farthest off, or would be without what it does for that.
 WORST = [
     ("acosh", "float", 1.1183217), ("asinh", "float", 1.1568016), ("atanh", "float", 0.030417172), ("log", "float", 0.00033562814),
     ("log1p", "float", 53.112507), ("erfc", "float", 0.87987155), ("erfc", "float", 1.5565098), ("erfc", "double", 0.82995202244716),
