@@ -82,8 +82,8 @@ _COPYING_BLOCKS = 4  # that a product with such copies has, if it can
 _LONG_PASS = 512  # reduction steps, beside which it takes little to read and write the output once more
 _PART_FOR_B = 2, 3  # of the L2 cache that is for B's panels; where rows of A share a few sets and caches have few ways
 _OWN_CACHES = 2  # of processors, which hold what threads have written
-_PACKED, _PACKED_UNEVENLY = 3.0, 1.5  # times what it takes to fetch a number from another cache: to fetch one and pack it; the same if columns are
-_UNEVEN = 0.54  # in tiles of which half are more than this part of the columns, so that threads would wait for each other
+_PACKED = 3.0  # times what it takes to fetch a number from another cache: to fetch one and pack it
+_PACKED_UNEVENLY, _UNEVEN = 1.5, 0.54  # the same where half of the column tiles are more than this part of the columns: one thread waits for the other
 _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which are carried out as one
 
 
