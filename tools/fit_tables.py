@@ -1,11 +1,11 @@
 """Writes graphcell/codegen/llvm/tables.py and double_tables.py: the tables of sixteen or eight entries that vector code looks up in registers.
 
-    python tools/fit_tables.py              # rewrites the files (some seconds)
+    python tools/fit_tables.py              # rewrites the files (half a minute)
 
 Piecewise polynomials: each segment has a centre whose function value is very nearly a float (S. Gal, Computing elementary functions:
 a new approach for achieving high accuracy and good performance, 1985), so that the constant term is as good as exact; the other
 coefficients are a minimax fit of (f(centre + r) - f(centre)) / r. The figure behind a table is the largest error of the polynomials
-in units in the last place of a float, before any rounding. Needs mpmath.
+in units in the last place of a number of the kind, before any rounding. Needs mpmath.
 """
 
 from __future__ import annotations
@@ -29,17 +29,45 @@ SHORT = 8, 6
 """Entries and degree for registers of eight floats."""
 
 
-# -- piecewise polynomials of odd functions that reach 1 -----------------------------------------------------
+# -- kinds of numbers ----------------------------------------------------------------------------------------
+@dataclass(frozen=True)
+class Kind:
+    """A kind of numbers.
+
+    `round` gives the nearest one; those next to 1 are 2**-`mantissa` apart; `bias` is that of exponents. `exp`, `close` (of results as good as exact), `exp2`,
+    `log` and `cube` are the degrees of the polynomials between two entries. Multiples of 1 / `coarse` leave room for an exponent.
+    """
+
+    round: Callable[[mpf], float]
+    mantissa: int
+    bias: int
+    exp: int
+    close: int
+    exp2: int
+    log: int
+    cube: int
+    coarse: float
+
+    @property
+    def unit(self) -> float:
+        return 2.0**-self.mantissa
+
+
+FLOAT = Kind(lambda x: float(np.float32(float(x))), 23, 127, exp=1, close=1, exp2=2, log=3, cube=3, coarse=2.0**14)
+DOUBLE = Kind(float, 52, 1023, exp=4, close=5, exp2=5, log=8, cube=8, coarse=2.0**41)
+
+
+# -- piecewise polynomials -----------------------------------------------------------------------------------
 @dataclass(frozen=True)
 class Piecewise:
-    """An odd function f on [0, limit], beyond which it rounds to 1.
+    """A function f on [0, limit]: an odd one that rounds to 1 beyond, or, where `slope` is None, one above 0 that falls.
 
-    The segments are those of the floats s = start + scale * a whose exponent and first `bits` bits of the mantissa agree.
+    The segments are those of the numbers s = start + scale * a whose exponent and first `bits` bits of the mantissa agree.
     """
 
     comment: str
     function: Callable[[mpf], mpf]
-    slope: mpf  # at 0
+    slope: mpf | None  # at 0
     start: float
     scale: float
     bits: int
@@ -48,6 +76,7 @@ class Piecewise:
     """The function that has the same centres, so that code with both looks them up once."""
     entries: int = ENTRIES
     degree: int = DEGREE
+    kind: Kind = FLOAT
 
 
 def _twice_normal_minus_one(x: mpf) -> mpf:
@@ -58,26 +87,39 @@ def _twice_gelu_slope_minus_one(x: mpf) -> mpf:
     return mp.erf(x / mp.sqrt(2)) + 2 * x * mp.npdf(x)
 
 
-_NORMAL = Piecewise("2 normal distribution - 1", _twice_normal_minus_one, 2 * mp.npdf(0), 1.3125, 0.5738, 3, 6.2)
+def _scaled_complement(x: mpf) -> mpf:
+    return mp.exp(x * x) * mp.erfc(x)
+
+
+_ERF_SLOPE, _NORMAL_SLOPE = 2 / mp.sqrt(mp.pi), 2 * mp.npdf(0)
+_NORMAL = Piecewise("2 normal distribution - 1", _twice_normal_minus_one, _NORMAL_SLOPE, 1.3125, 0.5738, 3, 6.2)
+_NORMAL_OF_DOUBLES = Piecewise(_NORMAL.comment, _twice_normal_minus_one, _NORMAL_SLOPE, 1.25, 0.4166, 2, 9.0, None, 8, 16, DOUBLE)
 PIECEWISE = {
     "TANH": Piecewise("tanh", mp.tanh, mpf(1), 1.0, 1.6, 2, 9.1),
-    "ERF": Piecewise("erf", mp.erf, 2 / mp.sqrt(mp.pi), 1.3125, 0.9, 3, 3.95),
+    "ERF": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.3125, 0.9, 3, 3.95),
     "NORMAL": _NORMAL,
-    "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 4 * mp.npdf(0), 1.3125, 0.5738, 3, 6.2, _NORMAL),
-    "ERF_SHORT": Piecewise("erf", mp.erf, 2 / mp.sqrt(mp.pi), 1.25, 0.9258, 2, 4.05, None, *SHORT),
+    "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 2 * _NORMAL_SLOPE, 1.3125, 0.5738, 3, 6.2, _NORMAL),
+    "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.25, 1.856, 2, 10.1, None, ENTRIES, 7),
+    "ERF_SHORT": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.25, 0.9258, 2, 4.05, None, *SHORT),
+}
+PIECEWISE_OF_DOUBLES = {
+    "ERF": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.25, 0.63, 2, 5.95, None, 8, 15, DOUBLE),
+    "NORMAL": _NORMAL_OF_DOUBLES,
+    "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 2 * _NORMAL_SLOPE, 1.25, 0.4166, 2, 9.0, _NORMAL_OF_DOUBLES, 8, 16, DOUBLE),
+    "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.5, 0.824, 1, 27.3, None, 8, 18, DOUBLE),
 }
 
 
 def _edges(p: Piecewise) -> list[tuple[int, float, float]]:
     """For each segment its place in the tables, its begin and its end."""
     found = []
-    scale = float(np.float32(p.scale))
+    scale = p.kind.round(mpf(p.scale))
     low = p.start
     while (low - p.start) / scale < p.limit:
         exponent = int(np.floor(np.log2(low)))
         step = 2.0 ** (exponent - p.bits)
         number = int(low // step)
-        place = (exponent + 127 << p.bits | (number & (1 << p.bits) - 1)) % p.entries
+        place = (exponent + p.kind.bias << p.bits | (number & (1 << p.bits) - 1)) % p.entries
         high = (number + 1) * step
         found.append((place, (low - p.start) / scale, min((high - p.start) / scale, p.limit)))
         low = high
@@ -88,7 +130,7 @@ def _edges(p: Piecewise) -> list[tuple[int, float, float]]:
 
 def _lift(p: Piecewise) -> mpf:
     """What the slope at 0 loses when it is rounded. It is added to the whole function as lift * a."""
-    return p.slope - float(np.float32(float(p.slope)))
+    return p.slope - p.kind.round(p.slope) if p.slope is not None else mpf(0)
 
 
 def _without_lift(p: Piecewise) -> Callable[[mpf], mpf]:
@@ -96,50 +138,50 @@ def _without_lift(p: Piecewise) -> Callable[[mpf], mpf]:
     return lambda a: p.function(a) - lift * a
 
 
-def _nice_centre(function: Callable[[mpf], mpf], low: float, high: float) -> float:
-    """A float near the middle where the function is very nearly a float: where it meets one of the floats next to its value there."""
+def _nice_centre(function: Callable[[mpf], mpf], low: float, high: float, kind: Kind) -> float:
+    """A number near the middle where the function is very nearly one of the kind: where it meets one of those next to its value there."""
     middle, reach = (low + high) / 2, (high - low) / 4
-    value = float(function(mpf(middle)))
-    unit = 2.0 ** (np.floor(np.log2(value)) - 23)
-    slope = float(mp.diff(function, middle))
+    value = function(mpf(middle))
+    unit = mpf(2) ** (mp.floor(mp.log(value, 2)) - kind.mantissa)
+    slope = mp.diff(function, middle)
     best = (mpf(1), middle)
     for k in range(-60, 61):
-        goal = (round(value / unit) + k) * unit
+        goal = (mp.nint(value / unit) + k) * unit
         guess = middle + (goal - value) / slope
         if not low < guess < high or goal >= 1:
             continue
         root = mp.findroot(lambda c, goal=goal: function(c) - goal, guess)
-        centre = float(np.float32(float(root)))
+        centre = kind.round(root)
         if abs(centre - middle) < reach:
             distance = abs(centre - middle) / reach
             best = min(best, (abs(function(mpf(centre)) - goal) / unit + mpf(distance) / 50, centre))
-    return float(np.float32(best[1]))
+    return kind.round(mpf(best[1]))
 
 
 def _segment(p: Piecewise, low: float, high: float) -> tuple[float, list[float], float]:
-    """The centre, the coefficients as floats, and the largest error in ulp, of one segment."""
+    """The centre, the coefficients, and the largest error in ulp, of one segment."""
     f = _without_lift(p)
     margin = (high - low) * 1e-5
-    if low == 0.0:
+    if low == 0.0 and p.slope is not None:
         slope = p.slope - _lift(p)
         fit = Fit("", lambda r: (f(r) / r - slope) / r, lambda r: r * r / f(r), {}, 200)
         rest, _ = remez(fit, mpf(margin), mpf(high + margin), p.degree - 2)
-        coefficients = [0.0, *(float(np.float32(float(c))) for c in (slope, *rest))]
-        return 0.0, coefficients, _ulps(f, mpf(0), [mpf(0), mpf(coefficients[1]), *rest], high * 1e-4, high)
-    centre = mpf(_nice_centre(_without_lift(p.centred_as or p), low, high))
-    first = float(np.float32(float(f(mpf(centre)))))
+        coefficients = [0.0, *(p.kind.round(c) for c in (slope, *rest))]
+        return 0.0, coefficients, _ulps(f, mpf(0), [mpf(0), mpf(coefficients[1]), *rest], high * 1e-4, high, p.kind)
+    centre = mpf(_nice_centre(_without_lift(p.centred_as or p), low, high, p.kind))
+    first = p.kind.round(f(mpf(centre)))
     fit = Fit("", lambda r: (f(centre + r) - f(centre)) / r, lambda r: abs(r) / f(centre + r), {}, 200)
     rest, _ = remez(fit, mpf(low - margin - centre), mpf(high + margin - centre), p.degree - 1)
-    coefficients = [first, *(float(np.float32(float(c))) for c in rest)]
-    return float(centre), coefficients, _ulps(f, centre, [mpf(first), *rest], low, high)
+    coefficients = [first, *(p.kind.round(c) for c in rest)]
+    return float(centre), coefficients, _ulps(f, centre, [mpf(first), *rest], low, high, p.kind)
 
 
-def _ulps(f: Callable[[mpf], mpf], centre: mpf, coefficients: Sequence[mpf], low: float, high: float) -> float:
+def _ulps(f: Callable[[mpf], mpf], centre: mpf, coefficients: Sequence[mpf], low: float, high: float, kind: Kind) -> float:
     worst = 0.0
     for a in np.linspace(low, high, 200):
         want = f(mpf(a))
         got = mp.polyval(list(coefficients)[::-1], mpf(a) - centre)
-        worst = max(worst, float(abs(got - want) / mpf(2) ** (mp.floor(mp.log(want, 2)) - 23)))
+        worst = max(worst, float(abs(got - want) / mpf(2) ** (mp.floor(mp.log(want, 2)) - kind.mantissa)))
     return worst
 
 
@@ -151,36 +193,20 @@ def _piecewise_text(name: str, p: Piecewise) -> str:
         worst = max(worst, error)
         for column, value in zip(columns, (centre, *coefficients), strict=True):
             column[place] = value
-    shift = 23 - p.bits
+    shift = p.kind.mantissa - p.bits
     lines = [f"# {p.comment}: {worst:.2f} ulp.", f"{name} = Segments("]
     head = f"    start={p.start!r}, scale={p.scale!r}, shift={shift}, limit={p.limit!r}, lift={float(_lift(p))!r},"
-    lines += [head, *_numbers("    centres=", columns[0]), "    coefficients=("]
+    lines += [head, *_numbers("    centres=", columns[0], kind=p.kind), "    coefficients=("]
     for column in columns[1:]:
-        lines += _numbers("        ", column)
+        lines += _numbers("        ", column, kind=p.kind)
     return "\n".join([*lines, "    ),", ")  # fmt: skip"])
 
 
+def _pieces(tables: dict[str, Piecewise]) -> list[str]:
+    return [_piecewise_text(name, p) for name, p in tables.items()]
+
+
 # -- exponentials and logarithms -----------------------------------------------------------------------------
-@dataclass(frozen=True)
-class Kind:
-    """A kind of numbers.
-
-    `round` gives the nearest one; `unit` is the distance of those next to 1. `exp`, `close` (of results as good as exact), `exp2`, `log` and `cube` are the
-    degrees of the polynomials between two entries. Multiples of 1 / `coarse` leave room for an exponent.
-    """
-
-    round: Callable[[mpf], float]
-    unit: float
-    exp: int
-    close: int
-    exp2: int
-    log: int
-    cube: int
-    coarse: float
-
-
-FLOAT = Kind(lambda x: float(np.float32(float(x))), 2.0**-23, exp=1, close=1, exp2=2, log=3, cube=3, coarse=2.0**14)
-DOUBLE = Kind(float, 2.0**-52, exp=4, close=5, exp2=5, log=8, cube=8, coarse=2.0**41)
 NEAR = mpf("0.0335")  # more than x * d - 1 of either sign
 NEAR_SHORT = mpf("-0.0605"), mpf("0.0635")
 
@@ -293,13 +319,15 @@ from graphcell.codegen.llvm.lookup import Segments
 '''
 DOUBLES = f'''"""Tables of sixteen doubles, which vector code looks up in two registers. {WRITTEN}"""
 
+from graphcell.codegen.llvm.lookup import Segments
+
 '''
 
 
 def main() -> None:
-    pieces = (_piecewise_text(name, p) for name, p in PIECEWISE.items())
-    floats = [*pieces, _exponentials(FLOAT), _logarithms(FLOAT), *_short_logarithms()]
-    for name, header, parts in (("tables", FLOATS, floats), ("double_tables", DOUBLES, [_exponentials(DOUBLE), _logarithms(DOUBLE)])):
+    floats = [*_pieces(PIECEWISE), _exponentials(FLOAT), _logarithms(FLOAT), *_short_logarithms()]
+    doubles = [*_pieces(PIECEWISE_OF_DOUBLES), _exponentials(DOUBLE), _logarithms(DOUBLE)]
+    for name, header, parts in (("tables", FLOATS, floats), ("double_tables", DOUBLES, doubles)):
         (FOLDER / f"{name}.py").write_text(header + "\n".join(parts) + "\n")
         print(f"wrote {FOLDER / name}.py")
 

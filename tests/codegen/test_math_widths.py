@@ -13,10 +13,10 @@ from graphcell.codegen.llvm.target import compile_object, host, load_object
 from graphcell.codegen.llvm.text import PTR, FunctionBuilder, LType, Module, Val
 from tests.codegen.accuracy import PRECISION, ULPS, compiled, same, ulps
 from tests.codegen.harness import NUMPY_TYPES
-from tests.codegen.test_math import CASES, LESS_ACCURATE, arguments, exact
+from tests.codegen.test_math import ABSOLUTE, CASES, LESS_ACCURATE, arguments, exact, is_close_to_absolute, points_of_gelu
 
 BY_TABLE = {
-    "acosh", "asinh", "atanh", "erf", "exp", "exp2", "log", "log10", "log1p", "log2", "log_sigmoid", "rsqrt", "sigmoid", "softplus", "tanh",
+    "acosh", "asinh", "atanh", "erf", "erfc", "exp", "exp2", "log", "log10", "log1p", "log2", "log_sigmoid", "rsqrt", "sigmoid", "softplus", "tanh",
     "tanh_softplus",
 }  # fmt: skip
 
@@ -24,7 +24,7 @@ BY_TABLE = {
 def by_table(kind: str) -> set[str]:
     """Functions of a kind that look tables up on this processor."""
     if kind == "double":
-        return BY_TABLE - {"erf", "rsqrt", "tanh"} if target.host().avx512 else set()
+        return BY_TABLE - {"rsqrt", "tanh"} if target.host().avx512 else set()
     return BY_TABLE if target.host().avx512 else {"erf"} if target.host().module().avx2 else set()
 
 
@@ -81,6 +81,15 @@ def test_accuracy_without_tables(name: str, kind: str, width: str, monkeypatch: 
     with mp.workprec(PRECISION):
         assert np.max(ulps(got, want)) <= LESS_ACCURATE.get((name, kind), ULPS)
     assert same(compiled(name, kind, 0)(x), got)
+
+
+@pytest.mark.parametrize("width", ["16", "32"])
+@pytest.mark.parametrize("kind", ["float", "double"])
+@pytest.mark.parametrize("name", ABSOLUTE)
+def test_gelu_without_tables(name: str, kind: str, width: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv(processor.VECTOR_BYTES_VARIABLE, width)
+    x = points_of_gelu(kind)
+    assert is_close_to_absolute(name, x, compiled(name, kind, 8)(x))
 
 
 def test_integers_and_mixed_types_are_refused() -> None:

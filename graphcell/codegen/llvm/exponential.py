@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm import exponential_tables as by_table
 from graphcell.codegen.llvm.coefficients import EXP, EXP2, EXP2_NARROW, EXP_NARROW, EXPM1, LOG
-from graphcell.codegen.llvm.lookup import uses_exponential_tables
+from graphcell.codegen.llvm.lookup import uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -63,7 +63,7 @@ def _exp_parts(b: FunctionBuilder, x: Val) -> tuple[Val, Val]:
 @widened
 def exp(b: FunctionBuilder, x: Val) -> Val:
     """e**x: 0 at -inf, inf past the largest number, denormal in between."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.exp(b, x)
     low, high = _EXP_RANGE[format_of(x).kind]
     p, s = _exp_parts(b, at_least(b, at_most(b, x, high), low))
@@ -73,7 +73,7 @@ def exp(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def exp2(b: FunctionBuilder, x: Val) -> Val:
     """2**x, exact for integers."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.exp2(b, x)
     form = format_of(x)
     low, high = _EXP2_RANGE[form.kind]
@@ -226,7 +226,7 @@ def _log_specials(b: FunctionBuilder, x: Val, result: Val) -> Val:
 @widened
 def log(b: FunctionBuilder, x: Val) -> Val:
     """Natural logarithm: -inf at 0, NaN below."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.log(b, x)
     k, f = log_parts(b, x)
     high, low = split(LN2, x.type.kind, 2)
@@ -237,7 +237,7 @@ def log(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def log2(b: FunctionBuilder, x: Val) -> Val:
     """Logarithm to base 2, exact for powers of two."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.log2(b, x)
     k, f = log_parts(b, x)
     return _log_specials(b, x, b.add(k, times_split(b, f, log1p_tail(b, f), LOG2_E)))
@@ -246,7 +246,7 @@ def log2(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def log10(b: FunctionBuilder, x: Val) -> Val:
     """Logarithm to base 10."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.log10(b, x)
     k, f = log_parts(b, x)
     high, low = split(LOG10_2, x.type.kind, 2)
@@ -272,7 +272,7 @@ def log1p_of_sum(b: FunctionBuilder, x: Val, low: Val | None) -> Val:
     With u = 1 + x rounded and u = 2**k * m, the fraction is f = (m - 1) + (x - (u - 1)) / 2**k, where both
     differences are exact.
     """
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.log1p_of_sum(b, x, low)
     form = format_of(x)
     one = b.const(1.0, x)
@@ -340,7 +340,7 @@ def _new_exp_of_minus_absolute(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + x) for x in [0, 1]."""
-    return by_table.log1p_of_fraction(b, x) if uses_exponential_tables(b, x) else _log1p_of_fraction(b, x)
+    return by_table.log1p_of_fraction(b, x) if uses_tables(b, x) else _log1p_of_fraction(b, x)
 
 
 def _log1p_of_fraction(b: FunctionBuilder, x: Val) -> Val:
@@ -373,7 +373,7 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
     With e**-x = (1 + rest) * t / c it is c / (c + t + t * rest); the smaller two of the three terms are added first. Multiplied by c behind the
     division, see `times_small`.
     """
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.sigmoid(b, x)
     low, high = _SIGMOID_RANGE[format_of(x).kind]
     offset = -(format_of(x).bias + 1) // 2
@@ -386,7 +386,7 @@ def sigmoid(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def sigmoid_beside_softplus(b: FunctionBuilder, x: Val) -> Val:
     """The same where a softplus of x is computed, too, from its z = e**-|x|: 1 - w, and z - z w for negative x, with w = z / (1 + z)."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.sigmoid(b, x)
     z, one, bits = _exp_of_minus_absolute(b, x), b.const(1.0, x), to_bits(b, x)
     whole = b.select(b.icmp("slt", bits, b.const(0, bits)), z, one)
@@ -396,7 +396,7 @@ def sigmoid_beside_softplus(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def softplus(b: FunctionBuilder, x: Val) -> Val:
     """log(1 + e**x), without overflow."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.softplus(b, x)
     return b.add(at_least(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))
 
@@ -421,7 +421,7 @@ def _limited_exp(b: FunctionBuilder, x: Val) -> Val:
 
     def make() -> tuple[Val]:
         limited = at_most(b, x, _TANH_SOFTPLUS_LIMIT[x.type.kind])
-        return (by_table.exp(b, limited, close=True) if uses_exponential_tables(b, limited) else exp(b, limited),)
+        return (by_table.exp(b, limited, close=True) if uses_tables(b, limited) else exp(b, limited),)
 
     return b.once((_limited_exp, x), make)[0]
 
@@ -429,6 +429,6 @@ def _limited_exp(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def log_sigmoid(b: FunctionBuilder, x: Val) -> Val:
     """log(1 / (1 + e**-x)), without overflow."""
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return by_table.log_sigmoid(b, x)
     return b.sub(at_most(b, x, 0.0), _log1p_of_fraction(b, _exp_of_minus_absolute(b, x)))

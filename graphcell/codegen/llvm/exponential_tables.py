@@ -62,20 +62,39 @@ def _within(b: FunctionBuilder, x: Val, ranges: dict[str, tuple[float, float]]) 
 
 
 def _exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
-    """e**x within the range: x = k ln2 + r, with k a multiple of 1 / 16, so that e**x = 2**floor(k) * 2**(k - floor(k)) * e**r.
-
-    `close` also counts what the roots of 2 lost when they were rounded, which leaves little more than the last rounding.
-    """
-    table, kind, magic = tables_for(x), x.type.kind, _magic(b, x)
-    high, low = split(LN2, kind, 2)
-    shifted = b.fma(x, b.const(split(LOG2_E, kind, 1)[0], x), magic)
-    k = b.sub(shifted, magic)
-    r = b.fma(k, b.const(-low, x), b.fma(k, b.const(-high, x), x))
-    root = look_up(b, table.EXP2, to_bits(b, shifted))
-    rest = b.fma(b.mul(r, r), polynomial(b, r, table.EXP_CLOSE if close else table.EXP_NEAR), r)
+    """e**x within the range."""
+    table = tables_for(x)
+    rest, k, index = _rest_of_root(b, x, table.EXP_CLOSE if close else table.EXP_NEAR)
+    root = look_up(b, table.EXP2, index)
     if close:
-        return scaled(b, b.add(b.fma(root, rest, look_up(b, table.EXP2_LOST, to_bits(b, shifted))), root), k)
+        return scaled(b, b.add(b.fma(root, rest, look_up(b, table.EXP2_LOST, index)), root), k)
     return scaled(b, b.fma(root, rest, root), k)
+
+
+def _rest_of_root(b: FunctionBuilder, x: Val, near: tuple[float, ...], low: Val | None = None) -> tuple[Val, Val, Val]:
+    """z, k and n with e**(x + low) = 2**floor(k) * 2**(n / 16) * (1 + z), of which the low four bits of n count.
+
+    x = k ln2 + r, with k a multiple of 1 / 16, so that e**x = 2**floor(k) * 2**(k - floor(k)) * e**r, of which `near` has the coefficients. The roots of 2 are
+    in EXP2, what they lost when they were rounded in EXP2_LOST: to add that leaves little more than the last rounding.
+    """
+    magic = _magic(b, x)
+    high, rest_of_high = split(LN2, x.type.kind, 2)
+    shifted = b.fma(x, b.const(split(LOG2_E, x.type.kind, 1)[0], x), magic)
+    k = b.sub(shifted, magic)
+    r = b.fma(k, b.const(-rest_of_high, x), b.fma(k, b.const(-high, x), x))
+    r = b.add(r, low) if low is not None else r
+    return b.fma(b.mul(r, r), polynomial(b, r, near), r), k, to_bits(b, shifted)
+
+
+def times_power_of_minus_square(b: FunctionBuilder, y: Val, a: Val) -> Val:
+    """y e**(-a**2) for |a| < 28, rounded but once more. It counts what rounding the square lost."""
+    square, table = b.mul(a, a), tables_for(a)
+    rest, k, index = _rest_of_root(b, b.neg(square), table.EXP_CLOSE, b.fma(b.neg(a), a, square))
+    root = look_up(b, table.EXP2, index)
+    growth = b.fma(root, rest, look_up(b, table.EXP2_LOST, index))
+    product = b.mul(root, y)
+    lost = b.fma(root, y, b.neg(product))
+    return scaled(b, b.add(product, b.fma(growth, y, lost)), k)
 
 
 def exp2(b: FunctionBuilder, x: Val) -> Val:

@@ -9,7 +9,7 @@ from __future__ import annotations
 from graphcell.codegen.llvm import tables
 from graphcell.codegen.llvm.coefficients import COSH, SINH
 from graphcell.codegen.llvm.exponential import half_expm1_of_double, log1p_of_sum
-from graphcell.codegen.llvm.lookup import odd_function, uses_tables
+from graphcell.codegen.llvm.lookup import odd_function, uses_float_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -37,7 +37,7 @@ _LARGE = {"float": 2.0**30, "double": 2.0**60}
 @widened
 def tanh(b: FunctionBuilder, x: Val) -> Val:
     """Hyperbolic tangent, never beyond -1 and 1: t / (t + 1) with t = (e**(2|x|) - 1) / 2, and in float with AVX-512 a piecewise polynomial."""
-    if uses_tables(b, x):
+    if uses_float_tables(b, x):
         return odd_function(b, x, tables.TANH)
     t = half_expm1_of_double(b, at_most(b, absolute(b, x), _TANH_LIMIT[format_of(x).kind]))
     return with_sign_of(b, b.div(t, b.add(t, b.const(1.0, t))), x)

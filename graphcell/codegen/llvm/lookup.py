@@ -2,7 +2,7 @@
 eight floats.
 
 Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for tables of eight. Leaves: the result
-in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables`, `uses_exponential_tables` and `uses_short_tables` say
+in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables`, `uses_float_tables` and `uses_short_tables` say
 where the functions may be called at all.
 
 What is measured on Zen 4, in 512-bit instructions a cycle: two of any kind; one of multiply, fused multiply-add, comparison; one of add,
@@ -12,7 +12,6 @@ have sixteen entries and not the thirty-two of two registers.
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
@@ -21,6 +20,7 @@ from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, const, floa
 
 ENTRIES, SHORT_ENTRIES = 16, 8
 REGISTER_LANES = {"float": 16, "double": 8}
+_PERMUTE = {("float", 8): "x86.avx2.permps", ("float", 16): "x86.avx512.permvar.sf.512", ("double", 8): "x86.avx512.permvar.df.512"}
 _CURRENT_ROUNDING = const(4, LType("i32"))
 
 
@@ -40,13 +40,13 @@ class Segments(NamedTuple):
 
 
 def uses_tables(b: FunctionBuilder, x: Val) -> bool:
-    """True for floats in a module for AVX-512."""
-    return b.module.avx512 and x.type.kind == "float"
-
-
-def uses_exponential_tables(b: FunctionBuilder, x: Val) -> bool:
     """True for floats and doubles in a module for AVX-512."""
     return b.module.avx512 and x.type.kind in REGISTER_LANES
+
+
+def uses_float_tables(b: FunctionBuilder, x: Val) -> bool:
+    """True for floats in a module for AVX-512."""
+    return b.module.avx512 and x.type.kind == "float"
 
 
 def uses_short_tables(b: FunctionBuilder, x: Val) -> bool:
@@ -94,19 +94,18 @@ def _joined(b: FunctionBuilder, parts: list[Val]) -> Val:
 # -- instructions --------------------------------------------------------------------------------------------
 # On operands of several registers each gives as many in turn, so that code made of them has those of one chain stand beside those of another.
 def look_up(b: FunctionBuilder, table: Sequence[float], index: Val) -> Val:
-    """table[index % entries] in each lane, of eight or sixteen floats by i32 indices or of sixteen doubles by i64."""
+    """table[index % entries] in each lane, of eight or sixteen floats by i32 indices, of doubles by i64."""
     type = index.type.with_kind({32: "float", 64: "double"}[index.type.bits])
     if len(set(table)) == 1:
         return const(table[0], type)
-    full = SHORT_ENTRIES if len(table) == SHORT_ENTRIES else REGISTER_LANES[type.kind]
+    full = len(table) if type.kind == "float" else REGISTER_LANES["double"]
     if type.lanes != full:
         return by_registers(b, lambda b, index: look_up(b, table, index), index, full=full)
     parts = [table[k : k + type.lanes] for k in range(0, len(table), type.lanes)]
     registers = [Val("<" + ", ".join(f"{type.kind} {float_literal(v, type.kind)}" for v in part) + ">", type) for part in parts]
     if len(registers) == 2:
         return b.intrinsic("x86.avx512.vpermi2var.pd.512", type, registers[0], index, registers[1])
-    name = {ENTRIES: "x86.avx512.permvar.sf.512", SHORT_ENTRIES: "x86.avx2.permps"}[len(table)]
-    return b.intrinsic(name, type, registers[0], index)
+    return b.intrinsic(_PERMUTE[type.kind, len(table)], type, registers[0], index)
 
 
 def scaled(b: FunctionBuilder, x: Val, power: Val) -> Val:
@@ -150,22 +149,22 @@ def reciprocal_root_guess(b: FunctionBuilder, x: Val) -> Val:
 # -- piecewise polynomials -----------------------------------------------------------------------------------
 def odd_function(b: FunctionBuilder, x: Val, segments: Segments) -> Val:
     """An odd function that reaches 1 at `limit`, from its piecewise polynomial; NaN stays NaN, -0 stays -0."""
-    return by_registers(b, functools.partial(_odd_function, segments), x, full=len(segments.centres))
-
-
-def _odd_function(segments: Segments, b: FunctionBuilder, x: Val) -> Val:
     bits = to_bits(b, x)
-    sign = b.const(-(1 << 31), bits)
-    a = at_most(b, from_bits(b, b.and_(bits, b.not_(sign))), segments.limit)
-    place = b.fma(a, b.const(segments.scale, x), b.const(segments.start, x))
-    index = b.shr(to_bits(b, place), b.const(segments.shift, bits))
+    sign = b.const(-(1 << (bits.type.bits - 1)), bits)
+    total = piecewise(b, at_most(b, from_bits(b, b.and_(bits, b.not_(sign))), segments.limit), segments)
+    return from_bits(b, b.or_(to_bits(b, total), b.and_(bits, sign)))
+
+
+def piecewise(b: FunctionBuilder, a: Val, segments: Segments) -> Val:
+    """The function of `segments` for 0 <= a <= limit; NaN stays NaN."""
+    place = b.fma(a, b.const(segments.scale, a), b.const(segments.start, a))
+    bits = to_bits(b, place)
+    index = b.shr(bits, b.const(segments.shift, bits))
     r = b.sub(a, look_up(b, segments.centres, index))
     total = look_up(b, segments.coefficients[-1], index)
     for table in reversed(segments.coefficients[1:-1]):
         total = b.fma(total, r, look_up(b, table, index))
     first = look_up(b, segments.coefficients[0], index)
     if segments.lift:
-        first = b.fma(a, b.const(segments.lift, x), first)
-    total = b.fma(total, r, first)
-    return from_bits(b, b.or_(to_bits(b, total), b.and_(bits, sign)))
-
+        first = b.fma(a, b.const(segments.lift, a), first)
+    return b.fma(total, r, first)

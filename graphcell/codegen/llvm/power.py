@@ -11,7 +11,7 @@ from collections.abc import Callable
 from graphcell.codegen.llvm import power_tables
 from graphcell.codegen.llvm.coefficients import EXP2_NARROW, LOG_SERIES
 from graphcell.codegen.llvm.exponential import exp2_of_sum, expm1_parts, log, log1p_tail, log2_with, log_parts, times_split
-from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_exponential_tables, uses_short_tables, uses_tables
+from graphcell.codegen.llvm.lookup import by_registers, reciprocal_root_guess, uses_float_tables, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -50,7 +50,7 @@ def sqrt(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def rsqrt(b: FunctionBuilder, x: Val) -> Val:
     """1 / sqrt(x); infinite at 0, NaN below. With AVX-512 and in float, the processor's guess and a step of Newton's."""
-    if uses_tables(b, x):
+    if uses_float_tables(b, x):
         return by_registers(b, _refined_reciprocal_root, x)
     return b.div(b.const(1.0, x), b.unary("sqrt", x))
 
@@ -149,7 +149,7 @@ def constant_pow(b: FunctionBuilder, x: Val, exponent: float) -> Val:
             return _power_with_root(b, x, exponent)
         if size.is_integer() or x.type.kind == "double":
             return pow(b, x, b.const(exponent, x))
-        if uses_tables(b, x):
+        if uses_float_tables(b, x):
             return (power_tables.small_power if size <= power_tables.SMALL_EXPONENT else pow)(b, x, b.const(exponent, x))
         return _small_power(b, x, exponent) if size <= _SMALL_EXPONENT else pow(b, x, b.const(exponent, x))
 
@@ -209,7 +209,7 @@ def _magnitude(b: FunctionBuilder, x: Val) -> Val:
 
 
 def _power_of_magnitude(b: FunctionBuilder, x: Val) -> Callable[..., Val]:
-    if uses_exponential_tables(b, x):
+    if uses_tables(b, x):
         return power_tables.power
     if uses_short_tables(b, x):
         return power_tables.short_power

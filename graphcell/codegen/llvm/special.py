@@ -19,7 +19,8 @@ from graphcell.codegen.llvm.coefficients import (
     NORMAL_TAIL,
 )
 from graphcell.codegen.llvm.exponential import exp, expm1_parts, log_and_rest
-from graphcell.codegen.llvm.lookup import odd_function, uses_short_tables, uses_tables
+from graphcell.codegen.llvm.exponential_tables import tables_for, times_power_of_minus_square
+from graphcell.codegen.llvm.lookup import odd_function, piecewise, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -53,9 +54,11 @@ _ERFINV_FAR_LIMIT = 3.7  # in its root
 
 @widened
 def erf(b: FunctionBuilder, x: Val) -> Val:
-    """Error function: an odd polynomial where |x| < 1, and 1 - 2**p(|x|) beyond. With AVX-512 or AVX2 and in float, a piecewise polynomial."""
-    if uses_tables(b, x) or uses_short_tables(b, x):
-        return odd_function(b, x, tables.ERF if uses_tables(b, x) else tables.ERF_SHORT)
+    """Error function: an odd polynomial where |x| < 1, and 1 - 2**p(|x|) beyond. With AVX-512, and of floats with AVX2, a piecewise polynomial."""
+    if uses_tables(b, x):
+        return odd_function(b, x, tables_for(x).ERF)
+    if uses_short_tables(b, x):
+        return odd_function(b, x, tables.ERF_SHORT)
     form = format_of(x)
     a, one = absolute(b, x), b.const(1.0, x)
     p = polynomial(b, at_most(b, a, _ERF_LIMIT[form.kind]), LOG2_ERFC[form.kind])
@@ -73,7 +76,7 @@ def gelu(b: FunctionBuilder, x: Val) -> Val:
     """x times the standard normal distribution function, whose absolute error is that of (1 + erf(x / sqrt 2)) / 2."""
     half = b.const(0.5, x)
     if uses_tables(b, x):
-        return b.mul(x, b.fma(odd_function(b, x, tables.NORMAL), half, half))
+        return b.mul(x, b.fma(odd_function(b, x, tables_for(x).NORMAL), half, half))
     if x.type.kind == "float":
         power, tail = _normal_tail(b, x)
         return b.mul(x, _of_either_sign(b, x, b.mul(power, tail)))
@@ -85,7 +88,7 @@ def gelu_slope(b: FunctionBuilder, x: Val) -> Val:
     """The derivative of gelu: normal distribution function plus x times density; 0 at -inf, 1 at inf. The error is absolute, as that of gelu."""
     half = b.const(0.5, x)
     if uses_tables(b, x):
-        return b.fma(odd_function(b, x, tables.GELU_SLOPE), half, half)
+        return b.fma(odd_function(b, x, tables_for(x).GELU_SLOPE), half, half)
     if x.type.kind == "float":
         power, tail = _normal_tail(b, x)
         a = at_most(b, absolute(b, x), _NORMAL_LIMIT)
@@ -121,13 +124,21 @@ def _of_either_sign(b: FunctionBuilder, x: Val, tail: Val) -> Val:
 def erfc(b: FunctionBuilder, x: Val) -> Val:
     """1 - erf(x), accurate where it is small, down to denormals.
 
-    Far out it is e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k); near zero 1 - erf(x).
+    Far out it is e**(-x**2) / |x| times a polynomial in (|x| - k) / (|x| + k); near zero 1 - erf(x). With AVX-512 it is e**(-x**2) times a
+    piecewise polynomial, and 2 minus that for negative numbers.
     """
     kind, magnitude = x.type.kind, absolute(b, x)
+    if uses_tables(b, x):
+        a = at_most(b, magnitude, _ERFC_LIMIT[kind])
+        return _of_either_side(b, x, times_power_of_minus_square(b, piecewise(b, a, tables_for(x).ERFCX), a))
     near = _erfc_near(b, x)
     far = _erfc_far(b, at_least(b, at_most(b, magnitude, _ERFC_LIMIT[kind]), _ERFC_NEAR[kind]))
-    far = b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), far), far)
-    return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR[kind], x)), near, far)
+    return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR[kind], x)), near, _of_either_side(b, x, far))
+
+
+def _of_either_side(b: FunctionBuilder, x: Val, complement: Val) -> Val:
+    """1 - erf(x) from 1 - erf(|x|)."""
+    return b.select(b.fcmp("olt", x, b.const(0.0, x)), b.sub(b.const(2.0, x), complement), complement)
 
 
 def _erfc_near(b: FunctionBuilder, x: Val) -> Val:
