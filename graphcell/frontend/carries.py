@@ -249,6 +249,10 @@ class Carry:
             carried.conflict = conflict
             return False
 
+    def conflicts(self) -> list[Carried]:
+        """What has another type after an iteration than before the loop."""
+        return [carried for carried in self.places.values() if carried.conflict is not None]
+
     # -- the op --------------------------------------------------------------------------------------------
     def starts(self, outer: Trace) -> list[Value]:
         """The operands for the carried inputs."""
@@ -302,7 +306,7 @@ class Carry:
 
 def _conflict(place: Place, error: BranchTypeError) -> Unbound:
     message = f"{place.label} is {error.message}; a loop that a Tensor decides on needs one type"
-    hint = "give it its final shape and dtype before the loop (for a sum: ops.zeros of that shape)"
+    hint = "give it its final shape and dtype before the loop (for what is added up: ops.zeros of that shape; the sum of an int32 Tensor is int64)"
     return Unbound(lambda: type(error)(message, hint=hint))
 
 

@@ -52,9 +52,7 @@ class Loops(Patterns):
                     trial.keep()
             if isinstance(truth, Tensor):
                 frame.node = node.test
-                return self.after(
-                    _WhileLoop(self, node, frame, truth if assigns else None).build(), rest, frame
-                )
+                return self.after(self._while(node, frame, truth if assigns else None), rest, frame)
             if not truth:
                 return rest.before(node.orelse)
             signal, known = self._iteration(node, frame, escapes)
@@ -71,6 +69,26 @@ class Loops(Patterns):
                 return rest
             if signal is not None and signal.returned:
                 return Done(signal)
+
+    def _while(self, node: ast.While, frame: Frame, first: Tensor | None) -> Signal | None:
+        """One op; or, where only the first iteration finds a variable with another type, an op behind an iteration of its own."""
+        loop = _WhileLoop(self, node, frame, first)
+        try:
+            return loop.build()
+        except BranchTypeError as error:
+            if first is not None or not loop.carry.conflicts():
+                raise
+            unsettled = error
+        truth = self.condition(node.test, frame)
+        assert isinstance(truth, Tensor)
+        try:
+            signal = self.branch(truth, lambda: self._first_apart(node, frame), lambda: self._otherwise(node, frame))
+        except BranchTypeError:
+            raise unsettled from None
+        for carried in loop.carry.conflicts():
+            if isinstance(carried.place.get(), Unbound):
+                self.assign(carried.place, carried.conflict)
+        return signal
 
     def _iteration(self, node: ast.While, frame: Frame, escapes: bool) -> tuple[Signal | None, bool]:
         """One iteration at compile time; undone if a Tensor decides how it ends (second result)."""
@@ -172,7 +190,7 @@ class Loops(Patterns):
             signal = self._one(node, item, frame)
             if signal is not None:
                 return self._left(node, signal, lambda: self._unrolled(node, items, frame), frame)
-        return self.run(Chain(node.orelse), frame) if node.orelse else None
+        return self._otherwise(node, frame)
 
     def _left(self, node: ast.For, signal: Signal, more: Callable[[], Signal | None], frame: Frame) -> Signal | None:
         """What follows an iteration that ended, or may have ended, with break or return."""
@@ -185,15 +203,15 @@ class Loops(Patterns):
         """How a loop ends that became one op and was left as `signal` says, if at all: its else clause may
         follow.
         """
-
-        def otherwise() -> Signal | None:
-            return self.run(Chain(node.orelse), frame) if node.orelse else None
-
         if signal is None or (signal.is_known and not any(signal.flags)):
-            return otherwise()
+            return self._otherwise(node, frame)
         if not node.orelse or signal.is_known:
             return None if signal.returned is False else Signal(returned=signal.returned, value=signal.value)
-        return self.ended(signal, otherwise)
+        return self.ended(signal, lambda: self._otherwise(node, frame))
+
+    def _otherwise(self, node: ast.For | ast.While, frame: Frame) -> Signal | None:
+        """The else clause, if there is one."""
+        return self.run(Chain(node.orelse), frame) if node.orelse else None
 
     def ended(self, signal: Signal, more: Callable[[], Signal | None]) -> Signal | None:
         """After an iteration whose end only the graph knows: out of the loop, or `more`."""

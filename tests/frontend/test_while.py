@@ -259,11 +259,33 @@ def while_flag(x: Any) -> Any:
     return x, n
 
 
+def while_first_finds_another_dtype(x: Any) -> Any:
+    x = x.astype(dt.int32)
+    changed, n = ops.cast(x.sum(), dt.int32), 0
+    while changed > 0:
+        new = ops.maximum(x - 7, ops.zeros_like(x))
+        changed = ops.abs(new - x).sum()  # int64
+        x, n = new, n + 1
+    else:
+        n += 100
+    return x, n
+
+
+def while_first_finds_another_shape(x: Any) -> Any:
+    s = x.sum()
+    while s.sum() < 40:
+        if s.max() > 30:
+            return x * 2
+        s = s + x * x
+    return x
+
+
 WHILES = [
     while_tensor, while_counter_tensor, while_numbers, while_constant, while_true_break, while_true_return,
     while_true_returns, while_true_return_or_break, while_true_inside, while_true_late, while_known_late,
     while_true_late_inside, while_continue, while_return, while_else, while_tuple,
     while_nested, while_with_if, while_chained, while_walrus, while_writes, while_list, while_constant_inside, while_tensor_number_start, while_flag,
+    while_first_finds_another_dtype, while_first_finds_another_shape,
 ]  # fmt: skip
 
 
@@ -305,7 +327,21 @@ def test_while_type_conflict() -> None:
     assert "'x' is Tensor" in str(e.value) and "before the loop" in str(e.value)
 
 
-def test_a_first_iteration_stands_apart_only_for_late_names() -> None:
+def test_after_the_loop_a_variable_has_no_type_where_it_may_have_either() -> None:
+    def f(x: Any) -> Any:
+        last = x.sum()
+        while last.sum() < 10:
+            x = x * 2 + 1
+            last = x
+        return last
+
+    with pytest.raises(BranchTypeError, match=r"'last' is Tensor.*before the loop and Tensor.*after an iteration"):
+        trace_function(f, (tensor(1.0, 2.0),))
+
+
+def test_a_first_iteration_stands_apart_only_for_late_names_and_types() -> None:
+    assert op_names(check(while_first_finds_another_shape, tensor(1.0, 2.0, 3.0))).count("while") == 1
+    assert op_names(check(while_first_finds_another_dtype, tensor(1.0, 2.0, 3.0))).count("abs") == 2
     assert op_names(check(while_true_return, tensor(1.0, 2.0, 3.0))).count("mul") == 1
     assert op_names(check(while_true_late, tensor(1.0, 2.0, 3.0))).count("mul") == 2
 
