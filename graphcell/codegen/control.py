@@ -102,6 +102,13 @@ class ControlFlow(Contractions):
                 self.copy(b, place, self.place_of(v), v.type, call)
         return state
 
+    def _start_states(self, b: FunctionBuilder, node: Node, op: For, call: Calls) -> None:
+        """Copies the initial states to the first rows of their stacks, the last ones of loops that go backwards."""
+        first = op.trip_count if op.reverse else 0
+        for k in range(op.carried, op.first_scanned):
+            v, stack = node.operands[k], node.results[k]
+            self.copy(b, b.gep(self.place[stack], first * _row_bytes(stack.type), I8), self.place_of(v), v.type, call)
+
     def _finish_carried(self, b: FunctionBuilder, body: Self, state: Sequence[Val], call: Calls) -> None:
         """Copies the new carried values over the old ones, where they were not written there."""
         for v, place in zip(body.outputs[: len(state)], state, strict=True):
@@ -143,8 +150,9 @@ class ControlFlow(Contractions):
         op = node.op
         assert isinstance(op, For)
         state = self._start_carried(b, node, op.carried, call)
-        scanned = node.operands[op.carried : op.carried + op.scanned]
-        invariant = [self.place_of(v) for v in node.operands[op.carried + op.scanned :]]
+        self._start_states(b, node, op, call)
+        scanned = node.operands[op.first_scanned : op.first_invariant]
+        invariant = [self.place_of(v) for v in node.operands[op.first_invariant :]]
         (body,) = self.inner[node]
         index = b.alloca(I64)
         call.settle(b)
@@ -152,14 +160,18 @@ class ControlFlow(Contractions):
             at = b.sub(i64(op.trip_count - 1), loop.index) if op.reverse else loop.index
             b.store(at, index)
 
-            def row_of_result(place: Val, type: TensorType) -> Val:
-                return b.gep(place, b.mul(at, i64(type.nbytes // max(1, type.shape[0]))), I8)
-
+            made = [b.gep(self.place[v], b.mul(at, i64(_row_bytes(v.type))), I8) for v in node.results[op.carried :]]
+            stacks = node.results[op.carried : op.first_scanned]
+            above = [b.gep(row, _row_bytes(v.type), I8) for v, row in zip(stacks, made, strict=False)]
+            before, after = (above, made) if op.reverse else (made, [*above, *made[len(above) :]])
             rows = [self._row_of_view(b, v, at) for v in scanned]
-            self._bind(body, [index, *state, *rows, *invariant])
-            stacked = node.results[op.carried :]
-            for v, result in zip(body.outputs[op.carried :], stacked, strict=True):
-                body.place[v] = row_of_result(self.place[result], result.type)
+            self._bind(body, [index, *state, *before[: len(stacks)], *rows, *invariant])
+            body.place.update(zip(body.outputs[op.carried :], after, strict=True))
             body.emit(b, own, call)
             self._finish_carried(b, body, state, call)
             call.settle(b)
+
+
+def _row_bytes(type: TensorType) -> int:
+    """Of what is stacked, from a row to the next."""
+    return type.nbytes // max(1, type.shape[0])

@@ -18,6 +18,7 @@ from graphcell.codegen.axes import Trail, fresh_dims
 from graphcell.codegen.kernel import SMALL_STRIDE
 from graphcell.codegen.layout import Layout, Padded, is_contiguous, own_layout, row_major, runs_on, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
+from graphcell.codegen.states import Kept, keep_states
 from graphcell.dtype import float32, int32, int64
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Array, Op, infer_types
@@ -143,6 +144,10 @@ class _Legalizer:
         if isinstance(node.op, Concat) and self.is_chosen(node.op, node):
             self.table[node.results[0]] = self.chosen(node.op, node)
             return
+        kept = keep_states(node, lambda v: not self.is_output(v))
+        if kept is not None:
+            self.visit_states(kept)
+            return
         regions = tuple(legalize(g) for g in node.op.regions)
         op = node.op.with_regions(regions) if regions else node.op
         if is_loop_op(op):
@@ -157,6 +162,17 @@ class _Legalizer:
             return
         made = copy_node(node, self.table, op)
         self.append(Node(op, tuple(self.piece(v, node) for v in node.operands), made.results, node.span) if isinstance(op, Concat) else made)
+
+    def visit_states(self, kept: Kept) -> None:
+        """A loop that keeps all states of what it carries; what other values it gives are parts of their stacks."""
+        self.visit(kept.loop)
+        for v, other in kept.same.items():
+            self.table[v] = self.table[other]
+        for v, (stack, cuts) in kept.views.items():
+            x = self.table[stack]
+            for cut in cuts if self.users.get(v) or v in self.graph.outputs else ():
+                x = self.view(cut, x, kept.loop)
+            self.table[v] = x
 
     def fit_operands(self, node: Node) -> None:
         """Copies operands that cannot be read in one loop nest with the others."""
@@ -496,7 +512,7 @@ def _reads_views(node: Node, operand: Value, layout: Layout) -> bool:
         side_by_side = not operand.type.rank or layout.strides[-1] == 1 or operand.type.shape[-1] == 1
         return side_by_side or node.results[0].type.size * _FEW_READ <= operand.type.size
     if isinstance(op, For):  # what a loop is handed row by row
-        rows = node.operands[op.carried : op.carried + op.scanned]
+        rows = node.operands[op.first_scanned : op.first_invariant]
         alone = node.operands.count(operand) == rows.count(operand) > 0
         return alone and is_contiguous(operand.type.shape[1:], layout.strides[1:])
     return isinstance(op, (Concat, Pad, UpdateSlice, Attention, AttentionGrad))

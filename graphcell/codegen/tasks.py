@@ -192,7 +192,7 @@ def _tasks_inside(
     if isinstance(op, If):
         operands = operands[1:]
     elif isinstance(op, (For, While)):
-        first, carried = int(isinstance(op, For)), op.carried
+        first, carried = (1, op.first_scanned) if isinstance(op, For) else (0, op.carried)
         turns = op.trip_count if isinstance(op, For) else TURNS
     frames = frame.inner[node]
     for region in frames:

@@ -191,6 +191,16 @@ class For(RegionOp):
     name = "for"
 
     @property
+    def first_scanned(self) -> int:
+        """The position of the first operand that is handed over row by row."""
+        return self.carried
+
+    @property
+    def first_invariant(self) -> int:
+        """The position of the first operand that every iteration gets as it is."""
+        return self.first_scanned + self.scanned
+
+    @property
     def regions(self) -> tuple[Graph, ...]:
         return (self.body,)
 

@@ -26,7 +26,7 @@ def invariant_operands(op: Op) -> tuple[int, int] | None:
     if isinstance(op, While):
         return op.carried, 0
     if isinstance(op, For):
-        return op.carried + op.scanned, 1
+        return op.first_invariant, 1
     return None
 
 
