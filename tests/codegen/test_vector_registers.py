@@ -109,6 +109,21 @@ def test_what_counts_as_a_chain() -> None:
 
 
 @pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
+@pytest.mark.parametrize(("count", "registers"), [(16, 4), (28, 2)])
+def test_values_that_wait_take_registers(count: int, registers: int) -> None:
+    """Each of `count` values is needed with the one that comes as late as it was early."""
+
+    def fn(x: Any) -> Any:
+        ys = [ops.exp(x * (0.01 * k)) for k in range(count)]
+        return sum(ys[k] * ys[-1 - k] for k in range(count // 2))
+
+    x = normal(9, 1024).astype(np.float64)
+    (kernel,) = kernels(graph_of(fn, [x]))
+    assert registers_of(kernel, TARGETS[64]) == registers
+    check(fn, [x], count // 2 * np.exp(x * (0.01 * (count - 1))), 1e-12)
+
+
+@pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
 def test_what_waits_for_a_reduction_begins_another_chain() -> None:
     fn = lambda x: ops.tanh(x - ops.tanh(ops.tanh(x)).sum(1, keepdims=True) * 1e-3)  # noqa: E731
     (kernel,) = kernels(graph_of(fn, [normal(9, 1024)]))

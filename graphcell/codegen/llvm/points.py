@@ -34,6 +34,9 @@ _REGISTERS_OF_LONG = 2
 """The same where one of the longest functions of floats is computed in double, which takes twice as many, or where there are several powers, whose code
 would not stay in the cache of decoded instructions. Measured on Zen 3: kernels with lgamma and digamma take 0.75 of the time that they took with four
 registers, and half as long to compile; those with several powers and their slopes 0.82 to 1.05."""
+_MOST_LIVE = 24
+"""Values that are waited for at one time, beside which as many instructions of AVX-512 store and load those of four registers as compute. Measured on Zen 4:
+kernels with 27 and 38 of them take 0.95 and 0.92 of the time with two registers, one with 22 takes 1.09."""
 _MOST_STREAMS = 16
 """Of memory, beside which several registers' values on the stack would not stay in the L1 cache. Measured on Zen 3: a kernel with 26 streams takes half of the
 time with one register."""
@@ -93,6 +96,8 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
     of_floats = [s.what for s in functions if compute_type(s.dtype).kind == "float"]
     if any(isinstance(f, (Lgamma, Digamma)) for f in of_floats) or sum(isinstance(f, Pow) for f in of_floats) > 1:
         registers = min(registers, _REGISTERS_OF_LONG)
+    if target.avx512 and _most_live(kernel) > _MOST_LIVE:
+        registers = min(registers, _REGISTERS_OF_LONG)
     while -vectors % registers > vectors * _MOST_WASTED:
         registers //= 2
     return registers
@@ -116,6 +121,16 @@ def _registers_of_chain(kernel: LoopKernel) -> int:
         if s.loops >> kernel.vector & 1 and not s.is_reduction:
             longest[n] = max((longest[a] for a in s.args), default=0) + s.latency
     return next((registers for cycles, registers in _CHAINS if max(longest, default=0) >= cycles), 1)
+
+
+def _most_live(kernel: LoopKernel) -> int:
+    """How many values of a vector are still waited for at one time, if each is computed in its turn."""
+    last = {a: n for n, s in enumerate(kernel.body) for a in s.args}
+    live, most = set[int](), 0
+    for n, s in enumerate(kernel.body):
+        live = {a for a in (live | {n} if s.loops >> kernel.vector & 1 else live) if last.get(a, n) > n}
+        most = max(most, len(live))
+    return most
 
 
 def _turns(kernel: LoopKernel) -> dict[Access, Access]:
