@@ -5,7 +5,7 @@ Enters: a node and the places of its values. Leaves: calls in the entry function
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
 from graphcell.codegen.fuse import Analysis
@@ -17,12 +17,12 @@ from graphcell.codegen.llvm.loops import block_count, cost
 from graphcell.codegen.llvm.text import I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import Calls, Lowering
 from graphcell.codegen.memory import aligned_size
-from graphcell.codegen.pieces import Piece
+from graphcell.codegen.pieces import Piece, fills_around
 from graphcell.codegen.quotients import invert_once_a_row
 from graphcell.codegen.reach import reach_of_loops
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
 from graphcell.ir.graph import Node, Value
-from graphcell.ir.types import TensorType
+from graphcell.ir.types import Shape, TensorType
 from graphcell.locks import whole
 from graphcell.ops.indexing import DynamicSlice, Scatter, ScatterElements, ScatterStep
 from graphcell.ops.movement import Concat, Pad, UpdateSlice
@@ -84,10 +84,12 @@ class Movement:
     def emit_pad(self, b: FunctionBuilder, node: Node, op: Pad, call: Calls) -> None:
         (x,), (result,) = node.operands, node.results
         strides = row_major(result.type.shape)
-        self.run_loops(b, fill_kernel(result.type.size, result.type.dtype, op.value), [self.place[result]], call)
-        offset = sum(a * s for a, s in zip(op.low, strides, strict=True))
-        inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
-        self.copy_into(b, x, self.place[result], inside, offset, call)
+        for shape, access in _boxes_around(op, x.type.shape, result.type.shape):
+            self.run_loops(b, fill_kernel(shape, result.type.dtype, op.value, access), [self.place[result]], call)
+        if self.info.layout(x).root not in self.pieces:
+            offset = sum(a * s for a, s in zip(op.low, strides, strict=True))
+            inside = tuple(s * (i + 1) for s, i in zip(strides, op.interior, strict=True))
+            self.copy_into(b, x, self.place[result], inside, offset, call)
 
     def emit_update(self, b: FunctionBuilder, node: Node, op: UpdateSlice, call: Calls) -> None:
         (x, update), (result,) = node.operands, node.results
@@ -175,3 +177,18 @@ class Movement:
             offset = self._dynamic_start(b, starts, x.type.shape, row_major(x.type.shape), update.type.shape)
         target = b.gep(self.place[result], offset, storage_type(x.type.dtype))
         self.copy_into(b, update, target, row_major(x.type.shape), 0, call)
+
+
+def _boxes_around(op: Pad, inside: Shape, outside: Shape) -> Iterator[tuple[Shape, Access]]:
+    """What a padding fills: for each dimension what lies before and behind, two boxes of one size as one; or all."""
+    strides = row_major(outside)
+    if not fills_around(op, inside, outside):
+        yield outside, Access(0, strides)
+        return
+    for d, (low, high, n) in enumerate(zip(op.low, op.high, inside, strict=True)):
+        first = sum(a * s for a, s in zip(op.low[:d], strides[:d], strict=True))
+        boxes = [(2, low, 0)] if low == high else [(1, low, 0), (1, high, low + n)]
+        for count, size, begin in boxes:
+            if size:
+                steps = (*strides[:d], (low + n) * strides[d], *strides[d:])
+                yield (*inside[:d], count, size, *outside[d + 1 :]), Access(0, steps, first + begin * strides[d])

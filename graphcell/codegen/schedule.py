@@ -268,17 +268,23 @@ def schedule(
 
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:
     """Copies elements of `shape` from operand 0 to operand 1."""
-    kept = [d for d, n in enumerate(shape) if n != 1]
-
-    def along_kept(a: Access) -> Access:
-        return Access(a.operand, tuple(a.strides[d] for d in kept), a.offset)
-
-    body = (Statement(Load(along_kept(source), dtype), (), dtype, (1 << len(kept)) - 1, 0),)
-    extents = tuple(shape[d] for d in kept)
-    return choose_vector(collapse(LoopKernel(extents, len(kept), -1, body, (Store(0, along_kept(target)),), (dtype, dtype))))
+    kept, extents = _longer_than_one(shape)
+    body = (Statement(Load(_along(source, kept), dtype), (), dtype, (1 << len(kept)) - 1, 0),)
+    return choose_vector(collapse(LoopKernel(extents, len(kept), -1, body, (Store(0, _along(target, kept)),), (dtype, dtype))))
 
 
-def fill_kernel(size: int, dtype: DType, value: bool | int | float) -> LoopKernel:
-    """Writes `value` into the `size` elements of operand 0."""
+def fill_kernel(shape: tuple[int, ...], dtype: DType, value: bool | int | float, target: Access) -> LoopKernel:
+    """Writes `value` into elements of `shape` of operand 0."""
+    kept, extents = _longer_than_one(shape)
     body = (Statement(Splat(value, dtype), (), dtype, 0, 0),)
-    return choose_vector(LoopKernel((size,), 1, -1, body, (Store(0, Access(0, (1,))),), (dtype,)))
+    return choose_vector(collapse(LoopKernel(extents, len(kept), -1, body, (Store(0, _along(target, kept)),), (dtype,))))
+
+
+def _longer_than_one(shape: tuple[int, ...]) -> tuple[list[int], tuple[int, ...]]:
+    """The dimensions of more than one element, and their extents."""
+    kept = [d for d, n in enumerate(shape) if n != 1]
+    return kept, tuple(shape[d] for d in kept)
+
+
+def _along(a: Access, kept: list[int]) -> Access:
+    return Access(a.operand, tuple(a.strides[d] for d in kept), a.offset)

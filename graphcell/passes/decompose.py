@@ -15,7 +15,7 @@ from graphcell.errors import DataIndexError, Span, render
 from graphcell.ir.graph import Builder, Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
 from graphcell.ops.arithmetic import Add, Cast, Mul, Select, Sub
-from graphcell.ops.base import Elementwise
+from graphcell.ops.base import Elementwise, View
 from graphcell.ops.comparison import BitwiseOr, Equal, GreaterEqual, IsFinite, Less, NotEqual
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import If
@@ -40,6 +40,7 @@ class _Decomposition:
         self.made_by: dict[Value, Node] = {}
         self.table: dict[Value, Value] = {v: v for v in graph.inputs}
         self.span: Span | None = None
+        self.known: dict[tuple[Op, Value], Value] = {}
 
     def emit(self, op: Op, *operands: Value) -> Value:
         types = infer_types(op, tuple(v.type for v in operands))
@@ -225,12 +226,49 @@ class _Decomposition:
         return total
 
     def _moved(self, part: Value, op: Fold, tap: tuple[int, ...], first: tuple[int, ...], lengths: list[int]) -> Value:
-        """One place of all windows amid zeros, where it lies among every stride-th elements from `first` on, `lengths` of them."""
+        """One place of all windows amid zeros, where it lies among every stride-th elements from `first` on, `lengths` of them.
+
+        What went to the windows' largest elements is chosen where it has come to: the numbers of the places are moved, and what is chosen from. These two
+        are in memory once, what is chosen would be once for each place.
+        """
         low = [0] * len(lengths)
         for k, a in enumerate(op.axes):
             low[a] = (tap[k] * op.dilation[k] - first[k]) // op.stride[k]
         high = tuple(n - b - d for n, b, d in zip(lengths, low, part.type.shape, strict=True))
-        return self.emit(Pad(tuple(low), high, (0,) * len(lengths), number_of(0, part.type.dtype)), part)
+        amid = functools.partial(Pad, tuple(low), high, (0,) * len(lengths))
+        zero, choice = number_of(0, part.type.dtype), self._choice(part) if masks_are_quick(part.type.dtype) else None
+        if choice is None:
+            return self.emit(amid(zero), part)
+        number, places, x = choice
+        places = self.emit(amid(-1), places if masks_are_quick(places.type.dtype) else self._once(Cast(dt.int32), places))
+        x = self.emit(amid(zero), x)
+        return self.emit(Select(), self.emit(Equal(), self._full(number, places), places), x, self._full(zero, x))
+
+    def _choice(self, part: Value) -> tuple[int, Value, Value] | None:
+        """n, places and x if `part` is x where the number of a place, an integer, is n, and 0 elsewhere."""
+        made = self.made_by.get(part)
+        if made is None or not isinstance(made.op, Select) or repr(self._number(made.operands[2])) != repr(number_of(0, part.type.dtype)):
+            return None
+        chosen = self.made_by.get(made.operands[0])
+        for n, places in itertools.permutations(chosen.operands) if chosen is not None and isinstance(chosen.op, Equal) else ():
+            number = self._number(n)
+            if isinstance(number, int) and number >= 0 and places.type.dtype.is_integer:
+                return number, places, made.operands[1]
+        return None
+
+    def _number(self, v: Value) -> bool | int | float | None:
+        """The number that all elements of v are, if it is a fill or computed from some."""
+        made = self.made_by.get(v)
+        while made is not None and isinstance(made.op, View):
+            made = self.made_by.get(made.operands[0])
+        if made is not None and isinstance(made.op, Full):
+            return made.op.value
+        if made is None or not isinstance(made.op, (Add, Mul)):
+            return None
+        x, y = map(self._number, made.operands)
+        if x is None or y is None:
+            return None
+        return x + y if isinstance(made.op, Add) else x * y
 
     def _tap(self, x: Value, tap: tuple[int, ...], rank: int, known: dict[Value, Value]) -> Value:
         """One place of all windows, computed from such places of other values where x is computed by few ops. `known`: what was found of this tap."""
@@ -249,8 +287,23 @@ class _Decomposition:
             return self.emit(Full(made.op.value, counts, made.op.dtype))
         if made is not None and isinstance(made.op, Transpose) and made.op.perm[rank:] == tuple(range(rank, x.type.rank)):
             return self.emit(Transpose(made.op.perm[:rank]), self._tap(made.operands[0], tap, rank, known))
+        if made is not None and isinstance(made.op, BroadcastTo) and made.operands[0].type.shape == (*counts, *(1,) * len(tap)):
+            return self._once(Reshape(counts), self._source_of(made.operands[0], counts))
         part = self.emit(Slice((*(0,) * rank, *tap), (*counts, *(1,) * len(tap)), (1,) * x.type.rank), x)
         return self.emit(Reshape(counts), part)
+
+    def _source_of(self, x: Value, shape: tuple[int, ...]) -> Value:
+        """What x is a reshape of, if that has this shape."""
+        made = self.made_by.get(x)
+        return made.operands[0] if made is not None and isinstance(made.op, Reshape) and made.operands[0].type.shape == shape else x
+
+    def _once(self, op: Op, x: Value) -> Value:
+        """op(x), the same value each time; x where it is that already."""
+        if infer_types(op, (x.type,))[0] == x.type:
+            return x
+        if (op, x) not in self.known:
+            self.known[op, x] = self.emit(op, x)
+        return self.known[op, x]
 
     def _ops_behind(self, x: Value) -> int:
         """How many elementwise ops compute x, through transposes."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections.abc import Callable
 from typing import Any
 
@@ -199,3 +200,32 @@ def test_wide_integers_in_kernels_of_narrower_numbers(to: Any, width: str, monke
 def test_extents_beyond_32_bits() -> None:
     got, _ = compiled(lambda x: ops.pad(ops.broadcast_to(x.reshape(1), (1 << 32,)), (2, 5), value=9.0)[:4] + 1.0, np.float32([0.5]))
     assert got.asnumpy().tolist() == [10.0, 10.0, 1.5, 1.5]
+
+
+@pytest.mark.parametrize("seed", range(80))
+def test_paddings_fill_what_lies_around(seed: int) -> None:
+    """Of what is given, which is copied, and of what a loop makes, which it writes where it belongs."""
+    dice = random.Random(seed)
+    shape = tuple(dice.choice((1, 2, 3, 5, 17, 40)) for _ in range(dice.randint(0, 4)))
+    low = tuple(dice.choice((0, 0, 1, 2)) for _ in shape)
+    high = tuple(n if dice.random() < 0.5 else dice.choice((0, 1, 3)) for n in low)
+    interior = tuple(dice.choice((0, 0, 0, 0, 0, 1)) for _ in shape)
+    dtype = dice.choice((np.float32, np.float64, np.float16, np.int8, np.int32))
+    op = Pad(low, high, interior, dice.choice((0, -1, 3)) if np.issubdtype(dtype, np.integer) else dice.choice((0.0, -np.inf, 3.0)))
+    x, made = np.asarray(5 * RNG.standard_normal(shape)).astype(dtype), dice.random() < 0.7
+    builder = Builder("padded")
+    a = builder.input(Tensor(x).ir_type)
+    (inside,) = builder.append(Add(), (a, a)) if made else (a,)
+    (wide,) = builder.append(op, (inside,))
+    (got,) = compile_graph(builder.finish([wide]))([Tensor(x)])
+    np.testing.assert_array_equal(got.asnumpy(), op.eval(x + x if made else x))
+
+
+def test_what_is_padded_is_made_where_it_belongs() -> None:
+    """A loop for tanh, one for rows above and below, one for columns on either side, one for the windows: nothing is copied."""
+    x = RNG.standard_normal((3, 5, 24, 64)).astype(np.float32)
+    got, kernels = compiled(lambda x: ops.max_pool2d(ops.tanh(x), 3, 2, 1), x)
+    wide = np.pad(np.tanh(x.astype(np.float64)), ((0, 0), (0, 0), (1, 1), (1, 1)), constant_values=-np.inf)
+    want = np.lib.stride_tricks.sliding_window_view(wide, (3, 3), (2, 3))[:, :, ::2, ::2].max((4, 5))
+    np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-5, atol=1e-6)
+    assert kernels.count("loops (") == 4 and kernels.count("load") == 2

@@ -117,6 +117,37 @@ def test_the_gradient_of_equal_maxima_goes_to_the_first(mode: str) -> None:
     np.testing.assert_array_equal(got, want)
 
 
+def gradient_of_maxima(x: Array, g: Array, size: int, stride: int, padding: int, dilation: int) -> Array:
+    """Each window's number of g goes to its first NaN, or else to the first of its largest elements."""
+    wide = np.pad(x, ((0, 0), (0, 0), (padding, padding), (padding, padding)), constant_values=-np.inf)
+    result = np.zeros(wide.shape)
+    for n, c, i, j in np.ndindex(*g.shape):
+        places = [(i * stride + a * dilation, j * stride + b * dilation) for a in range(size) for b in range(size)]
+        values = [wide[n, c, *p] for p in places]
+        first = next((p for p, v in zip(places, values, strict=True) if np.isnan(v)), None) or places[values.index(max(values))]
+        result[n, c, *first] += g[n, c, i, j]
+    return result[:, :, padding : padding + x.shape[2], padding : padding + x.shape[3]]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16])
+@pytest.mark.parametrize(("size", "stride", "padding", "dilation"), [(3, 1, 1, 1), (3, 2, 1, 1), (3, 2, 0, 1), (2, 1, 0, 1), (5, 2, 2, 1), (2, 1, 1, 2), (3, 3, 1, 1)])
+def test_gradients_of_windows_that_overlap(dtype: type, size: int, stride: int, padding: int, dilation: int) -> None:
+    dice = np.random.default_rng(size)
+    x = dice.integers(-2, 3, (2, 3, 9, 11)).astype(dtype)  # many are equal
+    x[0, 0, 2:4, 3], x[1, 2, 5, 6], x[1, 1, :4, :4] = np.nan, np.nan, -np.inf
+    pooled = lambda x: ops.max_pool2d(x, size, stride, padding, dilation)  # noqa: E731
+    g = dice.integers(1, 9, pooled(Tensor(x)).shape).astype(dtype)
+    got = jit(grad(lambda x: (pooled(x) * Tensor(g)).sum()))(Tensor(x)).asnumpy()
+    np.testing.assert_array_equal(got.astype(np.float64), gradient_of_maxima(x.astype(np.float64), g, size, stride, padding, dilation))
+
+
+def test_no_array_is_kept_for_each_place_of_a_window() -> None:
+    step = jit(grad(lambda x: ops.square(ops.max_pool2d(x, 3, 1, 1)).sum()))
+    step(Tensor(ramp((2, 16, 20, 20))))
+    kernels = step.kernels().split("loops (")
+    assert max(k.count("store") for k in kernels) <= 3, "places, numbers, and what comes of them"
+
+
 @pytest.mark.parametrize("mode", ["eager", "native"])
 def test_nan_wins(mode: str) -> None:
     x = Tensor(np.array([[[[1.0, np.nan], [3.0, 4.0]]]], np.float32))
