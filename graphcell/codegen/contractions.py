@@ -18,6 +18,7 @@ from graphcell.codegen.memory import aligned_size
 from graphcell.codegen.prepare import LETTERS, Request, own_stages, run_stages, title_of
 from graphcell.codegen.reach import Matrix, Reach, reach_of_product
 from graphcell.codegen.schedule import ScheduledKernel
+from graphcell.codegen.units import Units
 from graphcell.ir.graph import Node, Value
 from graphcell.ops.contraction import MatMul
 
@@ -100,9 +101,9 @@ class Contractions(LinearAlgebra):
         with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages if s not in each.values())):
             run_stages(b, call, plan, stages, each, table, None if each else self._reach(node, plan, table, scheduled, call.units))
 
-    def _reach(self, node: Node, plan: Plan, table: Mapping[str, Val], scheduled: ScheduledKernel | None, units: int) -> Reach | None:
+    def _reach(self, node: Node, plan: Plan, table: Mapping[str, Val], scheduled: ScheduledKernel | None, units: Units | None) -> Reach | None:
         """What the last stage of a product of matrices touches, for a team; None if nobody asks, or for other plans."""
-        if not units or not isinstance(node.op, MatMul) or not plan.rows_of_block or plan.resumes:
+        if units is None or not isinstance(node.op, MatMul) or not plan.first_rows or plan.resumes:
             return None
         x, (result,) = node.operands[0], node.results
         layout = self.info.layout(x)

@@ -15,6 +15,7 @@ from graphcell.codegen.llvm.text import I1, I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import Calls
 from graphcell.codegen.prepare import Request
 from graphcell.codegen.team import PairCalls, TeamCalls
+from graphcell.codegen.units import Units
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For, While
@@ -27,7 +28,7 @@ class ControlFlow(Contractions):
     outputs: tuple[Value, ...]
     arena_bytes: int
     inner: dict[Node, tuple[Self, ...]]
-    teams: dict[Node, int]
+    teams: dict[Node, Units]
 
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
         """Emits all steps."""

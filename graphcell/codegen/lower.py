@@ -38,6 +38,7 @@ from graphcell.codegen.program import HostCall, Program
 from graphcell.codegen.reduction_parts import ends_in_reductions
 from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.codegen.tasks import share
+from graphcell.codegen.units import Units
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.locks import cached_property
 from graphcell.ops import linear_algebra
@@ -119,8 +120,8 @@ class _Frame(ControlFlow):
         self.requests: dict[Node, Request] = {}
         self.pairs: list[Pair[_Unit]] = []
         """Loops that follow each other and may run at one time."""
-        self.teams: dict[Node, int] = {}
-        """Loops that a team of threads goes through, and by how many units of rows."""
+        self.teams: dict[Node, Units] = {}
+        """Loops that a team of threads goes through, and by which units of rows."""
         self.is_program = False
         """Whether this is no region."""
 

@@ -22,6 +22,7 @@ from graphcell.codegen.llvm.text import I8, I32, I64, PTR, VOID, FunctionBuilder
 from graphcell.codegen.llvm.underflow import Flushing
 from graphcell.codegen.program import ASKING, PROFILE, HostCall, Step
 from graphcell.codegen.reach import Reach
+from graphcell.codegen.units import Units
 from graphcell.ir.op import Array
 from graphcell.ir.types import TensorType
 from graphcell.records import dataclass
@@ -230,11 +231,11 @@ class Calls:
 
     Attributes:
         shared_from: rough scalar instructions of a step from which threads may share it.
-        units: of rows, by which the threads of a team divide steps (see reach.py); 0 if there is no team.
+        units: of rows, by which the threads of a team divide steps; None if there is no team.
     """
 
     shared_from = PARALLEL_FROM
-    units = 0
+    units: Units | None = None
 
     def __init__(self, lowering: Lowering, b: FunctionBuilder, inputs: int):
         self.lowering, self.inputs = lowering, inputs

@@ -6,7 +6,6 @@ Enters: a node and the places of its values. Leaves: calls in the entry function
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import replace
 
 from graphcell.codegen.fuse import Analysis
 from graphcell.codegen.indexed import scatter_cost, scatter_kernel, scatter_step_kernel
@@ -21,6 +20,7 @@ from graphcell.codegen.pieces import Piece, fills_around
 from graphcell.codegen.quotients import invert_once_a_row
 from graphcell.codegen.reach import reach_of_loops
 from graphcell.codegen.schedule import copy_kernel, fill_kernel
+from graphcell.codegen.units import in_units
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import Shape, TensorType
 from graphcell.locks import whole
@@ -48,10 +48,11 @@ class Movement:
             self.lowering.module.declarations.setdefault("llvm.memcpy", "declare void @llvm.memcpy.p0.p0.i64(ptr, ptr, i64, i1)")
 
     def run_loops(self, b: FunctionBuilder, kernel: LoopKernel, buffers: list[Val], call: Calls) -> None:
-        kernel, units, target = invert_once_a_row(kernel), call.units, self.lowering.target
-        reach = reach_of_loops(kernel, buffers, units, target) if units else None
-        if reach is not None and reach.by_units and kernel.is_run:
-            kernel = replace(kernel, run=kernel.points // units)
+        kernel, units, target, reach = invert_once_a_row(kernel), call.units, self.lowering.target, None
+        if units is not None:
+            divided = in_units(kernel, units, target)
+            reach = reach_of_loops(divided, buffers, units, target)
+            kernel = divided if reach.of_unit else kernel
         blocks = block_count(kernel, target)
         if blocks:
             kernel, bases = rebase(kernel)

@@ -6,7 +6,8 @@ Enters: a frame of lower.py whose memory is planned. Leaves: its steps in the or
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Sequence
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Protocol, Self, TypeVar
 
@@ -17,11 +18,13 @@ from graphcell.codegen.linear_algebra import matrix_kernel
 from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.lowering import PARALLEL_FROM, Lowering
 from graphcell.codegen.pieces import Piece
-from graphcell.codegen.reach import goes_by_units, rows_of_unit
+from graphcell.codegen.reach import blocks_of_product, goes_by_units
 from graphcell.codegen.schedule import ScheduledKernel
 from graphcell.codegen.sharing import ANNOUNCED, GATHERED, LONG, MET, TURNS, Task, Work, done_alone, work_of_loops, work_of_plan
 from graphcell.codegen.team import TeamCalls
+from graphcell.codegen.units import EVEN, Blocks, Units, takes_apart, units_of_blocks, units_of_rows
 from graphcell.ir.graph import Graph, Node, Value
+from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For, If, While
 from graphcell.ops.creation import Constant
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Scatter, ScatterElements, ScatterStep
@@ -45,8 +48,8 @@ class UnitLike(Protocol):
 U = TypeVar("U", bound=UnitLike)
 _LONGEST_TRIED = 12_000_000
 """Cycles of one thread up to which a program tries whether that alone is quicker: some milliseconds."""
-UNITS = 4, 2, 3
-"""Into how many a team may divide rows, the first one first if that does as much."""
+_TAKEN_APART = 0.9
+"""Of its cycles, what a long loop counts for that is taken apart into rows, so that it can go by units."""
 _EMITTED = (
     Bitcast, Concat, Constant, Cumulative, DynamicSlice, DynamicUpdateSlice, Gather, GatherElements, Pad, Scatter, ScatterElements, ScatterStep, UpdateSlice,
 )  # fmt: skip
@@ -63,7 +66,7 @@ class FrameLike(Protocol[U]):
     units: list[U]
     in_place: dict[Value, Value]
     pieces: dict[Value, Piece]
-    teams: dict[Node, int]
+    teams: dict[Node, Units]
     pairs: list[Pair[U]]
     epilogues: dict[Node, FusedEpilogue]
 
@@ -109,25 +112,72 @@ def _form_teams(frame: FrameLike[U]) -> None:
     for node, frames in frame.inner.items():
         if any(pair.apart and node in (pair.first.key, pair.second.key) for pair in frame.pairs):
             continue
-        units = _best_units(frame, node) if isinstance(node.op, (For, While)) and _is_emitted(frame, node) else 0
-        if units:
+        units = _best_units(frame, node) if isinstance(node.op, (For, While)) and _is_emitted(frame, node) else None
+        if units is not None:
             frame.teams[node] = units
         else:
             for inside in frames:
                 _form_teams(inside)
 
 
-def _best_units(frame: FrameLike[U], node: Node) -> int:
-    """By how many units a team had best go through a loop; 0 if some of its steps are long."""
-    best, most = 0, -1.0
-    for units in UNITS:
-        tasks = [t for _, t in _inside(frame, node, units)]
-        if any(t.work.cycles >= LONG for t in tasks):
-            return 0
-        done = sum(t.times * t.work.cycles for t in tasks if t.by_units)
-        if done > most:
-            best, most = units, done
-    return best
+def _best_units(frame: FrameLike[U], node: Node) -> Units | None:
+    """By which units a team had best go through a loop; None if some of its steps are long."""
+    tried = {units: _inside(frame, node, units) for units in EVEN}
+    if any(t.work.cycles >= LONG for _, t in tried[EVEN[0]]):
+        return None
+    best = max(EVEN, key=lambda units: _cycles_by_units(frame, tried[units], units))
+    if best.evenness == 1 and all(t.by_units for _, t in tried[best]):
+        return best
+    products = _products_inside(frame, node)
+    gains = {best: _gain(tried[best], best, products)}
+    for units in dict.fromkeys(_uneven_units(frame, node, products)):
+        gains[units] = _gain(_inside(frame, node, units), units, products)
+    return max(gains, key=gains.__getitem__)
+
+
+def _cycles_by_units(frame: FrameLike[U], steps: Sequence[tuple[U, Task]], units: Units) -> float:
+    """Of the steps that go by units."""
+    apart = [_TAKEN_APART if u.kernel is not None and takes_apart(u.kernel.kernel, units, frame.lowering.target) else 1.0 for u, _ in steps]
+    return sum(t.times * t.work.cycles * part for (_, t), part in zip(steps, apart, strict=True) if t.by_units)
+
+
+def _gain(steps: Sequence[tuple[U, Task]], units: Units, products: Mapping[Node, Blocks]) -> float:
+    """Cycles that two threads save, less those for which one waits that has fewer rows."""
+    gain = 0.0
+    for unit, task in steps:
+        if task.work.may_be_shared:
+            evenness = units.evenness if task.by_units else products[unit.key].evenness if unit.key in products else 1.0
+            gain += task.gain - (1 / evenness - 1) / 2 * task.times * task.work.cycles
+    return gain
+
+
+def _uneven_units(frame: FrameLike[U], node: Node, products: Mapping[Node, Blocks]) -> Iterator[Units]:
+    """Those that suit a product inside a loop, or where there is none, what its steps write."""
+    for blocks in products.values():
+        yield from units_of_blocks(blocks)
+    if not products:
+        for rows in sorted({v.type.shape[0] for _, u in _steps_inside(frame, node) for v in u.writes() if v.type.shape}, reverse=True):
+            yield from units_of_rows(rows)
+
+
+def _products_inside(frame: FrameLike[U], node: Node) -> dict[Node, Blocks]:
+    """The blocks of each product inside a loop."""
+    found = {}
+    for inside, unit in _steps_inside(frame, node):
+        plan = inside.native_plan(unit.node) if unit.node is not None and isinstance(unit.node.op, MatMul) else None
+        if plan is not None:
+            found[unit.key] = Blocks(plan.first_rows, math.prod(unit.key.results[0].type.shape[:-1]))
+    return found
+
+
+def _steps_inside(frame: FrameLike[U], node: Node) -> Iterator[tuple[FrameLike[U], U]]:
+    """The steps of a loop or branch that have none inside, each with its frame."""
+    for inside in frame.inner[node]:
+        for unit in inside.units:
+            if unit.node is not None and unit.node in inside.inner:
+                yield from _steps_inside(inside, unit.node)
+            else:
+                yield inside, unit
 
 
 def _dissolve_teams(frame: FrameLike[U]) -> None:
@@ -152,18 +202,18 @@ def _is_emitted(frame: FrameLike[U], node: Node) -> bool:
     return isinstance(node.op, _EMITTED) or (matrix_kernel(node) is None and frame.native_plan(node) is not None)
 
 
-def _inside(frame: FrameLike[U], node: Node, units: int = 0) -> list[tuple[U, Task]]:
+def _inside(frame: FrameLike[U], node: Node, units: Units | None = None) -> list[tuple[U, Task]]:
     """The steps of a loop, by itself."""
     unit = next(u for u in frame.units if u.node is node)
     return list(_tasks_inside(frame, unit, node, 1, lambda v: v, units))
 
 
-def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value], units: int = 0) -> Iterator[tuple[U, Task]]:
+def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value], units: Units | None = None) -> Iterator[tuple[U, Task]]:
     """The steps of a frame that runs `times` times.
 
     Args:
         memory: in the buffer of which value outside of its graph its inputs and outputs lie.
-        units: of a team that goes through it, 0 if none does.
+        units: of a team that goes through it, None if none does.
     """
 
     def place(v: Value) -> Value:
@@ -173,9 +223,9 @@ def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value], units:
 
     for unit in frame.units:
         if unit.node is not None and unit.node in frame.inner:
-            yield from _tasks_inside(frame, unit, unit.node, times, place, units or frame.teams.get(unit.node, 0))
+            yield from _tasks_inside(frame, unit, unit.node, times, place, units or frame.teams.get(unit.node))
             continue
-        by_units = units > 1 and _goes_by_units(frame, unit, units)
+        by_units = units is not None and _goes_by_units(frame, unit, units)
         work, most = _work(frame, unit, TeamCalls.shared_from if units else PARALLEL_FROM)
         work = replace(work, may_be_shared=unit.may_be_shared and (by_units or work.may_be_shared))
         reads = tuple((place(v), min(most, v.type.nbytes)) for v in unit.reads(frame.info))
@@ -184,7 +234,7 @@ def tasks_of(frame: FrameLike[U], times: int, memory: dict[Value, Value], units:
 
 
 def _tasks_inside(
-    frame: FrameLike[U], unit: U, node: Node, times: int, place: Callable[[Value], Value], units: int
+    frame: FrameLike[U], unit: U, node: Node, times: int, place: Callable[[Value], Value], units: Units | None
 ) -> Iterator[tuple[U, Task]]:
     """The steps of a branch or loop. What a loop carries lies in the buffers of its results."""
     op, operands, results = node.op, [place(v) for v in unit.reads(frame.info)], [place(v) for v in node.results]
@@ -202,16 +252,17 @@ def _tasks_inside(
         yield from tasks_of(region, times * turns, inside, units)
 
 
-def _goes_by_units(frame: FrameLike[U], unit: U, units: int) -> bool:
+def _goes_by_units(frame: FrameLike[U], unit: U, units: Units) -> bool:
     """Whether the threads of a team may divide a step by units."""
     scheduled, target = unit.kernel, frame.lowering.target
     if unit.node is not None and isinstance(unit.node.op, (Concat, Pad, UpdateSlice)):
         shape = unit.node.results[0].type.shape
-        return getattr(unit.node.op, "axis", 1) > 0 < len(shape) and shape[0] % units == 0
+        return getattr(unit.node.op, "axis", 1) > 0 < len(shape) and units.of(shape[0]) > 0
     if unit.node is None:
         return scheduled is not None and not scheduled.after and goes_by_units(scheduled.kernel, units, target)
     plan = frame.native_plan(unit.node)
-    return plan is not None and rows_of_unit(plan, frame.epilogues.get(unit.node), units) > 0
+    rows = math.prod(unit.node.results[0].type.shape[:-1])
+    return plan is not None and blocks_of_product(plan, rows, frame.epilogues.get(unit.node), units) > 0
 
 
 def _work(frame: FrameLike[U], unit: U, shared_from: int) -> tuple[Work, int]:

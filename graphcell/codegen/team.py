@@ -18,6 +18,7 @@ from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, 
 from graphcell.codegen.lowering import LONG_ENTRY, Calls, Lowering, Private
 from graphcell.codegen.program import HostCall
 from graphcell.codegen.reach import Reach, Touch
+from graphcell.codegen.units import Units
 from graphcell.ir.types import TensorType
 from graphcell.records import dataclass
 
@@ -83,7 +84,7 @@ class TeamCalls(Calls):
     shared_from = 8_000
     most_threads = MOST_THREADS
 
-    def __init__(self, lowering: Lowering, outside: Calls, units: int):
+    def __init__(self, lowering: Lowering, outside: Calls, units: Units | None):
         self.lowering, self.inputs, self.may_share, self.units = lowering, outside.inputs, True, units
         lowering.teams += 1
         self.b = b = TeamBuilder(lowering.module, f"team{lowering.teams}", [("context", PTR), ("index", I64), ("size", I64), ("barrier", PTR)])
@@ -92,7 +93,8 @@ class TeamCalls(Calls):
         self.table = self.bring(outside.table)
         self.is_first, self._are_several = b.icmp("eq", b.args["index"], i64(0)), b.icmp("ne", b.args["size"], i64(1))
         self._indices = b.args["index"], b.add(b.args["index"], i64(1))
-        self._units = tuple(b.div(b.mul(index, i64(units)), b.args["size"], signed=False) for index in self._indices)
+        count = i64(units.count if units is not None else 0)
+        self._units = tuple(b.div(b.mul(index, count), b.args["size"], signed=False) for index in self._indices)
         self._flushing = None
         self._since: list[Divided] = []
 
@@ -116,9 +118,9 @@ class TeamCalls(Calls):
         if not blocks:
             return
         first, past = i64(0), i64(blocks)
-        if self.may_share and (self._goes_by_units(reach) if work < self.shared_from else reach is not None and reach.by_units):
+        if reach is not None and reach.of_unit and self.may_share and (work >= self.shared_from or self._goes_by_units(reach)):
             way = Way.UNITS
-            first, past = (b.mul(unit, i64(blocks // self.units)) for unit in self._units)
+            first, past = self._parts(b, reach.of_unit, blocks)
         elif self._shares(blocks, work):
             way = Way.BLOCKS
             first, past = (b.div(b.mul(index, i64(blocks)), b.args["size"], signed=False) for index in self._indices)
@@ -132,16 +134,21 @@ class TeamCalls(Calls):
 
     @contextmanager
     def part(self, b: FunctionBuilder, target: Val, source: Val, type: TensorType) -> Iterator[tuple[Val, Val]]:
-        slab = type.nbytes // self.units if type.nbytes % self.units == 0 and type.nbytes >= _LEAST_PART and self.may_share else 0
-        reach = Reach((Touch(source, 0, type.nbytes, slab, False), Touch(target, 0, type.nbytes, slab, True)), slab > 0)
+        slab = self.units.of(type.nbytes) if self.units is not None and type.nbytes >= _LEAST_PART and self.may_share else 0
+        reach = Reach((Touch(source, 0, type.nbytes, slab, False), Touch(target, 0, type.nbytes, slab, True)), slab)
         way = Way.UNITS if self._goes_by_units(reach) else Way.FIRST
         self._meet(b, way, reach)
         if way is Way.UNITS:
-            first, past = (b.mul(unit, i64(slab)) for unit in self._units)
+            first, past = self._parts(b, slab, type.nbytes)
             yield first, b.sub(past, first)
             return
         with b.if_then(self.is_first):
             yield i64(0), i64(type.nbytes)
+
+    def _parts(self, b: FunctionBuilder, of_unit: int, all: int) -> tuple[Val, Val]:
+        """From where on and up to where a thread does all that there is, blocks or bytes, of which a full unit has so many."""
+        first, past = (b.mul(unit, i64(of_unit)) for unit in self._units)
+        return first, past if self.units is None or self.units.count * of_unit == all else b.binary("smin", past, i64(all))
 
     @contextmanager
     def read(self, b: FunctionBuilder) -> Iterator[None]:
@@ -160,7 +167,7 @@ class TeamCalls(Calls):
 
     def _goes_by_units(self, reach: Reach | None) -> bool:
         """Whether a step of little work goes by units: not if threads had to meet for that alone."""
-        return reach is not None and reach.by_units and (self._waits(Way.FIRST, reach) or not self._waits(Way.UNITS, reach))
+        return reach is not None and reach.of_unit > 0 and (self._waits(Way.FIRST, reach) or not self._waits(Way.UNITS, reach))
 
     def _waits(self, way: Way, reach: Reach | None) -> bool:
         return any(self._conflict(known, (way, reach)) for known in self._since)
@@ -189,8 +196,10 @@ class TeamCalls(Calls):
         (low, high), (next_low, next_high) = ((origin.offset + t.low, origin.offset + t.high) for origin, t in ((one, x), (other, y)))
         if high <= next_low or next_high <= low:
             return False
-        others = (self.units - 1) * x.slab  # bytes from the first unit to the last, whose end is known
-        return not (by_units and x.slab == y.slab > 0 and high - others <= next_low + x.slab and next_high - others <= low + x.slab)
+        if self.units is None or not by_units or not x.slab == y.slab > 0:
+            return True
+        others = self.units.between_ends(x.slab)  # no unit ends further from its beginning than the first one
+        return high - others > next_low + x.slab or next_high - others > low + x.slab
 
     def host(self, b: FunctionBuilder, call: HostCall, buffers: Sequence[Val]) -> None:
         raise AssertionError("a team does not call the host")
@@ -202,7 +211,7 @@ class PairCalls(TeamCalls):
     most_threads = 2
 
     def __init__(self, lowering: Lowering, outside: Calls):
-        super().__init__(lowering, outside, 0)
+        super().__init__(lowering, outside, None)
 
     @contextmanager
     def by(self, number: int) -> Iterator[None]:

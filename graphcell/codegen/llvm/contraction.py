@@ -122,8 +122,8 @@ class Plan:
 
     `shared` lists the buffers (name, bytes) which one stage fills for a later one and all threads see.
     `scratch_bytes` is the size of the buffer `scratch`, of which each thread has its own. `resumes` says that the output
-    holds sums that are not finished between the passes over them. `rows_of_block`: of the output, which have all columns and follow each other from block to
-    block of the last stage, 0 if blocks are no such rows. An empty output has no stages.
+    holds sums that are not finished between the passes over them. `first_rows`: of the output, for each block of the last stage of a
+    team's product, if blocks are rows with all columns that follow each other. An empty output has no stages.
     """
 
     stages: tuple[Stage, ...]
@@ -131,7 +131,7 @@ class Plan:
     scratch_bytes: int = 0
     note: str = ""
     resumes: bool = False
-    rows_of_block: int = 0
+    first_rows: tuple[int, ...] = ()
 
     @property
     def flops(self) -> int:
@@ -434,6 +434,12 @@ def even_range(b: FunctionBuilder, block: Val, per_block: int, tiles: int, past:
         return b.div(b.add(b.mul(number, i64(tiles)), i64(blocks // 2)), i64(blocks), signed=False)
 
     return start(block), start(b.add(block, i64(1)) if past is None else past)
+
+
+def first_element(segments: Sequence[Segment], tile: int) -> int:
+    """The first element of tile number `tile`, of those that `split_evenly` makes."""
+    large = segments[0]
+    return tile * large.size - max(0, tile - large.tiles)
 
 
 def tile_start(b: FunctionBuilder, segments: Sequence[Segment], tile: Val) -> Val:

@@ -118,7 +118,8 @@ class _BlockedMatmul:
             stages.append(emit_mirror(self.module, f"{self.name}.mirror", spec, self.target))
         note = ", ".join([str(plan), *(["weights asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
         resumes = plan.passes > 1 and plan.splits == 1
-        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, resumes, plan.rows_of_block if not spec.batch and not plan.mirrored else 0)
+        is_of_rows = spec.for_team and not spec.batch and not plan.mirrored
+        return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, resumes, plan.first_rows if is_of_rows else ())
 
     @property
     def _size(self) -> int:

@@ -20,6 +20,7 @@ from graphcell.codegen.llvm.contraction import (
     affine,
     block_range,
     ceil_div,
+    first_element,
     round_up,
     split_index,
     tile_loop,
@@ -117,8 +118,8 @@ class DotMatmul:
         note = f"dot products, tile {rows[0].size}x{columns[0].size}, grid {grid[0]}x{grid[1]}"
         blocks = batch * grid[0] * grid[1]
         stage = Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
-        even = batch == len(rows) == grid[0] == 1 and row_tiles % per_row == 0
-        plan = Plan((stage,), note=note, rows_of_block=rows[0].size * per_row if even else 0)
+        is_of_rows = spec.for_team and batch == grid[0] == 1
+        plan = Plan((stage,), note=note, first_rows=tuple(first_element(rows, k * per_row) for k in range(blocks)) if is_of_rows else ())
         if not self._is_turned:
             return plan
         packed = ("packed", spec.n * self._pitch * LType(spec.kind).bytes)

@@ -24,6 +24,7 @@ from graphcell.codegen.llvm.contraction import (
     ceil_div,
     choose_grid_tile,
     choose_tile,
+    first_element,
     has_few_ways,
     multiplies_pairs,
     round_up,
@@ -307,11 +308,12 @@ class Schedule(RegisterTiles):
         )
 
     @property
-    def rows_of_block(self) -> int:
-        """Rows of each block, if blocks have all columns, and equally many rows."""
+    def first_rows(self) -> tuple[int, ...]:
+        """The first row of each block, if blocks have all columns; they have the tiles that `even_range` gives them."""
         across, down = self.grid
-        is_even = across == self.splits == len(self.row_segments) == 1 and self.row_tiles % down == 0
-        return self.row_segments[0].size * (self.row_tiles // down) if is_even else 0
+        if across > 1 or self.splits > 1:
+            return ()
+        return tuple(first_element(self.row_segments, (k * self.row_tiles + down // 2) // down) for k in range(down))
 
     @property
     def passes(self) -> int:
