@@ -19,6 +19,7 @@ os.environ.setdefault("GRAPHCELL_EAGER_KERNELS", "0")
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # as shells leave it for what they start in the background
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
+from graphcell.codegen import lower
 from graphcell.common.seed import _State, set_seed
 from graphcell.context import GRAPH_MODE, config
 from graphcell.jit import jit
@@ -53,6 +54,12 @@ def default_config(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     yield
     for field in dataclasses.fields(config):
         setattr(config, field.name, getattr(before, field.name))
+
+
+@pytest.fixture(autouse=True)
+def memory_is_shared(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Temporaries share memory as those of large programs do, whose plan small ones test; tests/codegen/test_memory.py has them lie apart."""
+    monkeypatch.setattr(lower, "_APART", 0)
 
 
 @pytest.fixture(autouse=True)
