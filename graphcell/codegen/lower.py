@@ -52,8 +52,8 @@ from graphcell.passes.regions import invariant_operands
 from graphcell.records import dataclass
 
 _APART = 4
-"""Caches of the second level up to which no two temporaries of a program share memory. Measured on Zen 4: ten training steps that keep 0.3 to 3.7 MB so take
-0.94 to 0.99 of the time on two threads, one 1.02, and up to 1.006 on one; of larger ones nothing is gained."""
+"""Caches of the second level up to which no two temporaries of a program, or of a branch, share memory. Measured on Zen 4: ten training steps that keep 0.3
+to 3.7 MB so take 0.94 to 0.99 of the time on two threads, one 1.02, and up to 1.006 on one; of larger ones nothing is gained."""
 _PAST_CACHES_FROM = 16 << 20
 """Bytes of a result that is written past the caches. Measured on Emerald Rapids (L2 2 MB, L3 shared with others): 4 MB are written 1.3 times, 8 MB and more
 1.5 to 1.9 times as fast, but are read again at half the speed."""

@@ -11,7 +11,6 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.op import Array, frozen, infer_types
 from graphcell.ir.types import TensorType
@@ -47,23 +46,12 @@ class ForStates(For):
         return (*results[: self.carried], *stacks, *results[self.first_scanned :])
 
     def eval(self, *arrays: Array) -> tuple[Array, ...]:
-        first, scanned, last = self.carried, self.first_scanned, self.first_invariant
-        stacks = [np.empty((self.trip_count + 1, *x.shape), x.dtype) for x in arrays[first:scanned]]
-        ys = [np.empty((self.trip_count, *t.shape), t.dtype.np_type) for t in self.body.output_types[scanned:]]
-        before, after = (1, 0) if self.reverse else (0, 1)
-        for stack, x in zip(stacks, arrays[first:scanned], strict=True):
-            stack[-1 if self.reverse else 0] = x
-        carried = arrays[:first]
-        for k in range(self.trip_count):
-            i = self.trip_count - 1 - k if self.reverse else k
-            rows = [stack[i + before] for stack in stacks]
-            outputs = evaluate_graph(self.body, (np.asarray(i, np.int64), *carried, *rows, *(x[i, ...] for x in arrays[scanned:last]), *arrays[last:]))
-            carried = outputs[:first]
-            for stack, x in zip(stacks, outputs[first:scanned], strict=True):
-                stack[i + after] = x
-            for y, x in zip(ys, outputs[scanned:], strict=True):
-                y[i] = x
-        return (*carried, *stacks, *ys)
+        first, scanned, body = self.carried, self.first_scanned, self.body
+        stacked = Graph(body.name, body.inputs, body.nodes, [*body.outputs[:scanned], *body.outputs[first:]])  # states are ys, too
+        results = For(stacked, self.trip_count, scanned, self.scanned, self.reverse).eval(*arrays)
+        count = self.states
+        rows = [(y, x[None]) if self.reverse else (x[None], y) for x, y in zip(arrays[first:scanned], results[scanned : scanned + count], strict=True)]
+        return (*results[:first], *map(np.concatenate, rows), *results[scanned + count :])
 
     def _plain(self) -> For:
         """The loop whose results are the last states."""

@@ -231,6 +231,10 @@ class Carry:
 
     def _settle_leaves(self, carried: Carried, end: Any) -> bool:
         place = carried.place
+        is_name = isinstance(place, (NamePlace, CellPlace))
+        if isinstance(end, Unbound) and is_name and self.counted is None:  # it says itself why it has no value
+            carried.conflict = end
+            return False
         try:
             leaves, tree = flatten(end)
             if isinstance(end, Unbound) or not fits(carried.tree, tree):
@@ -244,7 +248,7 @@ class Carry:
             if self.counted is not None:
                 raise Unstable(f"{place.label} is {error.message}") from None
             conflict = _conflict(place, error)
-            if not isinstance(place, (NamePlace, CellPlace)):
+            if not is_name:
                 raise conflict.error() from None  # type: ignore[misc]
             carried.conflict = conflict
             return False

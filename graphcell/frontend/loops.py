@@ -71,7 +71,9 @@ class Loops(Patterns):
                 return Done(signal)
 
     def _while(self, node: ast.While, frame: Frame, first: Tensor | None) -> Signal | None:
-        """One op; or, where only the first iteration finds a variable with another type, an op behind an iteration of its own."""
+        """One op; or, where only the first iteration finds a name with another type, an op behind an iteration of its own. Not if the condition assigns names:
+        its value is carried then.
+        """
         loop = _WhileLoop(self, node, frame, first)
         try:
             return loop.build()
@@ -336,7 +338,9 @@ class _WhileLoop:
         results = counted or outer.append_values(op, operands)
         self.carry.take(outer, results, 0)
         for place, _ in self.carry.temporary.values():
-            self.interpreter.assign(place, unset_by_loop(place.name))
+            before = place.get()
+            says_why = isinstance(before, Unbound) and before.error is not None
+            self.interpreter.assign(place, before if says_why else unset_by_loop(place.name))
         signal = self.exits.signal()
         if self.endless and signal is not None and signal.broken is False:
             signal = Signal(returned=True, value=signal.value)

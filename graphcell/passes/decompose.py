@@ -252,12 +252,12 @@ class _Decomposition:
         chosen = self.made_by.get(made.operands[0])
         for n, places in itertools.permutations(chosen.operands) if chosen is not None and isinstance(chosen.op, Equal) else ():
             number = self._number(n)
-            if isinstance(number, int) and number >= 0 and places.type.dtype.is_integer:
+            if isinstance(number, int) and places.type.dtype.is_integer and 0 <= number < 1 << places.type.dtype.bits - 1:
                 return number, places, made.operands[1]
         return None
 
     def _number(self, v: Value) -> bool | int | float | None:
-        """The number that all elements of v are, if it is a fill or computed from some."""
+        """The number that all elements of v are, if it is a fill or computed from some, and if it is none too large for their dtype."""
         made = self.made_by.get(v)
         while made is not None and isinstance(made.op, View):
             made = self.made_by.get(made.operands[0])

@@ -32,7 +32,8 @@ def test_temporaries_lie_apart_up_to_a_limit(seed: int) -> None:
     places = sorted((i.offset, i.offset + i.size) for i in items)
     assert all(end <= begin for (_, end), (begin, _) in itertools.pairwise(places)) and all(i.offset % 64 == 0 for i in items)
     if whole:
-        assert plan_apart(items, whole - 1) == plan_arena([Interval(i.size, i.first, i.last) for i in items])
+        others = [Interval(i.size, i.first, i.last) for i in items]
+        assert plan_apart(items, whole - 1) == plan_arena(others) and items == others
 
 
 def chain(x: Any, w: Any) -> Any:

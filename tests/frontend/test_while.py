@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from graphcell import dtype as dt
-from graphcell import ops
-from graphcell.errors import BranchTypeError, UnboundNameError
+from graphcell import jit, ops
+from graphcell.errors import BranchTypeError, DataDependentTypeError, UnboundNameError
 from graphcell.frontend import trace_function
 from graphcell.tensor import Tensor
 from tests.frontend.support import check, op_names, tensor
@@ -337,6 +337,37 @@ def test_after_the_loop_a_variable_has_no_type_where_it_may_have_either() -> Non
 
     with pytest.raises(BranchTypeError, match=r"'last' is Tensor.*before the loop and Tensor.*after an iteration"):
         trace_function(f, (tensor(1.0, 2.0),))
+
+
+def shape_of_either_branch(x: Any) -> Any:
+    a, s, k = x.sum(), x.sum(), x.sum()
+    while k > 0:
+        s = s + x  # another shape in the first iteration only
+        if k > 2:
+            a = x * 1
+        k = k - 1
+    return a
+
+
+def shape_that_the_else_clause_reads(x: Any) -> Any:
+    a, k, c = x.sum(), x.sum(), x
+    while k > 0:
+        if k > 2:
+            a = x * 1
+        k = k - 1
+    else:
+        c = a
+    return c
+
+
+@pytest.mark.parametrize("function", [shape_of_either_branch, shape_that_the_else_clause_reads])
+def test_what_has_no_one_shape_says_so_and_runs_as_python(function: Any) -> None:
+    x = tensor(1.0, 2.0, 3.0)
+    with pytest.raises(DataDependentTypeError, match=r"'a' is Tensor f32\[3\] in the true branch and Tensor f32\[\] in the false branch"):
+        trace_function(function, (x,))
+    with pytest.warns(RuntimeWarning, match="runs as Python"):
+        got = jit(function)(x)
+    np.testing.assert_array_equal(got.asnumpy(), [1, 2, 3])
 
 
 def test_a_first_iteration_stands_apart_only_for_late_names_and_types() -> None:
