@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 from pathlib import Path
 
@@ -93,20 +93,22 @@ def _scaled_complement(x: mpf) -> mpf:
 
 _ERF_SLOPE, _NORMAL_SLOPE = 2 / mp.sqrt(mp.pi), 2 * mp.npdf(0)
 _NORMAL = Piecewise("2 normal distribution - 1", _twice_normal_minus_one, _NORMAL_SLOPE, 1.3125, 0.5738, 3, 6.2)
-_NORMAL_OF_DOUBLES = Piecewise(_NORMAL.comment, _twice_normal_minus_one, _NORMAL_SLOPE, 1.25, 0.4166, 2, 9.0, None, 8, 16, DOUBLE)
+_NORMAL_OF_DOUBLES = Piecewise(_NORMAL.comment, _twice_normal_minus_one, _NORMAL_SLOPE, 1.25, 0.4166, 2, 9.0, entries=8, degree=16, kind=DOUBLE)
 PIECEWISE = {
     "TANH": Piecewise("tanh", mp.tanh, mpf(1), 1.0, 1.6, 2, 9.1),
     "ERF": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.3125, 0.9, 3, 3.95),
     "NORMAL": _NORMAL,
     "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 2 * _NORMAL_SLOPE, 1.3125, 0.5738, 3, 6.2, _NORMAL),
-    "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.25, 1.856, 2, 10.1, None, ENTRIES, 7),
+    "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.25, 1.856, 2, 10.1, degree=7),
     "ERF_SHORT": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.25, 0.9258, 2, 4.05, None, *SHORT),
 }
 PIECEWISE_OF_DOUBLES = {
-    "ERF": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.25, 0.63, 2, 5.95, None, 8, 15, DOUBLE),
+    "ERF": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.25, 0.63, 2, 5.95, entries=8, degree=15, kind=DOUBLE),
     "NORMAL": _NORMAL_OF_DOUBLES,
-    "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 2 * _NORMAL_SLOPE, 1.25, 0.4166, 2, 9.0, _NORMAL_OF_DOUBLES, 8, 16, DOUBLE),
-    "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.5, 0.824, 1, 27.3, None, 8, 18, DOUBLE),
+    "GELU_SLOPE": replace(
+        _NORMAL_OF_DOUBLES, comment="2 gelu' - 1", function=_twice_gelu_slope_minus_one, slope=2 * _NORMAL_SLOPE, centred_as=_NORMAL_OF_DOUBLES
+    ),
+    "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.5, 0.824, 1, 27.3, entries=8, degree=18, kind=DOUBLE),
 }
 
 
@@ -317,7 +319,7 @@ FLOATS = f'''"""Tables of sixteen or (`_SHORT`) eight entries, which vector code
 from graphcell.codegen.llvm.lookup import Segments
 
 '''
-DOUBLES = f'''"""Tables of sixteen doubles, which vector code looks up in two registers. {WRITTEN}"""
+DOUBLES = f'''"""Tables of sixteen doubles, which vector code looks up in two registers, or of eight, in one. {WRITTEN}"""
 
 from graphcell.codegen.llvm.lookup import Segments
 

@@ -24,10 +24,9 @@ from graphcell.records import dataclass
 class ForStates(For):
     """A `For` that carries some values in stacks of all their states.
 
-    Operands: (*carried, *first states, *scanned, *invariant). The body takes (index, *carried, *states, *slices, *invariant) and gives (*carried, *states,
-    *ys).
-    Results: (*carried, *stacks of trip_count + 1 states, *stacked ys). The state before iteration i is row i, that after it row i + 1; with `reverse` the
-    other way round.
+    Operands: (*carried, *first states, *scanned, *invariant). The body takes (index, *carried, *states, *slices, *invariant) and
+    gives (*carried, *states, *ys). Results: (*carried, *stacks of trip_count + 1 states, *stacked ys). The state before iteration i
+    is row i, that after it row i + 1; with `reverse` the other way round.
     """
 
     states: int = 0
@@ -60,7 +59,7 @@ class ForStates(For):
 
 @dataclass(frozen=True, slots=True)
 class Kept:
-    """A loop in another form. `same`: results of the one that are those of the other; `views`: results that are a view of a view of another's."""
+    """A loop in another form. `same`: results of the one that are those of the other; `views`: those that are part of one, and the views to take of it."""
 
     loop: Node
     same: dict[Value, Value]

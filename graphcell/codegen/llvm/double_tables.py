@@ -1,4 +1,4 @@
-"""Tables of sixteen doubles, which vector code looks up in two registers. Written by tools/fit_tables.py, which says what each
+"""Tables of sixteen doubles, which vector code looks up in two registers, or of eight, in one. Written by tools/fit_tables.py, which says what each
 stands for: do not edit.
 """
 

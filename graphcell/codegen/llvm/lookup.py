@@ -1,13 +1,13 @@
-"""AVX-512: tables of sixteen floats in a register or sixteen doubles in two, and the instructions that take numbers apart and scale them. AVX2: tables of
-eight floats.
+"""AVX-512: tables of sixteen floats or eight doubles in a register, sixteen doubles in two, and the instructions that take numbers apart and scale them.
+AVX2: tables of eight floats.
 
 Enters: float or double operands of any number of lanes, in a module for a processor with AVX-512, or with AVX2 for tables of eight. Leaves: the result
 in the operand's type, the same bits for any number of lanes. Refuses: nothing itself; `uses_tables`, `uses_float_tables` and `uses_short_tables` say
 where the functions may be called at all.
 
 What is measured on Zen 4, in 512-bit instructions a cycle: two of any kind; one of multiply, fused multiply-add, comparison; one of add,
-minimum, shift, getexp, getmant; one look-up of sixteen entries; one with three operands in registers, of any kind, which is why tables
-have sixteen entries and not the thirty-two of two registers.
+minimum, shift, getexp, getmant; one look-up in one register, or half of one in two; one with three operands in registers, of any kind, which is why
+tables have sixteen entries and not the thirty-two of two registers.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ _CURRENT_ROUNDING = const(4, LType("i32"))
 class Segments(NamedTuple):
     """lift * a plus a piecewise polynomial in r = a - centre, for 0 <= a <= limit.
 
-    The segment of `a` is that of the float start + scale * a, shifted right by `shift`, modulo the number of segments.
+    The segment of `a` is the pattern of start + scale * a, shifted right by `shift`, modulo the number of segments.
     """
 
     start: float
