@@ -58,7 +58,7 @@ class Blocks:
 
 
 def _evenness(first: int, rows: int) -> float:
-    """How many rows two threads have done, of which one has the first so many, in the time in which both could have done as many as one of them."""
+    """How evenly two threads are loaded, of which one has the first so many rows: 1 if both have half of them, 1/2 if one has all."""
     return rows / (2 * max(first, rows - first))
 
 

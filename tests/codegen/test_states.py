@@ -19,7 +19,9 @@ from graphcell.ir.types import TensorType
 from graphcell.ops.control import For
 from graphcell.ops.dispatch import apply
 from tests.codegen.test_loop_shapes import graph_of
-from tests.codegen.test_team import WIDEST, all_share, check, gru, loop, normal  # noqa: F401 (a fixture)
+from tests.codegen.test_team import WIDEST, all_share, check, gru, loop, normal
+
+__all__ = ["all_share"]
 
 
 def run(kept: Any, arrays: Sequence[Array], node: Node) -> list[Array]:
@@ -75,7 +77,7 @@ def test_the_other_form_gives_the_same(seed: int) -> None:
 
 
 @pytest.mark.parametrize("seed", range(24))
-def test_a_team_goes_through_any(all_share: None, seed: int) -> None:  # noqa: F811
+def test_a_team_goes_through_any(all_share: None, seed: int) -> None:
     op, arrays, _ = random_loop(random.Random(seed))
     check(lambda *xs: [y * 1.5 for y in apply(op, *xs)], arrays, [WIDEST] if seed % 4 else (), teams=None)
 

@@ -5,7 +5,7 @@ Enters: half, bfloat, float or double operands (one type a call), vectors of any
 integers where a function's docstring says so. Leaves: a value of the same type. Half and bfloat compute in
 float and are rounded once at the end. Refuses: other types and mixed types (`TypeError`).
 
-With AVX-512 some functions look tables of sixteen entries up in registers (lookup, tables, double_tables,
+With AVX-512 some functions look tables of sixteen or eight entries up in registers (lookup, tables, double_tables,
 exponential_tables, power_tables), with AVX2 erf and pow of floats do so in eight; else they are longer polynomials. Either way every number of lanes
 gives the same bits; the two ways differ by rounding. The largest errors found, in units in the last place,
 at every 41st float of either sign, against double precision:

@@ -129,8 +129,9 @@ def erfc(b: FunctionBuilder, x: Val) -> Val:
     """
     kind, magnitude = x.type.kind, absolute(b, x)
     if uses_tables(b, x):
-        a = at_most(b, magnitude, _ERFC_LIMIT[kind])
-        return _of_either_side(b, x, times_power_of_minus_square(b, piecewise(b, a, tables_for(x).ERFCX), a))
+        segments = tables_for(x).ERFCX
+        a = at_most(b, magnitude, segments.limit)
+        return _of_either_side(b, x, times_power_of_minus_square(b, piecewise(b, a, segments), a))
     near = _erfc_near(b, x)
     far = _erfc_far(b, at_least(b, at_most(b, magnitude, _ERFC_LIMIT[kind]), _ERFC_NEAR[kind]))
     return b.select(b.fcmp("olt", magnitude, b.const(_ERFC_NEAR[kind], x)), near, _of_either_side(b, x, far))
