@@ -91,12 +91,18 @@ def teams() -> TeamKernels:
 
 @pytest.fixture
 def many(pool: Pool) -> Iterator[Pool]:
-    """The pool as if there were a processor for each thread; the first one waits for all others."""
+    """The pool as if there were a processor for each thread; the first one waits for all others, some seconds, however busy the machine is."""
     state, before = pool._state, (pool._state.processors, pool._state.spin_limit)
-    state.processors, state.spin_limit = 64, before[1] * 1000
+    state.processors, state.spin_limit = 64, before[1] * 100_000
     yield pool
-    pool.resize(1)
     state.processors, state.spin_limit = before
+    end_workers(pool)
+
+
+def end_workers(pool: Pool) -> None:
+    """They would go on looking for a region as often as was set when they began to."""
+    assert pool._quiesce()
+    pool._release()
 
 
 def run(pool: Pool, teams: TeamKernels, name: str, most: int, words: int = 256) -> Array:
@@ -172,6 +178,7 @@ def test_sleepers_are_waited_for_the_second_time(pool: Pool, teams: TeamKernels)
                 assert int(run(pool, teams, "roll", 2)[8]) == 2 and state.missed == 0
     finally:
         state.spin_limit = before
+        end_workers(pool)
 
 
 def test_a_caller_that_finds_the_pool_busy_is_a_team_of_one(many: Pool, teams: TeamKernels) -> None:
