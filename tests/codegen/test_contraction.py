@@ -308,6 +308,32 @@ def test_few_columns_are_dot_products(case: Case, width: int) -> None:
         assert "dot products" in str(plan) and ("columns copied" in str(plan)) is not case.transpose_b
 
 
+COLUMNS = [
+    Case(300, 1, 211), Case(7, 1, 40, "double"), Case(1477, 1, 211, "double"), Case(2, 1, 2), Case(33, 1, 97, "half"), Case(20, 1, 70, "bfloat"),
+    Case(41, 1, 5), Case(19, 1, 331, transpose_b=True), Case(18, 1, 80, batch=(4,)), Case(18, 1, 80, batch=(4,), b_batch=(0,)),
+    Case(9, 1, 64, batch=(2, 3), transpose_b=True),
+]  # fmt: skip
+"""A left operand that meets a single column."""
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("case", COLUMNS, ids=str)
+def test_a_column_is_computed_as_a_row(case: Case, width: int) -> None:
+    check(case, width)
+    assert "dot products, tile 1x" in str(emit_matmul(Module(), "matmul", case.spec, TARGETS[width]))
+
+
+@pytest.mark.parametrize("width", TARGETS)
+def test_a_column_whose_elements_lie_apart_is_none(width: int) -> None:
+    m, k = 21, 70
+    rng = np.random.default_rng(3)
+    a, b = rng.standard_normal((m, k)).astype(np.float32), rng.standard_normal((k, 1)).astype(np.float32)
+    spec = MatmulSpec(m, 1, k, Operand("float", k, 1), Operand("float", 1, 1), Operand("float", 3, 1))
+    got = build(spec, width)({"a": a, "b": b}, "c", (m, 3), np.dtype(np.float32))
+    assert_sums(got[:, :1], a.astype(np.float64) @ b.astype(np.float64), "float", k)
+    assert (np.ascontiguousarray(got[:, 1:]).view(np.uint8) == 0xFF).all()
+
+
 @pytest.mark.parametrize("shape", [(0, 3, 4), (3, 0, 4)])
 def test_empty_outputs_have_no_stages(shape: tuple[int, int, int]) -> None:
     assert build(Case(*shape).spec, HOST).plan.stages == ()

@@ -71,9 +71,9 @@ CHAINS: dict[str, tuple[Any, Any, int]] = {
     "chain": (lambda x: _again(ops.tanh, x, 2), lambda x: _again(np.tanh, x, 2), 2),
     "long": (lambda x: _again(ops.tanh, x, 4), lambda x: _again(np.tanh, x, 4), 4),
     "quotients": (lambda x: _again(_quotient, x, 3), lambda x: _again(_quotient, x, 3), 1),
-    "more quotients": (lambda x: _again(_quotient, x, 6), lambda x: _again(_quotient, x, 6), 2),
+    "more quotients": (lambda x: _again(_quotient, x, 6), lambda x: _again(_quotient, x, 6), 4),
     "most quotients": (lambda x: _again(_quotient, x, 12), lambda x: _again(_quotient, x, 12), 4),
-    "long function": (lambda x: ops.sin(ops.tanh(x)), lambda x: np.sin(np.tanh(x)), 2),
+    "long function": (lambda x: ops.sin(ops.tanh(x)), lambda x: np.sin(np.tanh(x)), 4),
     "two of them": (lambda x: ops.sin(ops.sin(x)), lambda x: np.sin(np.sin(x)), 4),
     "side by side": (lambda x: ops.tanh(x) + ops.exp(x), lambda x: np.tanh(x) + np.exp(x), 1),
     "longest": (lambda x: ops.lgamma(_again(ops.tanh, x, 4) + 2.0), lambda x: np.vectorize(math.lgamma)(_again(np.tanh, x, 4) + 2.0), 2),
@@ -100,12 +100,28 @@ def test_what_counts_as_a_chain() -> None:
     x, half = abs(normal(9, 1024)) + np.float32(0.25), abs(normal(9, 1024)).astype(np.float16) + np.float16(0.25)
     steps = lambda x: _again(lambda y: y * 0.9 + x, x, 5)  # noqa: E731
     assert registers(steps, x) == [1] and registers(steps, half) == [2]
-    assert registers(lambda x: x**x * x + x, x) == [2] and registers(lambda x: ops.tanh(ops.cos(x)) * ops.tan(x), x) == [2]
+    assert registers(lambda x: x**x * x + x, x) == [4] and registers(lambda x: ops.tanh(ops.cos(x)) * ops.tan(x), x) == [4]
     assert registers(lambda x: ops.tanh(x).astype(ms.float64) * 2.0, x) == [4]  # doubles are polynomials
     uniform = lambda x: x * _again(ops.tanh, x.sum(1, keepdims=True) * 1e-3, 4)  # noqa: E731
     assert registers(uniform, x) == [1]  # once a row
     largest = lambda x: _again(lambda y: (y * 0.9 + x).max(axis=1, keepdims=True) * x, x, 8)  # noqa: E731
     assert set(registers(largest, x)) == {1}
+
+
+@pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
+@pytest.mark.parametrize(("times", "registers"), [(3, 2), (4, 4)])
+def test_columns_that_are_added_up_beside_rows_take_registers(times: int, registers: int) -> None:
+    """Rows that are normed, a chain, and sums of its columns: of the longest chains alone on four."""
+
+    def fn(x: Any) -> Any:
+        y = _again(ops.tanh, x - x.mean(1, keep_dims=True), times)
+        return y * y.sum(1, keepdims=True), y.sum(0)
+
+    x = normal(4096, 1024)
+    kernel = next(k for k in kernels(graph_of(fn, [x])) if k.summed)
+    assert kernel.stages > 2 and registers_of(kernel, TARGETS[64]) == registers
+    y = _again(np.tanh, x.astype(np.float64) - x.mean(1, keepdims=True, dtype=np.float64), times)
+    check(fn, [x], (y * y.sum(1, keepdims=True), y.sum(0)), 1e-4)
 
 
 @pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")

@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.lookup import REGISTER_LANES, by_registers, extremum
-from graphcell.codegen.llvm.text import LType, Val, constant_mask, i64
+from graphcell.codegen.llvm.text import LType, Val
 from graphcell.dtype import DType
 
 
@@ -19,31 +17,6 @@ def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
     zero = b.const(0, wide)
     wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
     return b.binary("smin", b.binary("smax", wide, zero), last)
-
-
-def with_column_masks(b: BodyBuilder, group: Val, columns: int, lanes: int, vectors: int, body: Callable[[list[Val | None]], None]) -> None:
-    """`body(masks)`: which lanes of neighbouring vectors are columns of a row, of which `group` counts so many vectors at a time.
-
-    A mask is None where every lane is a column; vectors without any have none. Where masked stores take long, what fills no group is code of its own: `body`
-    is called twice, then with masks that are written as such (`Instructions.masked_store`).
-    """
-    wide = lanes * vectors
-    whole, left = divmod(columns, wide)
-    all_lanes: list[Val | None] = [None] * vectors
-
-    def last() -> None:
-        counts = [min(lanes, left - at) for at in range(0, left, lanes)]
-        body([None if n == lanes else constant_mask(n, lanes) for n in counts])
-
-    if not left:
-        body(all_lanes)
-    elif not whole:
-        last()
-    elif b.module.slow_masks:
-        b.if_else(b.icmp("slt", group, i64(whole)), lambda: body(all_lanes), last)
-    else:
-        rest = b.sub(i64(columns), b.mul(group, i64(wide)))
-        body([b.icmp("slt", b.iota(lanes), b.splat(b.sub(rest, i64(v * lanes)), lanes)) for v in range(vectors)])
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:

@@ -77,7 +77,10 @@ def is_narrow(spec: MatmulSpec, target: ContractionTarget) -> bool:
 
 @dataclass(frozen=True)
 class DotMatmul:
-    """Emits the dot-product form; blocks are batch x groups of row tiles x groups of column tiles."""
+    """Emits the dot-product form; blocks are batch x groups of row tiles x groups of column tiles.
+
+    `exchanged`: the spec is that of the product's transpose, so that its left operand is the buffer b.
+    """
 
     module: Module
     name: str
@@ -86,8 +89,11 @@ class DotMatmul:
     epilogue: Epilogue | None
     extra: Extra
     batch_rows: int
+    exchanged: bool = False
 
     def emit(self) -> Plan:
+        if self._is_column:
+            return replace(self, spec=_transposed(self.spec), exchanged=True).emit()
         spec, extra = self.spec, tuple(self.extra)
         rows, columns = dot_tiles(spec.m, spec.n, spec.kind, self.target)
         row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s in columns)
@@ -103,7 +109,7 @@ class DotMatmul:
         kernels = [
             [self._kernel(i, r.size, j, c.size) for j, c in enumerate(columns)] for i, r in enumerate(rows)
         ]
-        params = KernelParams(("a", self._right, "c"), extra)
+        params = KernelParams((*self._operands, "c"), extra)
         b = FunctionBuilder(self.module, self.name, params.list, internal=False)
         with b.loop(b.args["begin"], b.args["end"], name="block") as loop:
             *index, across, down = split_index(b, loop.index, (*spec.batch, *grid))
@@ -118,8 +124,9 @@ class DotMatmul:
         note = f"dot products, tile {rows[0].size}x{columns[0].size}, grid {grid[0]}x{grid[1]}"
         blocks = batch * grid[0] * grid[1]
         stage = Stage(b.finish(), params.buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
-        is_of_rows = spec.for_team and batch == grid[0] == 1
-        plan = Plan((stage,), note=note, first_rows=tuple(first_element(rows, k * per_row) for k in range(blocks)) if is_of_rows else ())
+        tiles, of_block, beside = (columns, per_column, grid[1]) if self.exchanged else (rows, per_row, grid[0])
+        is_of_rows = spec.for_team and batch == beside == 1
+        plan = Plan((stage,), note=note, first_rows=tuple(first_element(tiles, k * of_block) for k in range(blocks)) if is_of_rows else ())
         if not self._is_turned:
             return plan
         packed = ("packed", spec.n * self._pitch * LType(spec.kind).bytes)
@@ -131,8 +138,15 @@ class DotMatmul:
         return self.spec.b.row != 1
 
     @property
-    def _right(self) -> str:
-        return "packed" if self._is_turned else "b"
+    def _is_column(self) -> bool:
+        """Whether the result is a column that may be computed as a row: then the lanes of several of its elements are added up at once."""
+        spec = self.spec
+        return spec.n == 1 < spec.m and spec.b.row == spec.c.row == 1 and self.epilogue is None
+
+    @property
+    def _operands(self) -> tuple[str, str]:
+        """The buffers of the left and the right operand."""
+        return ("b", "a") if self.exchanged else ("a", "packed" if self._is_turned else "b")
 
     @property
     def _pitch(self) -> int:
@@ -178,21 +192,27 @@ class DotMatmul:
     def _call(
         self, b: FunctionBuilder, name: str, index: list[Val], linear: Val, row: Val, column: Val
     ) -> None:
-        spec = self.spec
+        spec, (left_name, right_name) = self.spec, self._operands
         a_at = affine(b, [*zip(index, spec.a.batch, strict=True), (row, spec.a.row)])
         if self._is_turned:
-            right = b.gep(b.args["packed"], affine(b, [(column, self._pitch)]), LType(spec.kind))
+            right = b.gep(b.args[right_name], affine(b, [(column, self._pitch)]), LType(spec.kind))
         else:
-            right = b.gep(b.args["b"], affine(b, [*zip(index, spec.b.batch, strict=True), (column, spec.b.column)]), LType(spec.b.kind))
+            right = b.gep(b.args[right_name], affine(b, [*zip(index, spec.b.batch, strict=True), (column, spec.b.column)]), LType(spec.b.kind))
         c_at = affine(b, [*zip(index, spec.c.batch, strict=True), (row, spec.c.row), (column, 1)])
         linear_row = affine(b, [(linear, spec.m), (row, 1)])
         b.call(
             name,
             LType("void"),
-            b.gep(b.args["a"], a_at, LType(spec.a.kind)),
+            b.gep(b.args[left_name], a_at, LType(spec.a.kind)),
             right,
             b.gep(b.args["c"], c_at, LType(spec.c.kind)),
             linear_row,
             column,
             *(b.args[n] for n, _ in self.extra),
         )
+
+
+def _transposed(spec: MatmulSpec) -> MatmulSpec:
+    """The product that gives a contiguous column as a row."""
+    left, right = (replace(o, row=o.column, column=o.row) for o in (spec.b, spec.a))
+    return replace(spec, m=spec.n, n=spec.m, a=left, b=right, c=replace(spec.c, row=spec.m, column=1))

@@ -40,9 +40,12 @@ kernels with 27 and 38 of them take 0.95 and 0.92 of the time with two registers
 _MOST_STREAMS = 16
 """Of memory, beside which several registers' values on the stack would not stay in the L1 cache. Measured on Zen 3: a kernel with 26 streams takes half of the
 time with one register."""
-_CHAINS = (190, 4), (80, 2)
+_CHAINS = (100, 4), (80, 2)
 """Cycles of the longest chain of instructions from which a vector of floats fills so many registers with AVX-512. Measured on Zen 4: of 40 kernels with
-chains of 80 to 190 cycles most take 0.87 to 1 of the time with two registers, four 1.02 to 1.05; of six with longer chains 0.68 to 0.91 with four."""
+chains of 80 to 190 cycles most take 0.87 to 1 of the time with two registers, four 1.02 to 1.05. With four instead of two, programs with chains from 100
+on take 0.84 to 1.01 of the time, those with shorter ones 1 to 1.04. Kernels of several stages that add up columns beside rows take 1 to 1.03, those with
+chains below 190: they stay at two."""
+_LONGEST_CHAIN = 190
 _MOST_WASTED = 1 / 16
 """Part of these registers that may lie beyond the end of a row."""
 _INVERSE: dict[str, Callable[..., Val]] = {"scale": inverse_scale, "below": inverse_below, "rest": inverse_rest}
@@ -120,7 +123,9 @@ def _registers_of_chain(kernel: LoopKernel) -> int:
     for n, s in enumerate(kernel.body):
         if s.loops >> kernel.vector & 1 and not s.is_reduction:
             longest[n] = max((longest[a] for a in s.args), default=0) + s.latency
-    return next((registers for cycles, registers in _CHAINS if max(longest, default=0) >= cycles), 1)
+    chain = max(longest, default=0)
+    registers = next((registers for cycles, registers in _CHAINS if chain >= cycles), 1)
+    return min(registers, _REGISTERS_OF_LONG) if kernel.summed and kernel.stages > 2 and chain < _LONGEST_CHAIN else registers
 
 
 def _most_live(kernel: LoopKernel) -> int:

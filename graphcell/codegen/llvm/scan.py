@@ -7,11 +7,11 @@ are transposed in registers. Blocks are groups of independent scans.
 
 from __future__ import annotations
 
-import functools
 import math
 
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
-from graphcell.codegen.llvm.combine import combine, with_column_masks
+from graphcell.codegen.llvm.columns import Columns, columns_of
+from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.contraction import LINE_BYTES
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, const, i64
@@ -21,8 +21,6 @@ from graphcell.ir.types import Shape
 from graphcell.ops.base import neutral
 from graphcell.records import dataclass
 
-_VECTORS = 4
-"""Vectors side by side, to hide the latency of combining."""
 _FEWEST_WIDE_STEPS = 256
 """Of 64-bit elements, four of which a vector of AVX2 has: shorter scans overlap as they are."""
 _SQUARES = 2
@@ -59,14 +57,15 @@ class ScanKernel:
         worth_it = self.rows >= most and self.steps >= (_FEWEST_WIDE_STEPS if self.dtype.bits == 64 else most)
         return most if self.lanes == 1 and worth_it else 1
 
-    def vectors(self, target: Target) -> int:
-        """Vectors of a block."""
-        return min(_VECTORS, -(-self.lanes // max(1, self.width(target))))
+    def columns(self, target: Target) -> Columns:
+        """Scans that lie side by side."""
+        return columns_of(self.lanes, self.dtype, target)
 
     def blocks(self, target: Target) -> int:
-        wide = max(1, self.width(target)) * self.vectors(target)
+        if not self.points:
+            return 0
         together = self.rows_together(target)
-        return (self.rows // together + (self.rows % together if together > 1 else 0)) * -(-self.lanes // wide) if self.points else 0
+        return (self.rows // together + (self.rows % together if together > 1 else 0)) * self.columns(target).blocks
 
     @property
     def points(self) -> int:
@@ -82,25 +81,18 @@ class _ScanEmitter:
     def __init__(self, module: Module, name: str, kernel: ScanKernel, target: Target):
         self.kernel = kernel
         self.b = BodyBuilder(module, name, [("source", PTR), ("target", PTR), ("begin", I64), ("end", I64)])
-        self.width, self.vectors, self.together = kernel.width(target), kernel.vectors(target), kernel.rows_together(target)
+        self.width, self.columns, self.together = kernel.width(target), kernel.columns(target), kernel.rows_together(target)
         self.element = storage_type(kernel.dtype)
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
         if self.together > 1:
             return self._emit_squares()
-        wide = max(1, self.width) * self.vectors
-        groups = -(-k.lanes // wide)
+        if self.width:
+            self.columns.emit(b, lambda row, column, masks: self._scan(b.add(b.mul(row, i64(k.steps * k.lanes)), column), masks))
+            return b.finish()
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            row, group = block.index, i64(0)
-            if groups > 1:
-                group, row = b.rem(row, i64(groups), signed=False), b.div(row, i64(groups), signed=False)
-            first = b.mul(group, i64(wide))
-            start = b.add(b.mul(row, i64(k.steps * k.lanes)), first)
-            if self.width:
-                with_column_masks(b, group, k.lanes, self.width, self.vectors, functools.partial(self._scan, start))
-            else:
-                self._scan(start, [None])
+            self._scan(b.mul(block.index, i64(k.steps)), [None])
         return b.finish()
 
     def _scan(self, start: Val, masks: list[Val | None]) -> None:

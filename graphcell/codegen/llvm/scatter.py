@@ -6,18 +6,17 @@ in row-major order by one block, so that the result does not depend on threads. 
 
 from __future__ import annotations
 
-import functools
 import math
 from collections.abc import Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
-from graphcell.codegen.llvm.combine import combine, place, with_column_masks
+from graphcell.codegen.llvm.columns import Columns, columns_of
+from graphcell.codegen.llvm.combine import combine, place
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.records import dataclass
 
-_VECTORS = 4
 _SIDE_BY_SIDE, _FEWEST_BLOCKS = 32, 4
 """Elements that lie side by side, each with a place of its own, in one block at most; and blocks that they make for threads."""
 
@@ -49,15 +48,23 @@ class ScatterKernel:
         """Whether the last free loop goes within the ordered ones, since its elements lie side by side."""
         return not self.vector and bool(self.free and self.ordered) and self.free[-1][1:] == (1, 1, 1)
 
-    def chunk(self, target: Target) -> int:
-        """Elements of the last free loop in one block."""
-        if self.vector:
-            return _VECTORS * target.lanes("double" if self.dtype.bits == 64 else "float")
-        return min(_SIDE_BY_SIDE, -(-self.free[-1][0] // _FEWEST_BLOCKS)) if self.side_by_side else 1
+    @property
+    def outer(self) -> tuple[tuple[int, int, int, int], ...]:
+        """The free loops of which each iteration has blocks of its own."""
+        return self.free[:-1] if self.vector or self.side_by_side else self.free
+
+    @property
+    def chunk(self) -> int:
+        """Elements of the last free loop in one block, where these lie side by side."""
+        return min(_SIDE_BY_SIDE, -(-self.free[-1][0] // _FEWEST_BLOCKS))
+
+    def columns(self, target: Target) -> Columns:
+        """Of the vector loop."""
+        return columns_of(self.free[-1][0], self.dtype, target)
 
     def blocks(self, target: Target) -> int:
-        extents = [n for n, *_ in self.free]
-        return math.prod(extents[:-1]) * -(-extents[-1] // self.chunk(target)) if extents else 1
+        each = self.columns(target).blocks if self.vector else -(-self.free[-1][0] // self.chunk) if self.side_by_side else 1
+        return math.prod(n for n, *_ in self.outer) * each
 
     @property
     def points(self) -> int:
@@ -74,25 +81,26 @@ class _ScatterEmitter:
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
-        outer = k.free[:-1] if k.vector or k.side_by_side else k.free
-        chunk = k.chunk(self.target)
-        groups = -(-k.free[-1][0] // chunk) if len(outer) < len(k.free) else 1
+        if k.vector:
+            k.columns(self.target).emit(b, self._block)
+            return b.finish()
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            rest = block.index
-            group = i64(0)
-            if groups > 1:
-                group, rest = b.rem(rest, i64(groups), signed=False), b.div(rest, i64(groups), signed=False)
-            at = [i64(0), i64(0), i64(0)]
-            for extent, *strides in reversed(outer):
-                index = b.rem(rest, i64(extent), signed=False)
-                rest = b.div(rest, i64(extent), signed=False)
-                at = self._advance(at, index, strides)
-            update = functools.partial(self._ordered, list(k.ordered), at, b.mul(group, i64(chunk)))
-            if k.vector:
-                with_column_masks(b, group, k.free[-1][0], self.lanes, _VECTORS, update)
-            else:
-                update([])
+            rest, start = block.index, i64(0)
+            if k.side_by_side:
+                groups = i64(-(-k.free[-1][0] // k.chunk))
+                rest, start = b.div(rest, groups, signed=False), b.mul(b.rem(rest, groups, signed=False), i64(k.chunk))
+            self._block(rest, start, [])
         return b.finish()
+
+    def _block(self, rest: Val, start: Val, masks: list[Val | None]) -> None:
+        """All updates of the elements from `start` on, in the iteration of the outer loops that `rest` counts."""
+        b, k = self.b, self.kernel
+        at = [i64(0), i64(0), i64(0)]
+        for extent, *strides in reversed(k.outer):
+            index = b.rem(rest, i64(extent), signed=False)
+            rest = b.div(rest, i64(extent), signed=False)
+            at = self._advance(at, index, strides)
+        self._ordered(list(k.ordered), at, start, masks)
 
     def _advance(self, at: list[Val], index: Val, strides: Sequence[int]) -> list[Val]:
         b = self.b
@@ -100,7 +108,7 @@ class _ScatterEmitter:
 
     def _ordered(self, loops: list[tuple[int, int, int, int]], at: list[Val], start: Val, masks: list[Val | None]) -> None:
         if not loops and self.kernel.side_by_side:
-            end = self.b.binary("smin", self.b.add(start, i64(self.kernel.chunk(self.target))), i64(self.kernel.free[-1][0]))
+            end = self.b.binary("smin", self.b.add(start, i64(self.kernel.chunk)), i64(self.kernel.free[-1][0]))
             with self.b.loop(start, end, name="beside", at_least_once=True) as loop:
                 self._update([self.b.add(a, loop.index) for a in at], start, masks)
             return

@@ -16,13 +16,13 @@ import math
 from collections.abc import Callable
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
-from graphcell.codegen.llvm.combine import place, with_column_masks
+from graphcell.codegen.llvm.columns import Columns, columns_of
+from graphcell.codegen.llvm.combine import place
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, PTR, LType, Module, Val, const, i64
 from graphcell.dtype import DType
 from graphcell.records import dataclass
 
-_MOST_VECTORS = 4
 _NONE = const(-1, I32)
 
 
@@ -63,18 +63,11 @@ class ScatterStepKernel:
         """Of `first` and of `next`."""
         return 4 * self.rows, 4 * self.updates
 
-    def lanes(self, target: Target) -> int:
-        return target.lanes("double" if self.dtype.bits == 64 else "float")
-
-    def vectors(self, target: Target) -> int:
-        """Of a group of neighbouring columns."""
-        return min(_MOST_VECTORS, -(-self.columns // self.lanes(target)))
-
-    def groups(self, target: Target) -> int:
-        return -(-self.columns // (self.vectors(target) * self.lanes(target)))
+    def blocks_of(self, target: Target) -> Columns:
+        return columns_of(self.columns, self.dtype, target)
 
     def blocks(self, target: Target) -> int:
-        return math.prod(n for n, *_ in self.outer) * self.groups(target)
+        return math.prod(n for n, *_ in self.outer) * self.blocks_of(target).blocks
 
 
 class _Chains:
@@ -140,26 +133,24 @@ class _Step:
         names = ("updates", "rate", "first", "next")
         params = [("target", PTR), *_indices(kernel), *((n, PTR) for n in names), ("begin", I64), ("end", I64)]
         self.b = BodyBuilder(module, name, params)
-        self.kernel, self.lanes, self.vectors, self.groups = kernel, kernel.lanes(target), kernel.vectors(target), kernel.groups(target)
+        self.kernel, self.columns = kernel, kernel.blocks_of(target)
+        self.lanes = self.columns.lanes
         self.chains = _Chains(self.b, kernel)
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
-        with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            group, rest = b.rem(block.index, i64(self.groups), signed=False), b.div(block.index, i64(self.groups), signed=False)
-            column = b.mul(group, i64(self.vectors * self.lanes))
+
+        def of_columns(rest: Val, column: Val, masks: list[Val | None]) -> None:
             into = of = column
             for extent, to, source in reversed(k.outer):
                 index = b.rem(rest, i64(extent), signed=False)
                 rest = b.div(rest, i64(extent), signed=False)
                 into, of = b.add(into, b.mul(index, i64(to))), b.add(of, b.mul(index, i64(source)))
+            with b.loop(0, k.updates, name="update") as update:
+                self.visit(update.index, into, of, masks)
+            self.chains.if_not_finite(lambda: self.visit_others(into, masks))
 
-            def of_columns(masks: list[Val | None]) -> None:
-                with b.loop(0, k.updates, name="update") as update:
-                    self.visit(update.index, into, of, masks)
-                self.chains.if_not_finite(lambda: self.visit_others(into, masks))
-
-            with_column_masks(b, group, k.columns, self.lanes, self.vectors, of_columns)
+        self.columns.emit(b, of_columns)
         return b.finish()
 
     def visit(self, n: Val, into: Val, of: Val, masks: list[Val | None]) -> None:

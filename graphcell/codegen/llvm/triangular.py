@@ -10,7 +10,7 @@ dtype of the matrix, unlike the neighbours': what is long is better converted on
 from __future__ import annotations
 
 from graphcell.codegen.llvm.body import BodyBuilder
-from graphcell.codegen.llvm.combine import with_column_masks
+from graphcell.codegen.llvm.columns import Columns, columns_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import I32, I64, PTR, LType, Module, Val, const, i64
 from graphcell.dtype import DType
@@ -36,18 +36,12 @@ class TriangularKernel:
         turned = " transposed" if self.transposed else ""
         return f"triangular{turned} ({self.matrices} x {self.rows}x{self.rows} {self.dtype}, {self.sides} right sides)"
 
-    def lanes(self, target: Target) -> int:
-        return target.lanes(self.dtype.llvm)
-
-    def vectors(self, target: Target) -> int:
-        """Of a group of right sides."""
-        return min(_MOST_VECTORS, -(-self.sides // self.lanes(target)))
-
-    def groups(self, target: Target) -> int:
-        return -(-self.sides // (self.vectors(target) * self.lanes(target))) if self.sides else 0
+    def columns(self, target: Target) -> Columns:
+        """The right sides."""
+        return columns_of(self.sides, self.dtype, target, _MOST_VECTORS)
 
     def blocks(self, target: Target) -> int:
-        return self.matrices * self.groups(target) if self.rows else 0
+        return self.matrices * self.columns(target).blocks if self.rows else 0
 
     @property
     def cost(self) -> int:
@@ -59,22 +53,20 @@ class _Triangular:
     def __init__(self, module: Module, name: str, kernel: TriangularKernel, target: Target):
         self.b = BodyBuilder(module, name, [*((n, PTR) for n in ("l", "b", "x", "singular")), ("begin", I64), ("end", I64)])
         self.kernel, self.kind = kernel, LType(kernel.dtype.llvm)
-        self.lanes, self.vectors, self.groups = kernel.lanes(target), kernel.vectors(target), kernel.groups(target)
+        self.columns = kernel.columns(target)
+        self.lanes = self.columns.lanes
 
     def emit(self) -> str:
         b, k = self.b, self.kernel
-        with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            matrix, group = (f(block.index, i64(self.groups), signed=False) for f in (b.div, b.rem))
-            column = b.mul(group, i64(self.vectors * self.lanes))
+
+        def of_columns(matrix: Val, column: Val, masks: list[Val | None]) -> None:
             left = b.gep(b.args["l"], b.mul(matrix, i64(k.rows * k.rows)), self.kind)
             given, wanted = (b.gep(b.args[n], b.add(b.mul(matrix, i64(k.rows * k.sides)), column), self.kind) for n in ("b", "x"))
+            with b.loop(0, k.rows, name="row") as step:
+                row = b.sub(i64(k.rows - 1), step.index) if k.transposed else step.index
+                self.substitute(row, left, given, wanted, masks)
 
-            def of_columns(masks: list[Val | None]) -> None:
-                with b.loop(0, k.rows, name="row") as step:
-                    row = b.sub(i64(k.rows - 1), step.index) if k.transposed else step.index
-                    self.substitute(row, left, given, wanted, masks)
-
-            with_column_masks(b, group, k.sides, self.lanes, self.vectors, of_columns)
+        self.columns.emit(b, of_columns)
         return b.finish()
 
     def element(self, left: Val, row: Val, column: Val) -> Val:
