@@ -265,6 +265,18 @@ def test_some_products_go_by_rows() -> None:
     assert all(list(units_of_blocks(Blocks(plan_for_team(m, 80, 80).first_rows, m))) for m in (19, 33, 35))
 
 
+@pytest.mark.parametrize(("n", "k"), [(384, 32), (80, 240), (64, 64)])
+@pytest.mark.parametrize("m", [5, 7, 9, 13, 17, 23])
+def test_odd_numbers_of_rows_come_in_halves_of_which_one_has_a_row_less(m: int, n: int, k: int) -> None:
+    plan = plan_for_team(m, n, k)
+    assert Units(2, m, (m + 1) // 2) in list(units_of_blocks(Blocks(plan.first_rows, m)))
+
+
+def test_three_rows_come_as_one() -> None:
+    """Two tiles would read all of B twice, and one thread would have two thirds of the rows."""
+    assert plan_for_team(3, 64, 64).stages[-1].blocks == plan_for_team(3, 80, 240).stages[-1].blocks == 1
+
+
 @pytest.mark.parametrize(("m", "n", "k"), [(32, 64, 192), (48, 64, 64), (24, 96, 96), (64, 64, 64)])
 def test_rows_of_short_products_in_loops_come_in_two_halves(m: int, n: int, k: int) -> None:
     """Where tiles have room for that: with long vectors they do."""

@@ -23,6 +23,7 @@ from graphcell.codegen.llvm.contraction import (
     PAGE_BYTES,
     ContractionTarget,
     TileShape,
+    ceil_div,
     column_counts,
     has_few_ways,
     lanes_for,
@@ -38,6 +39,7 @@ if TYPE_CHECKING:
 HALVES = "halves"
 HARDLY_LONGER = 1.1  # times the time of the best tile, by estimate
 FEW_ROWS = 96
+_FEWEST_UNEVEN = 3  # rows of a tile beside which one of a row less is nearly as much
 _IN_ROWS = 24, 48  # rows for which a large B is read row by row, and a very large one, at most: more of them pay for packing
 _IN_ROWS_FEW_WAYS = 12  # the same where the nearest cache has few ways for rows that share its sets
 _IN_ROWS_ASKED = 15  # the same for a large one whose columns can be asked for while the ones before are multiplied (`Schedule.fetches`)
@@ -74,10 +76,20 @@ def tile_for_few_rows(spec: MatmulSpec, in_rows: bool, most_rows: int, target: C
         if spec.share_b or spec.b.column != 1 or tile.columns >= min(_LEAST_WIDE * tile.lanes, spec.n)
     ]
     least, tile, way = min(found, key=lambda choice: choice[0])
-    if spec.is_short_in_loop:  # threads of a team have equally many rows
-        even = [choice for choice in found if spec.m % (2 * choice[1].rows) == 0 and choice[0] <= HARDLY_LONGER * least]
-        _, tile, way = min(even, key=lambda choice: choice[0], default=(least, tile, way))
+    if spec.is_short_in_loop:  # threads of a team have equally many rows, or nearly so
+        heights = heights_for_team(spec.m, most_rows)
+        even = [choice for choice in found if choice[1].rows in heights and choice[0] <= HARDLY_LONGER * least]
+        _, tile, way = min(even, key=lambda choice: (spec.m % choice[1].rows > 0, choice[0]), default=(least, tile, way))
     return tile, way
+
+
+def heights_for_team(m: int, most_rows: int) -> set[int]:
+    """Rows of a tile with which an even number of them are all `m` rows; some tall ones have one row less."""
+    heights = ((count, ceil_div(m, count)) for count in range(2, m + 1, 2))
+    return {
+        rows for count, rows in heights
+        if rows <= most_rows and (m % count == 0 or rows >= _FEWEST_UNEVEN) and sum(part.tiles for part in split_evenly(m, rows)) == count
+    }  # fmt: skip
 
 
 def bytes_of_all(spec: MatmulSpec) -> int:

@@ -31,7 +31,7 @@ from graphcell.codegen.llvm.contraction import (
     split_columns,
     split_evenly,
 )
-from graphcell.codegen.llvm.few_rows import HALVES, HARDLY_LONGER, bytes_of_all, tile_for_few_rows
+from graphcell.codegen.llvm.few_rows import HALVES, HARDLY_LONGER, bytes_of_all, heights_for_team, tile_for_few_rows
 from graphcell.codegen.llvm.processor import is_amd
 from graphcell.codegen.llvm.text import LType
 from graphcell.records import dataclass
@@ -359,15 +359,15 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
 
 
 def _tile_for_team(spec: MatmulSpec, most_rows: int, target: ContractionTarget) -> TileShape | None:
-    """A tile of which an even number are all rows, so that threads of a team have equally many, if it takes hardly longer than the best one."""
+    """A tile of which an even number are all rows, so that threads of a team have equally many, if it takes hardly longer than the best one; if there is none,
+    one of which an even number are nearly as many each."""
     if not spec.is_short_in_loop:
         return None
     least, _, _ = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, most_rows)
-    for count in range(2, spec.m + 1, 2):
-        if spec.m % count == 0 and spec.m // count <= most_rows:
-            time, _, tile = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, spec.m // count)
-            if tile.rows * count == spec.m and time <= HARDLY_LONGER * least:
-                return tile
+    for rows in sorted(heights_for_team(spec.m, most_rows), key=lambda rows: (spec.m % rows > 0, -rows)):
+        time, _, tile = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, rows)
+        if tile.rows == rows and time <= HARDLY_LONGER * least:
+            return tile
     return None
 
 
