@@ -331,13 +331,14 @@ def choose_tile(
 
 @functools.cache
 def choose_grid_tile(
-    grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget, most_rows: int = 64
+    grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget, most_rows: int = 64, heights: frozenset[int] | None = None
 ) -> tuple[float, tuple[int, int, int], TileShape]:
     """The register tile for an output of `columns` columns whose rows are a box (images, rows of pixels,
     pixels).
 
     Returns the estimated time of one reduction step of all tiles, the tile's extents in the box, and its
-    shape. A tile spans images only if it has all their rows and pixels.
+    shape. A tile spans images only if it has all their rows and pixels. `heights`: how many rows it may have, if not any number; the time is infinite if none
+    fits.
     """
     lanes = lanes_for(columns, kind, target)
     all_vectors = ceil_div(columns, lanes)
@@ -346,6 +347,8 @@ def choose_grid_tile(
         limit = min(most_rows, (vector_registers(target) - 1 - vectors) // vectors)
         across = column_counts(columns, TileShape(1, vectors, lanes), kind)
         for extents in _boxes(grid, limit):
+            if heights is not None and math.prod(extents) not in heights:
+                continue
             parts = [split_evenly(extent, size) for extent, size in zip(grid, extents, strict=True)]
             cost = sum(
                 tile_cost(s.size * t.size * u.size, v) * s.tiles * t.tiles * u.tiles * n

@@ -83,13 +83,13 @@ def tile_for_few_rows(spec: MatmulSpec, in_rows: bool, most_rows: int, target: C
     return tile, way
 
 
-def heights_for_team(m: int, most_rows: int) -> set[int]:
+def heights_for_team(m: int, most_rows: int) -> frozenset[int]:
     """Rows of a tile with which an even number of them are all `m` rows; some tall ones have one row less."""
     heights = ((count, ceil_div(m, count)) for count in range(2, m + 1, 2))
-    return {
+    return frozenset(
         rows for count, rows in heights
         if rows <= most_rows and (m % count == 0 or rows >= _FEWEST_UNEVEN) and sum(part.tiles for part in split_evenly(m, rows)) == count
-    }  # fmt: skip
+    )  # fmt: skip
 
 
 def bytes_of_all(spec: MatmulSpec) -> int:

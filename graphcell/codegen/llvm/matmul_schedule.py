@@ -178,20 +178,25 @@ class MatmulSpec:
         return 2 * math.prod(self.batch) * self.m * self.n * self.k
 
     @property
+    def _effort(self) -> int:
+        """Operations on floats that take as long."""
+        return self.flops * max(4, LType(self.kind).bytes) // 4
+
+    @property
     def is_short_in_loop(self) -> bool:
         """Whether a team may go through it."""
-        return self.for_team and self.flops < _LONG_FOR_TEAM
+        return self.for_team and self._effort < _LONG_FOR_TEAM
 
     @property
     def blocks_by_flops(self) -> int:
         """How many blocks are worth handing to threads."""
         most = _TEAM_BLOCKS if self.is_short_in_loop else BLOCKS_WANTED
-        return min(most, max(1, self.flops // _FLOPS_PER_BLOCK))
+        return min(most, max(1, self._effort // _FLOPS_PER_BLOCK))
 
     @property
     def blocks_wanted(self) -> int:
         """Into how many blocks it should be divided for threads, be they of a team."""
-        return max(self.blocks_by_flops, min(_TEAM_BLOCKS, self.flops // _TEAM_FLOPS) if self.for_team else 1)
+        return max(self.blocks_by_flops, min(_TEAM_BLOCKS, self._effort // _TEAM_FLOPS) if self.for_team else 1)
 
 
 def dense_matmul(
@@ -231,7 +236,7 @@ def with_prepared_weights(spec: MatmulSpec) -> MatmulSpec:
     Small matrices are as quick in place, and so is a vector, and what a few rows meet in a matrix that lies row by row.
     """
     varies = any(stride and extent > 1 for stride, extent in zip(spec.b.batch, spec.batch, strict=True))
-    least = _LEAST_TURNED if spec.for_team and spec.b.column != 1 and spec.m >= _ROWS_IN_PLACE.stop else _LEAST_PREPARED
+    least = _LEAST_TURNED if spec.for_team and spec.b.column != 1 and spec.m >= _ROWS_IN_PLACE.start else _LEAST_PREPARED
     if varies or spec.n == 1 or spec.k * spec.n < least:
         return spec
     in_place = spec.b.column == 1 and spec.b.kind == spec.kind and spec.k * spec.n <= _MOST_IN_PLACE
@@ -364,9 +369,11 @@ def _tile_for_team(spec: MatmulSpec, most_rows: int, target: ContractionTarget) 
     if not spec.is_short_in_loop:
         return None
     least, _, _ = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, most_rows)
-    for rows in sorted(heights_for_team(spec.m, most_rows), key=lambda rows: (spec.m % rows > 0, -rows)):
-        time, _, tile = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, rows)
-        if tile.rows == rows and time <= HARDLY_LONGER * least:
+    heights = heights_for_team(spec.m, most_rows)
+    even = frozenset(rows for rows in heights if spec.m % rows == 0)
+    for some in (even, heights - even):
+        time, _, tile = choose_grid_tile((1, 1, spec.m), spec.n, spec.kind, target, most_rows, some)
+        if time <= HARDLY_LONGER * least:
             return tile
     return None
 
