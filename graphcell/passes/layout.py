@@ -2,12 +2,13 @@
 
 Enters: a Graph in which they stand channels-first (N, C, H, W), as users write them. Leaves: an equal Graph in which they are
 channels-last, with transposes only where another layout is really asked for: elementwise ops, reductions, broadcasts, pads, slices and
-concatenations follow the layout of their operands. Fully convolutional parts so run channels-last from end to end.
+concatenations follow the layout of their operands. Fully convolutional parts so run channels-last from end to end. Sequences (N, C, L) are images of one row.
 """
 
 from __future__ import annotations
 
 import dataclasses
+import math
 from collections.abc import Callable
 
 from graphcell.ir.graph import Graph, Node, Value, copy_node
@@ -19,18 +20,19 @@ from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, Windows
 
-RANKS = (4, 6)
-"""Ranks of what is laid out so: images, and windows of images (whose last two dimensions stay)."""
+RANKS = (3, 4, 5, 6)
+"""Ranks of what is laid out so: sequences, images, and windows of images, whose last dimensions stay: two, or the one that is not reduced."""
 
 
 def to_last(rank: int) -> tuple[int, ...]:
     """The permutation from channels-first to channels-last."""
-    return (0, 2, 3, 1, *range(4, rank))
+    return (0, *range(2, min(rank, 4)), 1, *range(4, rank))
 
 
 def to_first(rank: int) -> tuple[int, ...]:
     """The permutation from channels-last to channels-first."""
-    return (0, 3, 1, 2, *range(4, rank))
+    channels = min(rank, 4) - 1
+    return (0, channels, *range(1, channels), *range(4, rank))
 
 
 def permuted(items: tuple, perm: tuple[int, ...] | None = None) -> tuple:  # type: ignore[type-arg]
@@ -160,7 +162,7 @@ class _LayoutPass:
         order = to_last(x.type.rank)
         axis = tuple(sorted(order.index(a) for a in op.axis))
         reduced_op = dataclasses.replace(op, axis=axis)  # type: ignore[type-var]
-        if op.keep_dims or (x.type.rank == 6 and op.axis == (4, 5)):
+        if op.keep_dims or min(op.axis, default=0) >= 4:
             return self.set_last(node, reduced_op, self.last(x))
         reduced = self.emit(reduced_op, self.last(x))
         kept = [d for k, d in enumerate(order) if k not in axis]
@@ -229,10 +231,13 @@ class _LayoutPass:
         return self.set_last(node, dataclasses.replace(op, axes=(1, 2)), self.last(x))
 
     def _reshape(self, node: Node) -> bool:
-        """Adding or dropping the extents of 1 of a window dimension keeps the layout."""
+        """Adding or dropping the extents of 1 of window dimensions keeps the layout, and so do images as sequences, and sequences as images."""
         op, x = node.op, node.operands[0]
         assert isinstance(op, Reshape)
-        if x.type.rank != 4 or op.shape != (*x.type.shape, 1, 1) or not self.is_last(x):
+        shapes = x.type.shape, op.shape
+        of_windows = shapes[0][:4] == shapes[1][:4] and all(len(s) in RANKS[1:] and math.prod(s[4:]) == 1 for s in shapes)
+        of_images = sorted(map(len, shapes)) == [3, 4] and shapes[0][:2] == shapes[1][:2]
+        if not (of_windows or of_images) or not self.is_last(x):
             return False
         return self.set_last(node, Reshape(permuted(op.shape)), self.last(x))
 

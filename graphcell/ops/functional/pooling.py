@@ -6,6 +6,7 @@ Windows slide over the last dimensions of (N, C, …) or (C, …). Compositions 
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -65,8 +66,18 @@ def ceil_extra(spatial: Shape, pads: Pairs, kernel: Shape, stride: Shape, dilati
 @composite
 def max_pool(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: Shape) -> Tensor:
     """Maximum over windows of the last dimensions; the gradient goes to the first maximum."""
+    if len(kernel) == 1 and x.ndim == 3:
+        return _of_one_row(lambda image: max_pool(image, (1, *kernel), (1, *stride), ((0, 0), *pads), (1, *dilation)), x)
     w = windows(pad_spatial(x, pads, _lowest(x.dtype)), kernel, stride, dilation)
     return apply1(ReduceMaxFirst(_last_axes(w, len(kernel))), w)
+
+
+def _of_one_row(pool: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
+    """Pooling of sequences (N, C, L) as of images of one row, which convolutions of sequences are, too."""
+    image: Any = x.reshape((*x.shape[:2], 1, x.shape[2]))
+    y: Any = pool(image)
+    pooled: Tensor = y.reshape((*y.shape[:2], y.shape[3]))
+    return pooled
 
 
 def _lowest(dtype: dt.DType) -> float:
@@ -95,6 +106,9 @@ def avg_pool(
     x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, counted: Pairs | None, divisor: int | None = None
 ) -> Tensor:
     """Mean over windows of the last dimensions. `counted`: the padding that counts as elements (zeros); None: none does."""
+    if len(kernel) == 1 and x.ndim == 3:
+        row = None if counted is None else ((0, 0), *counted)
+        return _of_one_row(lambda image: avg_pool(image, (1, *kernel), (1, *stride), ((0, 0), *pads), row, divisor), x)
     w = wide(windows(pad_spatial(x, pads, 0.0), kernel, stride))
     total: Any = apply1(ReduceSum(_last_axes(w, len(kernel))), w)
     if divisor:

@@ -1,0 +1,150 @@
+"""Layouts: images, and sequences as images of one row, run channels-last from one convolution to the next, with transposes at the ends alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+from graphcell import dtype as dt
+from graphcell import ops
+from graphcell.ir.graph import Graph
+from graphcell.ir.types import TensorType
+from graphcell.ops.convolution import Conv
+from graphcell.ops.functional.pooling import max_pool
+from graphcell.ops.movement import Transpose
+from graphcell.ops.pooling import Fold, Windows
+from graphcell.passes.autodiff import vjp
+from graphcell.passes.layout import RANKS, channels_last, to_first, to_last
+from graphcell.passes.pipeline import run_pipeline
+from tests.helpers import run, trace
+
+Function = Callable[..., Any]
+
+
+def conv1d(x: Any, w: Any, stride: int = 1) -> Any:
+    return ops.conv1d(x, w, stride=stride, pad_mode="pad", padding=w.shape[2] // 2)
+
+
+def tower(between: Function) -> Function:
+    """A convolution of sequences, what stands between, and another convolution."""
+    return lambda x, w, v: conv1d(between(conv1d(x, w)), v)
+
+
+def normed(x: Any) -> Any:
+    """As batch norm does it."""
+    mean = x.mean((0, 2), keep_dims=True)
+    return (x - mean) * ops.rsqrt(ops.square(x - mean).mean((0, 2), keep_dims=True) + 1e-3)
+
+
+X, W, V = (3, 5, 31), (8, 5, 3), (6, 8, 5)
+SEQUENCES: dict[str, tuple[Function, tuple[int, ...]]] = {
+    "relu": (tower(ops.relu), V),
+    "max pooling": (tower(lambda x: max_pool(ops.relu(x), (4,), (4,), ((0, 0),), (1,))), V),
+    "overlapping": (tower(lambda x: max_pool(x, (3,), (2,), ((1, 1),), (1,))), V),
+    "average": (tower(lambda x: ops.avg_pool1d(x, 3, 2, 1)), V),
+    "padded": (tower(lambda x: ops.pad(x, (2, 1))), V),
+    "sliced": (tower(lambda x: ops.tanh(x)[:, :, 3:20]), V),
+    "strided": (tower(lambda x: x[:, :, ::2] * 0.5), V),
+    "beside": (tower(lambda x: ops.cat((ops.relu(x), x * x), 1)), (6, 16, 5)),
+    "normed": (tower(normed), V),
+    "residual": (tower(lambda x: x + ops.sigmoid(x) * x.mean(2, keep_dims=True)), V),
+}
+
+
+def graph_of(fn: Function, *shapes: tuple[int, ...]) -> Graph:
+    return trace(fn, *(TensorType(dt.float64, s) for s in shapes))
+
+
+def arrays_of(*shapes: tuple[int, ...]) -> list[Any]:
+    rng = np.random.default_rng(7)
+    return [rng.standard_normal(s) for s in shapes]
+
+
+def between_convolutions(graph: Graph) -> list[Any]:
+    """The transposes that are neither of an input nor what the graph returns, through reshapes and all else of one operand."""
+    made = {v: node for node in graph.nodes for v in node.results}
+
+    def is_input(v: Any) -> bool:
+        return v not in made or (len(made[v].operands) == 1 and is_input(made[v].operands[0]))
+
+    inside: set[Any] = set()
+    stack = [x for node in graph.nodes if isinstance(node.op, (Conv, Windows, Fold)) for x in node.operands]
+    while stack:
+        v = stack.pop()
+        if v not in inside and v in made:
+            inside.add(v)
+            stack.extend(made[v].operands)
+    return [n for n in graph.nodes if isinstance(n.op, Transpose) and n.results[0] in inside and not is_input(n.operands[0])]
+
+
+def is_equal(graph: Graph, other: Graph, *shapes: tuple[int, ...]) -> None:
+    arrays = arrays_of(*shapes)
+    for want, got in zip(run(graph, *arrays), run(other, *arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-9)
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_sequences_stay_channels_last_from_one_convolution_to_the_next(name: str) -> None:
+    fn, v = SEQUENCES[name]
+    graph = graph_of(fn, X, W, v)
+    optimized, _ = run_pipeline(graph)
+    assert between_convolutions(graph_of(fn, X, W, v)) == [] != [n for n in optimized.nodes if isinstance(n.op, Conv)]
+    assert between_convolutions(optimized) == []
+    is_equal(graph, optimized, X, W, v)
+
+
+@pytest.mark.parametrize("name", SEQUENCES)
+def test_gradients(name: str) -> None:
+    fn, v = SEQUENCES[name]
+    graph = graph_of(lambda x, w, v: ops.square(fn(x, w, v)).sum(), X, W, v)
+    both = vjp(graph, [0, 1, 2])
+    arrays = [*arrays_of(X, W, v), np.float64(1.0)]
+    for want, got in zip(run(both, *arrays), run(run_pipeline(both)[0], *arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-8)
+
+
+def patches(x: Any, w: Any, m: Any) -> Any:
+    """An image in pieces, each a word: (N, words, channels)."""
+    y = ops.conv2d(x, w, stride=2)
+    words = ops.gelu(y.reshape((y.shape[0], y.shape[1], -1)).swapaxes(1, 2))
+    return ops.matmul(words, m)
+
+
+def test_an_image_is_a_sequence_of_words() -> None:
+    shapes = (2, 3, 8, 10), (16, 3, 2, 2), (16, 7)
+    graph = graph_of(patches, *shapes)
+    optimized, _ = run_pipeline(graph)
+    made = {v: node for node in optimized.nodes for v in node.results}
+    assert not [n for n in optimized.nodes if isinstance(n.op, Transpose) and n.operands[0] in made and not isinstance(made[n.operands[0]].op, Transpose)]
+    is_equal(graph, optimized, *shapes)
+
+
+def test_a_sequence_becomes_an_image_again() -> None:
+    shapes = (2, 3, 8, 10), (6, 3, 3, 3), (4, 6, 3, 3)
+
+    def fn(x: Any, w: Any, v: Any) -> Any:
+        y = ops.conv2d(x, w)
+        s = ops.softmax(y.reshape((2, 6, -1)), 2)
+        return ops.conv2d(s.reshape(y.shape), v)
+
+    graph = graph_of(fn, *shapes)
+    optimized, _ = run_pipeline(graph)
+    assert between_convolutions(optimized) == []
+    is_equal(graph, optimized, *shapes)
+
+
+@pytest.mark.parametrize("shape", [(2, 12, 12), (2, 6, 4, 6), (6, 2, 24), (2, 2, 72), (2, 144), (2, 4, 36)])
+def test_any_reshape_of_an_image(shape: tuple[int, ...]) -> None:
+    shapes = (2, 3, 8, 8), (4, 3, 3, 3)
+    graph = graph_of(lambda x, w: ops.conv2d(x, w).reshape(shape) * 2.0, *shapes)
+    is_equal(graph, channels_last(graph), *shapes)
+
+
+@pytest.mark.parametrize("rank", RANKS)
+def test_permutations(rank: int) -> None:
+    last = to_last(rank)
+    assert sorted(last) == list(range(rank)) and last[min(rank, 4) - 1] == 1
+    assert tuple(last[k] for k in to_first(rank)) == tuple(range(rank))
