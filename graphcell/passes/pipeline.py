@@ -35,6 +35,7 @@ from graphcell.passes.layout import channels_last
 from graphcell.passes.log_of_softmax import log_of_softmax
 from graphcell.passes.merge_common import merge_common
 from graphcell.passes.part_by_part import part_by_part
+from graphcell.passes.places_of_largest import places_of_largest
 from graphcell.passes.recompute import recompute
 from graphcell.passes.simplify import simplify
 from graphcell.passes.take_apart import take_apart
@@ -51,6 +52,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_invariant", hoist_invariant),
     ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
+    ("places_of_largest", places_of_largest),
     ("decompose", decompose),
     ("find_in_rows", find_in_rows),
     ("interleave", interleave),
