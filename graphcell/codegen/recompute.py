@@ -57,12 +57,12 @@ class _Search:
         self.newly_stored: set[Value] = set()
         """What was not stored and is now, for what is computed of it."""
         self.gone: set[Value] = set()
-        """What was stored and is not any more, since what it comes from is."""
+        """What was stored and is not any more."""
 
     def run(self) -> None:
         """Finds what pays by itself."""
         self.readers = {v: groups for v in self._stored() if (groups := self._reading_groups(v)) is not None}
-        self._settle(self.readers, set())
+        self._settle(self.readers, self.gone)
 
     def store_sources(self) -> bool:
         """Stores what pays for several values together; whether there is something."""
@@ -222,9 +222,9 @@ class _Search:
         return recipe
 
     def _is_candidate(self, root: Value, v: Value, g: Group, reader: Node) -> bool:
-        """True if root might rather be computed than read: made by cheap ops, in the group of its reader."""
-        made = self.info.made_by.get(root)
-        if made is None or self.group_of.get(made) is not self.group_of[reader] or not self._is_cheap(made):
+        """True if root might rather be computed than read: made by cheap ops, in the group of its reader, which may be one that computes it again."""
+        made, own = self.info.made_by.get(root), self.group_of[reader]
+        if made is None or not (self.group_of.get(made) is own or root in self.again.get(own, ())) or not self._is_cheap(made):
             return False
         return self._cost_of_reading(root, v, g) > 0.0
 
