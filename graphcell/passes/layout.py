@@ -2,7 +2,8 @@
 
 Enters: a Graph in which they stand channels-first (N, C, H, W), as users write them. Leaves: an equal Graph in which they are
 channels-last, with transposes only where another layout is really asked for: elementwise ops, reductions, broadcasts, pads, slices and
-concatenations follow the layout of their operands. Fully convolutional parts so run channels-last from end to end. Sequences (N, C, L) are images of one row.
+concatenations follow the layout of their operands. Fully convolutional parts so run channels-last from end to end.
+Sequences (N, C, L) follow, too: convolutions and pooling take them as images of one row, to which they are reshaped and back.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Tra
 from graphcell.ops.pooling import Fold, Windows
 
 RANKS = (3, 4, 5, 6)
-"""Ranks of what is laid out so: sequences, images, and windows of images, whose last dimensions stay: two, or the one that is not reduced."""
+"""Ranks of what is laid out so: sequences; images; windows of images, whose last two dimensions stay; such windows of which one of these is reduced."""
 
 
 def to_last(rank: int) -> tuple[int, ...]:
@@ -235,7 +236,7 @@ class _LayoutPass:
         op, x = node.op, node.operands[0]
         assert isinstance(op, Reshape)
         shapes = x.type.shape, op.shape
-        of_windows = shapes[0][:4] == shapes[1][:4] and all(len(s) in RANKS[1:] and math.prod(s[4:]) == 1 for s in shapes)
+        of_windows = shapes[0][:4] == shapes[1][:4] and all(4 <= len(s) <= max(RANKS) and math.prod(s[4:]) == 1 for s in shapes)
         of_images = sorted(map(len, shapes)) == [3, 4] and shapes[0][:2] == shapes[1][:2]
         if not (of_windows or of_images) or not self.is_last(x):
             return False

@@ -32,16 +32,25 @@ WINDOWS: dict[str, tuple[tuple[int, ...], tuple[Any, ...]]] = {
 }
 
 
-def graph_of(name: str, dtype: dt.DType = dt.float64) -> Graph:
-    """The pooling's result and its gradient, weighted by the second operand."""
+QUICK = {"apart", "some are left", "gaps", "a sequence", "a volume"}
+"""Windows along the last dimension that are neither far apart nor padded."""
+BEHIND = [name for name in WINDOWS if name != "a volume"]
+"""Those that may stand behind a convolution of images, or of sequences, which runs channels-last."""
+
+
+def graph_of(name: str, dtype: dt.DType = dt.float64, behind: bool = False) -> Graph:
+    """The pooling's result and its gradient, weighted by the second operand. `behind`: of a convolution with the third operand, channel by channel."""
     shape, (kernel, *more) = WINDOWS[name]
     pooled = trace(lambda x: max_pool(x, kernel, *more), TensorType(dtype, shape)).outputs[0].type
 
-    def weighted(x: Any, g: Any) -> Any:
+    def weighted(x: Any, g: Any, *w: Any) -> Any:
+        if w:
+            x = (ops.conv1d if x.ndim == 3 else ops.conv2d)(x, w[0], groups=shape[1])
         y: Any = max_pool(x, kernel, *more)
         return y, (y * g).sum()
 
-    return vjp(trace(weighted, TensorType(dtype, shape), pooled), [0], [1])
+    weights = [TensorType(dtype, (shape[1], *(1,) * (len(shape) - 1)))] if behind else []
+    return vjp(trace(weighted, TensorType(dtype, shape), pooled, *weights), [0], [1])
 
 
 def arrays_of(graph: Graph, kind: str) -> list[Any]:
@@ -51,7 +60,7 @@ def arrays_of(graph: Graph, kind: str) -> list[Any]:
     if kind == "special":
         x = np.where(rng.random(x.shape) < 0.4, rng.choice([np.nan, np.inf, -np.inf, 0.0, -0.0], x.shape), x)
     dtype = types[0].dtype.np_type
-    return [x.astype(dtype), rng.standard_normal(types[1].shape).astype(dtype), np.ones(types[2].shape, dtype)]
+    return [x.astype(dtype), rng.standard_normal(types[1].shape).astype(dtype), *(np.ones(t.shape, dtype) for t in types[2:])]
 
 
 @pytest.mark.parametrize("kind", ["numbers", "ties", "special"])
@@ -66,11 +75,7 @@ def test_the_same_numbers(name: str, kind: str) -> None:
             np.testing.assert_array_equal(got, want)
 
 
-@pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.float16, dt.bfloat16], ids=str)
-@pytest.mark.parametrize("kind", ["numbers", "ties", "special"])
-@pytest.mark.parametrize("name", WINDOWS)
-def test_compiled(name: str, kind: str, dtype: dt.DType) -> None:
-    graph = graph_of(name, dtype)
+def check_compiled(graph: Graph, kind: str, dtype: dt.DType) -> None:
     arrays = arrays_of(graph, kind)
     with np.errstate(invalid="ignore"):
         pooled, _, gradient = run(graph, *arrays)
@@ -81,10 +86,25 @@ def test_compiled(name: str, kind: str, dtype: dt.DType) -> None:
         np.testing.assert_allclose(got_gradient.astype(np.float64), gradient.astype(np.float64), tolerance, tolerance)
 
 
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.float16, dt.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", ["numbers", "ties", "special"])
 @pytest.mark.parametrize("name", WINDOWS)
-def test_windows_are_read_once(name: str) -> None:
-    optimized, _ = run_pipeline(graph_of(name))
-    assert not [n for n in optimized.walk() if isinstance(n.op, (ReduceMaxFirst, ReduceMinPlace))]
+def test_compiled(name: str, kind: str, dtype: dt.DType) -> None:
+    check_compiled(graph_of(name, dtype), kind, dtype)
+
+
+@pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=str)
+@pytest.mark.parametrize("kind", ["numbers", "ties", "special"])
+@pytest.mark.parametrize("name", BEHIND)
+def test_compiled_behind_a_convolution(name: str, kind: str, dtype: dt.DType) -> None:
+    check_compiled(graph_of(name, dtype, behind=True), kind, dtype)
+
+
+@pytest.mark.parametrize(("name", "behind"), [*((name, False) for name in WINDOWS), *((name, True) for name in BEHIND)])
+def test_windows_are_read_once(name: str, behind: bool) -> None:
+    optimized, _ = run_pipeline(graph_of(name, behind=behind))
+    asks = any(isinstance(n.op, (ReduceMaxFirst, ReduceMinPlace)) for n in optimized.walk())
+    assert asks is (not behind and name not in QUICK)
 
 
 def test_only_where_somebody_asks_and_windows_are_small() -> None:

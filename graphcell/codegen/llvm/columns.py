@@ -17,7 +17,7 @@ from graphcell.dtype import DType
 from graphcell.records import dataclass
 
 _FEWEST_BLOCKS = 2
-"""Of rows that have as many cache lines. With more, threads would take one after the other, and find all that columns share anew for each."""
+"""Of rows of as many cache lines. With more of them, a thread would take one after the other, and find anew for each what all columns share."""
 
 Body = Callable[[Val, Val, "list[Val | None]"], None]
 """`body(outer, column, masks)`: the position of the row's block in what is outside of the columns, the first column, and for each vector from there on which
@@ -26,8 +26,8 @@ lanes are columns. A mask is None where every lane is one."""
 
 @dataclass(frozen=True)
 class Columns:
-    """`count` columns, of which a vector has `lanes`; a cache line the vectors of `line`.
-    `most`: vectors that are done at once, to hide the latency of combining."""
+    """`count` columns, of which a vector has `lanes`, and a cache line `line` vectors. At most `most` vectors are done at once, of a block or of two, enough to
+    hide the latency of combining."""
 
     count: int
     lanes: int
@@ -56,7 +56,9 @@ class Columns:
 
         def some() -> None:
             block = b.load(at, I64)
-            outer, first = (f(block, i64(self.blocks), signed=False) for f in (b.div, b.rem)) if self.blocks > 1 else (block, i64(0))
+            outer, first = block, i64(0)
+            if self.blocks > 1:
+                outer, first = (f(block, i64(self.blocks), signed=False) for f in (b.div, b.rem))
 
             def group(size: int) -> None:
                 self._masked(b, first, size, lambda masks: body(outer, b.mul(first, i64(self.each * self.lanes)), masks))

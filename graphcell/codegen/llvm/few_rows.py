@@ -84,7 +84,7 @@ def tile_for_few_rows(spec: MatmulSpec, in_rows: bool, most_rows: int, target: C
 
 
 def heights_for_team(m: int, most_rows: int) -> frozenset[int]:
-    """Rows of a tile with which an even number of them are all `m` rows; some tall ones have one row less."""
+    """Rows of a tile with which an even number of them are all `m` rows; some have one row less, if they have a few."""
     heights = ((count, ceil_div(m, count)) for count in range(2, m + 1, 2))
     return frozenset(
         rows for count, rows in heights

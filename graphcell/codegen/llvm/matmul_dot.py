@@ -79,7 +79,8 @@ def is_narrow(spec: MatmulSpec, target: ContractionTarget) -> bool:
 class DotMatmul:
     """Emits the dot-product form; blocks are batch x groups of row tiles x groups of column tiles.
 
-    `exchanged`: the spec is that of the product's transpose, so that its left operand is the buffer b.
+    `exchanged`: the spec is that of the product's transpose, so that its left operand is the buffer b, and its columns are the rows of the result. There is no
+    epilogue then, which would ask for these.
     """
 
     module: Module
@@ -92,7 +93,7 @@ class DotMatmul:
     exchanged: bool = False
 
     def emit(self) -> Plan:
-        if self._is_column:
+        if self._goes_as_row:
             return replace(self, spec=_transposed(self.spec), exchanged=True).emit()
         spec, extra = self.spec, tuple(self.extra)
         rows, columns = dot_tiles(spec.m, spec.n, spec.kind, self.target)
@@ -138,8 +139,8 @@ class DotMatmul:
         return self.spec.b.row != 1
 
     @property
-    def _is_column(self) -> bool:
-        """Whether the result is a column that may be computed as a row: then the lanes of several of its elements are added up at once."""
+    def _goes_as_row(self) -> bool:
+        """Whether the result is a column that is computed as a row: then the lanes of several of its elements are added up at once."""
         spec = self.spec
         return spec.n == 1 < spec.m and spec.b.row == spec.c.row == 1 and self.epilogue is None
 

@@ -179,7 +179,7 @@ class MatmulSpec:
 
     @property
     def _effort(self) -> int:
-        """Operations on floats that take as long."""
+        """Operations on float32 that take as long."""
         return self.flops * max(4, LType(self.kind).bytes) // 4
 
     @property
@@ -233,7 +233,8 @@ def dense_matmul(
 def with_prepared_weights(spec: MatmulSpec) -> MatmulSpec:
     """The same product where B does not change from run to run: B is packed ahead, if that is of use.
 
-    Small matrices are as quick in place, and so is a vector, and what a few rows meet in a matrix that lies row by row.
+    Small matrices are as quick in place, and so is a vector, and what a few rows meet in a matrix that lies row by row. In loops that does not hold of a
+    small one that would be turned in each step.
     """
     varies = any(stride and extent > 1 for stride, extent in zip(spec.b.batch, spec.batch, strict=True))
     least = _LEAST_TURNED if spec.for_team and spec.b.column != 1 and spec.m >= _ROWS_IN_PLACE.start else _LEAST_PREPARED

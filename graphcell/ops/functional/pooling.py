@@ -67,9 +67,15 @@ def ceil_extra(spatial: Shape, pads: Pairs, kernel: Shape, stride: Shape, dilati
 def max_pool(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: Shape) -> Tensor:
     """Maximum over windows of the last dimensions; the gradient goes to the first maximum."""
     if len(kernel) == 1 and x.ndim == 3:
+        _check_fit(x, kernel, stride, pads, dilation)
         return _of_one_row(lambda image: max_pool(image, (1, *kernel), (1, *stride), ((0, 0), *pads), (1, *dilation)), x)
     w = windows(pad_spatial(x, pads, _lowest(x.dtype)), kernel, stride, dilation)
     return apply1(ReduceMaxFirst(_last_axes(w, len(kernel))), w)
+
+
+def _check_fit(x: Tensor, kernel: Shape, stride: Shape, pads: Pairs, dilation: Shape) -> None:
+    """Refuses a window that is larger than the padded sequence, in these terms."""
+    Windows((2,), kernel, stride, dilation).infer(x.ir_type.with_shape((*x.shape[:2], x.shape[2] + sum(pads[0]))))
 
 
 def _of_one_row(pool: Callable[[Tensor], Tensor], x: Tensor) -> Tensor:
@@ -107,6 +113,7 @@ def avg_pool(
 ) -> Tensor:
     """Mean over windows of the last dimensions. `counted`: the padding that counts as elements (zeros); None: none does."""
     if len(kernel) == 1 and x.ndim == 3:
+        _check_fit(x, kernel, stride, pads, (1,))
         row = None if counted is None else ((0, 0), *counted)
         return _of_one_row(lambda image: avg_pool(image, (1, *kernel), (1, *stride), ((0, 0), *pads), row, divisor), x)
     w = wide(windows(pad_spatial(x, pads, 0.0), kernel, stride))
