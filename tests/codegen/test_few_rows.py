@@ -171,6 +171,20 @@ def test_halves_take_half_the_memory() -> None:
     assert sizes[200] == 4 << 22 and (4 << 22) // 2 <= sizes[1] <= (4 << 22) // 2 + 64
 
 
+@pytest.mark.parametrize("m", [2, 3, 7, 12, 13, 40])
+def test_small_matrices_that_loops_would_turn_are_packed_ahead(m: int) -> None:
+    turned, as_it_lies = (dense_matmul(m, 53, 53, "double", transpose_b=flag) for flag in (True, False))
+    in_loop = replace(turned, for_team=True)
+    assert with_prepared_weights(in_loop).share_b is (m > 2)
+    assert not any(with_prepared_weights(spec).share_b for spec in (turned, replace(as_it_lies, for_team=True)))
+
+
+def test_doubles_are_divided_as_twice_as_many_operations() -> None:
+    floats, doubles = (replace(dense_matmul(40, 53, 53, kind), for_team=True) for kind in ("float", "double"))
+    assert doubles.flops == floats.flops and (floats.blocks_by_flops, doubles.blocks_by_flops) == (1, 2)
+    assert replace(floats, m=7).blocks_wanted == 1 < replace(doubles, m=7).blocks_wanted
+
+
 def test_costs_that_decide() -> None:
     """Each of these plans is another one without one of the costs."""
     assert plan_of(96, 594, 1148).pack_b == "block" and plan_of(16, 333, 1024).pack_b == "no"  # what later tiles read again, and what the cache holds

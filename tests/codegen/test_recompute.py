@@ -241,6 +241,31 @@ def test_random_programs_keep_every_bit(monkeypatch: pytest.MonkeyPatch) -> None
     assert changed > 5
 
 
+def test_what_one_reader_computes_again_another_does_with_what_comes_of_it() -> None:
+    """What lies about the mean is read by three kernels, by the last of them for what it computes again itself: nobody stores it."""
+
+    def f(x: Any, w: Any, b: Any) -> Any:
+        mean = x.mean(0)
+        variance = ops.square(x - mean).mean(0)
+        return ops.square(ops.elu((x - mean) * ops.rsqrt(variance + 1e-5) * w + b) + 0.3 * x).mean()
+
+    graph = legal(f, (4096, 64), (64,), (64,), wrt=(0, 1, 2))
+    assert sum(nbytes >= 4096 * 64 * 4 for nbytes in stored(graph)) == 1
+    rng, h = np.random.default_rng(1), 1e-4
+    x, w, b = rng.standard_normal((4096, 64)), 1.0 + 0.1 * rng.standard_normal(64), 0.1 * rng.standard_normal(64)
+    inputs = [a.astype(np.float32) for a in (x, w, b, np.ones(()))]
+    gradient = next(g for g in evaluate_graph(fuse(graph)[1].graph, inputs) if g.shape == x.shape)
+
+    def value(x: Any) -> Any:
+        centred = x - x.mean(0)
+        y = centred / np.sqrt(np.square(centred).mean(0) + 1e-5) * w + b
+        return np.square(np.where(y > 0, y, np.expm1(y)) + 0.3 * x).mean()
+
+    direction = rng.standard_normal(x.shape)
+    slope = (value(x + h * direction) - value(x - h * direction)) / (2 * h)
+    np.testing.assert_allclose((gradient.astype(np.float64) * direction).sum(), slope, rtol=1e-3)
+
+
 def test_batch_normalisation_moves_few_bytes() -> None:
     """Forward and backward, each in two kernels over the activation, store nothing of its size but results."""
 

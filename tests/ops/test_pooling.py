@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from graphcell import Tensor, grad, ops
+from graphcell import Tensor, grad, nn, ops
 from graphcell import dtype as dt
 from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Builder
@@ -296,6 +296,15 @@ X = Tensor(ramp((1, 1, 4, 4)))
 def test_what_does_not_fit_is_refused(make: Any, error: type[Exception]) -> None:
     with pytest.raises(error):
         make()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_a_window_that_is_too_large_is_told_as_it_was_given(compiled: bool) -> None:
+    """Sequences are pooled as images of one row, of which nobody has heard."""
+    largest, mean = (lambda x: nn.MaxPool1d(5, 2)(x)), (lambda x: ops.avg_pool1d(x, 5))
+    for pool in (largest, mean):
+        with pytest.raises(ValueError, match=r"a window of \(5,\) elements is larger than the \(padded\) input \(2, 3, 4\)"):
+            (jit(pool) if compiled else pool)(Tensor(ramp((2, 3, 4))))
 
 
 def test_windows_computed_in_many_steps_are_folded_by_few_ops() -> None:
