@@ -125,6 +125,25 @@ def test_columns_that_are_added_up_beside_rows_take_registers(times: int, regist
 
 
 @pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
+@pytest.mark.parametrize(("times", "registers"), [(1, 1), (3, 2), (4, 4)])
+def test_kernels_of_many_stages_take_four_for_the_longest_chains_alone(times: int, registers: int) -> None:
+    """A norm of rows, a chain, and a sum of what it gives."""
+
+    def fn(x: Any) -> Any:
+        centred = x - x.mean(1, keep_dims=True)
+        y = _again(ops.tanh, centred * ops.rsqrt(ops.square(centred).mean(1, keep_dims=True) + 1.0), times)
+        return y * y.sum(1, keepdims=True)
+
+    x = normal(9, 1024)
+    (kernel,) = kernels(graph_of(fn, [x]))
+    assert kernel.stages == 4 and not kernel.summed and registers_of(kernel, TARGETS[64]) == registers
+    wide = x.astype(np.float64)
+    centred = wide - wide.mean(1, keepdims=True)
+    y = _again(np.tanh, centred / np.sqrt(np.square(centred).mean(1, keepdims=True) + 1.0), times)
+    check(fn, [x], y * y.sum(1, keepdims=True), 1e-4)
+
+
+@pytest.mark.skipif(64 not in TARGETS, reason="needs AVX-512")
 @pytest.mark.parametrize(("count", "registers"), [(16, 4), (28, 2)])
 def test_values_that_wait_take_registers(count: int, registers: int) -> None:
     """Each of `count` values is needed with the one that comes as late as it was early."""

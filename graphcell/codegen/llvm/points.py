@@ -44,8 +44,9 @@ _CHAINS = (100, 4), (80, 2)
 """Cycles of the longest chain of instructions from which a vector of floats fills so many registers with AVX-512. Measured on Zen 4: of 40 kernels with
 chains of 80 to 190 cycles most take 0.87 to 1 of the time with two registers, four 1.02 to 1.05. With four instead of two, programs with chains from 100
 on take 0.84 to 1.01 of the time, those with shorter ones 1 to 1.04."""
-_CHAIN_BESIDE_SUMS = 190
-"""The same for four registers of kernels of several stages that add up columns beside their rows: with shorter chains they take 1 to 1.03 of the time so."""
+_CHAIN_OF_STAGES, _FEW_STAGES = 190, 3
+"""The same for four registers of kernels of more stages than a few, or of as many that add up columns beside their rows: with shorter chains layer norm and
+GELU takes 1.09 of the time so, other norms 0.98 to 1.03."""
 _MOST_WASTED = 1 / 16
 """Part of these registers that may lie beyond the end of a row."""
 _INVERSE: dict[str, Callable[..., Val]] = {"scale": inverse_scale, "below": inverse_below, "rest": inverse_rest}
@@ -125,7 +126,8 @@ def _registers_of_chain(kernel: LoopKernel) -> int:
             longest[n] = max((longest[a] for a in s.args), default=0) + s.latency
     chain = max(longest, default=0)
     registers = next((registers for cycles, registers in _CHAINS if chain >= cycles), 1)
-    return min(registers, _REGISTERS_OF_LONG) if kernel.summed and kernel.stages > 2 and chain < _CHAIN_BESIDE_SUMS else registers
+    few_do = kernel.stages + (kernel.summed > 0) > _FEW_STAGES and chain < _CHAIN_OF_STAGES
+    return min(registers, _REGISTERS_OF_LONG) if few_do else registers
 
 
 def _most_live(kernel: LoopKernel) -> int:
