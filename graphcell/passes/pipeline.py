@@ -52,7 +52,6 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_invariant", hoist_invariant),
     ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
-    ("places_of_largest", places_of_largest),
     ("decompose", decompose),
     ("find_in_rows", find_in_rows),
     ("interleave", interleave),
@@ -68,6 +67,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("simplify", simplify),
     ("eliminate_dead", eliminate_dead),
     ("recompute", recompute),
+    ("places_of_largest", places_of_largest),
     ("grow_in_place", grow_in_place),
     ("eliminate_dead", eliminate_dead),
 )

@@ -4,6 +4,7 @@ Enters: a differentiated Graph, in which max pooling is `reduce_max_first` over 
 the smallest number of an element that equals it, or is NaN. Leaves: an equal Graph in which the elements of such windows are compared one after the
 other, as slices that lie side by side, and each that is larger leaves its number: the windows are read once, not three times. Refuses windows that nobody
 asks for places of, windows of many elements, whose code would be long, and those whose slices would be gathered element by element or padded each anew.
+Runs when it is settled what is computed again: that asks about values one by one, of which this makes many.
 """
 
 from __future__ import annotations
@@ -37,7 +38,7 @@ def _asked(graph: Graph) -> dict[Value, Value]:
 
 def _largest_of(made: dict[Value, Node], place: Node) -> Value | None:
     """What `place` is the place of: with select(x == largest | x != x, number, count) as its operand, the form in which the gradient of `reduce_max_first`
-    asks, and nothing else does before argmax is decomposed."""
+    asks. Nothing else asks about that: argmax is made of `reduce_max`."""
     chosen = made.get(place.operands[0])
     hit = made.get(chosen.operands[0]) if chosen is not None and isinstance(chosen.op, Select) else None
     if hit is None or not isinstance(hit.op, BitwiseOr):
