@@ -13,7 +13,7 @@ from dataclasses import field
 from itertools import pairwise
 
 from graphcell.codegen.axes import Axis, Dims, Trail, flatten, leaf_set, leaves, volume
-from graphcell.codegen.kernel import FEWEST_PARTS, POINTS_OF_ONE_BLOCK, SMALL_STRIDE, STREAMED_BYTES
+from graphcell.codegen.kernel import FEWEST_PARTS, POINTS_OF_ONE_BLOCK, STREAMED_BYTES
 from graphcell.codegen.layout import Layout, own_layout, view_layout
 from graphcell.codegen.legalize import is_loop_op, is_virtual
 from graphcell.codegen.operands import Operand, Path, chain, read_operands
@@ -25,7 +25,7 @@ from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.creation import Full, Iota
 from graphcell.ops.movement import Concat
 from graphcell.ops.reduction import ReduceSum
-from graphcell.passes.costs import READ, WRITE
+from graphcell.passes.costs import READ, SMALL_STRIDE, WRITE
 from graphcell.passes.row_blocks import LONGEST_STRIP, row_blocks, rows_of_block
 from graphcell.records import dataclass
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, Reduction
-from graphcell.passes.costs import DIVISIONS
+from graphcell.passes.costs import DIVISIONS, SMALL_STRIDE
 from graphcell.records import dataclass
 
 Strides = tuple[int, ...]
@@ -31,8 +31,6 @@ _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
 _LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
 """From whose arguments to the result it is more than twice as long as for exp, tanh or log, of those that were measured."""
-SMALL_STRIDE = 4
-"""Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
 
 
 def is_tiled(strides: tuple[int, ...], vector: int, tile: int) -> bool:

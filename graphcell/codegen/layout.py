@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from graphcell.codegen.kernel import SMALL_STRIDE, Guard, Splat
+from graphcell.codegen.kernel import Guard, Splat
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.op import Array, Op
 from graphcell.ir.types import Shape, TensorType
 from graphcell.ops.base import View
 from graphcell.ops.movement import BroadcastTo, Fence, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Windows
+from graphcell.passes.costs import SMALL_STRIDE
 from graphcell.records import dataclass
 
 _SHORTEST_RUN, _SHORTEST_LINE, _VECTOR = 64, 48, 16

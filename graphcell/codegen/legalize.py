@@ -15,7 +15,6 @@ from collections.abc import Collection, Iterator
 import numpy as np
 
 from graphcell.codegen.axes import Trail, fresh_dims
-from graphcell.codegen.kernel import SMALL_STRIDE
 from graphcell.codegen.layout import Layout, Padded, is_contiguous, own_layout, row_major, runs_on, view_layout
 from graphcell.codegen.operands import Path, chain, read_operands, walk
 from graphcell.codegen.states import Kept, keep_states
@@ -33,7 +32,7 @@ from graphcell.ops.creation import Constant, Full, Iota, number_of
 from graphcell.ops.indexing import DynamicSlice, Gather, GatherElements
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Transpose, UpdateSlice
 from graphcell.ops.pooling import Windows
-from graphcell.passes.costs import masks_are_quick, pads_in_loops
+from graphcell.passes.costs import SMALL_STRIDE, masks_are_quick, pads_in_loops
 from graphcell.passes.row_blocks import RowBlocks, fits_strips, row_blocks
 from graphcell.records import dataclass
 

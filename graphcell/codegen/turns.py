@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Index, Load, LoopKernel, Statement, Store, with_loops
+from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Statement, Store, with_loops
+from graphcell.passes.costs import SMALL_STRIDE
 
 _FEWEST_TURNS = 8
 """From which it pays. Measured on Zen 4: gradients of pooling pairs of pixels, of lines of 8 to 15 pixels, take 0.70 to 0.78 of the time."""

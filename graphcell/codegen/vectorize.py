@@ -9,10 +9,10 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphcell.codegen.kernel import SMALL_STRIDE, GatherLoad, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled, with_loops
+from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled, with_loops
 from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction
-from graphcell.passes.costs import DIVISIONS, masks_are_quick
+from graphcell.passes.costs import DIVISIONS, SMALL_STRIDE, masks_are_quick
 from graphcell.records import dataclass
 
 _LANES, _FEWEST_LANES = 16, 4

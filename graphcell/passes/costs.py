@@ -18,6 +18,8 @@ READ, WRITE = 1.0, 2.0
 FAST, DIVISION, SLOW, RANDOM = 0.3, 2.0, 7.0, 25.0
 """Of one element of an op."""
 DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
+SMALL_STRIDE = 4
+"""Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
 
 
 def cost_again(node: Node) -> float:

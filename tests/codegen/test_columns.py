@@ -36,7 +36,7 @@ def test_no_mask_is_compared_where_masked_stores_take_long(columns: int) -> None
 
 
 class Counted:
-    """A function that adds 1 to each column of the blocks that it is called for, in rows of `count` bytes, and 100 to the first one of each `body`."""
+    """A function that adds 1 to each column of the blocks that it is called for, in rows of `count` numbers, and 100 to the first one of each `body`."""
 
     def __init__(self, columns: Columns, target: Target):
         module = target.module()

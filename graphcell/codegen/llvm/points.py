@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from graphcell.codegen.kernel import SMALL_STRIDE, Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
+from graphcell.codegen.kernel import Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
@@ -22,7 +22,7 @@ from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_str
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
 from graphcell.ops.mathematics import Digamma, Lgamma, Pow
-from graphcell.passes.costs import masks_are_quick
+from graphcell.passes.costs import SMALL_STRIDE, masks_are_quick
 from graphcell.records import dataclass
 
 _FEWEST_LANES = 4
