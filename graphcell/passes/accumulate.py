@@ -3,10 +3,11 @@
 Enters: a differentiated Graph. The gradient of a slice is a pad with zeros, that of a gather a scatter into zeros, that of a dynamic
 slice an update of zeros; where a value is used in several such ways, autodiff adds them up. Leaves: an equal Graph in which the parts
 are concatenated (split), updated or scattered into the rest of the sum. A step of gradient descent, x - rate * (scatter into zeros), is
-one op, which leaves the rows alone that were not used: those of large tables of embeddings.
+one op, which leaves the rows alone that were not used: those of large tables of embeddings. Of three addends, one that waits for a sum is added last.
 
-What it keeps: every number, but for two liberties that native reductions take, too. Float updates that a scatter adds to one place may
-be added in another order, and a zero may have the other sign (the sum of -0.0 and a spread 0.0 was 0.0). In steps half precision is added in float32.
+What it keeps: every number, but for two liberties that native reductions take, too. Float updates that a scatter adds to one place, and what is added
+in a gradient, may be added in another order, and a zero may have the other sign (the sum of -0.0 and a spread 0.0 was 0.0). In steps half precision is
+added in float32.
 """
 
 from __future__ import annotations
@@ -15,10 +16,12 @@ from collections.abc import Callable, Iterator, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.arithmetic import Add, Mul, Neg, Sub
+from graphcell.ops.base import Reduction
 from graphcell.ops.creation import Full, number_of
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Scatter, ScatterElements, ScatterStep
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, UpdateSlice
 from graphcell.passes.costs import pads_in_loops
+from graphcell.passes.factor_sums import factors
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 from graphcell.records import dataclass
 
@@ -104,6 +107,39 @@ def _step(r: Rewriter, x: Value, change: Value, *, negate: bool) -> Result:
             (rate,) = r.emit(Neg(), rate) if negate else (rate,)
             return r.emit(ScatterStep(rows.axes), x, *rows.indices, rows.updates, rate)
     return None
+
+
+def add_last_what_is_known_last(r: Rewriter, node: Node) -> Result:
+    """x + (y + z) is (x + y) + z in a gradient, if z waits for a sum (a mean, or a product with one) that x and y do not wait for: then the loop that makes
+    these stores one of them, not two."""
+    dtype = node.results[0].type.dtype
+    if node.span is None or not node.span.gradient or not dtype.is_float or dtype.bits < 32:
+        return None
+    for x, total in _both_orders(node):
+        if isinstance(r.op_of(total), Add) and r.used_once(total):
+            for y, z in _both_orders(r.producers[total]):
+                if _waits(r, z, x, y):
+                    return r.emit(Add(), *r.emit(Add(), x, y), z)
+    return None
+
+
+def _waits(r: Rewriter, z: Value, *others: Value) -> bool:
+    """Whether z is known later than the others for what is broadcast in it alone."""
+    ages = r.once(_ages)
+    if not all(v in ages for v in (z, *others)):
+        return False
+    known = max(ages[v] for v in others)
+    late = [v for v in factors(r.producers, [z]) if ages.get(v, 0) > known]
+    return bool(late) and all(isinstance(r.op_of(v), BroadcastTo) for v in late)
+
+
+def _ages(graph: Graph) -> dict[Value, int]:
+    """After how many sums (or extrema) of sums each value is known."""
+    ages = dict.fromkeys(graph.inputs, 0)
+    for node in graph.nodes:
+        age = max((ages[v] for v in node.operands), default=0) + isinstance(node.op, Reduction)
+        ages.update(dict.fromkeys(node.results, age))
+    return ages
 
 
 def _scalar(r: Rewriter, v: Value) -> Value | None:
@@ -198,6 +234,7 @@ RULES: tuple[tuple[type[Add | Sub], Callable[[Rewriter, Node], Result]], ...] = 
     (Add, add_to_dynamic_part),
     (Add, step_where_used),
     (Sub, step_where_used),
+    (Add, add_last_what_is_known_last),
 )
 _RULES = Rules(*RULES)
 

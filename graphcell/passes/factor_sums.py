@@ -11,6 +11,8 @@ roots, by which normalisations divide what is no larger than the root of the lar
 it is there anyway, or where that is a sum of differences x - m with one number m and the sum of all x is there, a mean taken away. Half
 precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
 
+A sum of two is two sums where one of these is in the graph but for such factors, so that it does not wait for them.
+
 What a square adds to a gradient, twice, is added once and doubled, and powers of two join other numbers. (What is below the smallest normal number may be
 rounded otherwise then, and a product above half of the largest number could overflow that is added twice to what it nearly cancels.)
 """
@@ -56,26 +58,83 @@ class _SharedSums:
 
     def rule(self, r: Rewriter, node: Node) -> Result:
         """Factors may move if what is left is a sum of the graph, or of what had its mean taken away."""
+        assert isinstance(node.op, ReduceSum)
+        v = node.operands[0]
+        if v.type.dtype.is_float and v.type.dtype.bits >= 32 and self._is_known(r, node.op, v):
+            return self._sum(r, node.op, v, node.results[0])
+        return _factor_before_sum(r, node, self._sums(r))
+
+    def sum_of_two(self, r: Rewriter, node: Node) -> Result:
+        """sum(x + y) is sum(x) + sum(y) if one of these is a sum of the graph but for factors, which is there before the other addend is: the gradient
+        of c = x - mean(x) has such a part, c times what is the same along the sum, where a variance is the mean of c * c."""
+        op, total = node.op, r.producers.get(node.operands[0])
+        assert isinstance(op, ReduceSum)
+        if total is None or not isinstance(total.op, (Add, Sub)) or not total.results[0].type.dtype.is_float or total.results[0].type.dtype.bits < 32:
+            return None
+        x, y = total.operands
+        if not self._is_known(r, op, x) and not self._is_known(r, op, y):
+            return None
+        return r.emit(total.op, *self._sum(r, op, x, node.results[0]), *self._sum(r, op, y, node.results[0]))
+
+    def _sum(self, r: Rewriter, op: ReduceSum, v: Value, result: Value) -> Sequence[Value]:
+        """The sum of `v`, factors taken out that leave one that is known."""
+        if not self._is_known(r, op, v):
+            return r.emit(op, v)
+        moved, rest = _divided(r, op, v)
+        total = r.emit(op, *_product(r, rest))
+        for factor in moved:
+            along = _same_along(r, factor, op, result)
+            assert along is not None
+            total = r.emit(Mul(), *total, along)
+        return total
+
+    def _is_known(self, r: Rewriter, op: ReduceSum, v: Value) -> bool:
+        moved, rest = _divided(r, op, v)
+        return bool(moved and rest) and (_sum_of(r.producers, op, rest) in self._sums(r) or _is_centred(r, op, rest, self._sums(r)))
+
+    def _sums(self, r: Rewriter) -> set[_Sum]:
         if r.graph not in self.known:
             made_by = r.graph.producers()
             self.known[r.graph] = {_sum_of(made_by, n.op, n.operands) for n in r.graph.nodes if isinstance(n.op, ReduceSum)}
-        return _factor_before_sum(r, node, self.known[r.graph])
+        return self.known[r.graph]
 
 
 _Sum = tuple[tuple[int, ...], frozenset[tuple[Value, int]]]
 """The dimensions of a sum, and what is multiplied in it, how often."""
 
 
-def _sum_of(made_by: Mapping[Value, Node], op: ReduceSum, factors: Sequence[Value]) -> _Sum:
+def _sum_of(made_by: Mapping[Value, Node], op: ReduceSum, product: Sequence[Value]) -> _Sum:
+    return op.axis, frozenset(Counter(factors(made_by, product)).items())
+
+
+def factors(made_by: Mapping[Value, Node], product: Sequence[Value]) -> list[Value]:
+    """What is multiplied in a product, through products in it."""
     found: list[Value] = []
-    stack = list(factors)
+    stack = list(product)
     while stack:
         v = stack.pop()
         if v in made_by and isinstance(made_by[v].op, Mul):
             stack += made_by[v].operands
         else:
             found.append(v)
-    return op.axis, frozenset(Counter(found).items())
+    return found
+
+
+def _divided(r: Rewriter, op: ReduceSum, v: Value) -> tuple[list[Value], list[Value]]:
+    """The factors of v that are the same along a sum, and the others."""
+    moved: list[Value] = []
+    rest: list[Value] = []
+    for factor in factors(r.producers, [v]):
+        same = r.number(factor) is not None or _along_what_is_left(r, factor, op) is not None
+        (moved if same else rest).append(factor)
+    return moved, rest
+
+
+def _product(r: Rewriter, factors: Sequence[Value]) -> Sequence[Value]:
+    product: Sequence[Value] = factors[:1]
+    for factor in factors[1:]:
+        product = r.emit(Mul(), *product, factor)
+    return product
 
 
 def _factor_before_sum(r: Rewriter, node: Node, sums: set[_Sum] | None) -> Result:
@@ -262,6 +321,7 @@ def _is_normal(number: float, dtype: DType) -> bool:
 
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
-    sums = (ReduceSum, safe_factor_before_sum), (ReduceSum, minus_before_sum)
-    graph = rewrite(graph, Rules(*sums, (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
-    return rewrite(graph, Rules((ReduceSum, _SharedSums().rule), (Mul, powers_of_two_together), (Add, add_twice)))
+    safe, shared = (ReduceSum, safe_factor_before_sum), _SharedSums()
+    graph = rewrite(graph, Rules(safe, (ReduceSum, minus_before_sum), (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
+    sums = safe, (ReduceSum, shared.rule), (ReduceSum, shared.sum_of_two)
+    return rewrite(graph, Rules(*sums, (Mul, powers_of_two_together), (Add, add_twice)))

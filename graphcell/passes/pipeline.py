@@ -59,6 +59,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("log_of_softmax", log_of_softmax),
     ("divide_once", divide_once),
     ("factor_sums", factor_sums),
+    ("eliminate_dead", eliminate_dead),
     ("accumulate", accumulate),
     ("eliminate_dead", eliminate_dead),
     ("take_apart", take_apart),

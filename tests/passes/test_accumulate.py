@@ -7,8 +7,9 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell import ops
+from graphcell.errors import Span
 from graphcell.ir.evaluate import evaluate_graph
-from graphcell.ir.graph import Graph
+from graphcell.ir.graph import Graph, Node
 from graphcell.ir.text import parse
 from graphcell.ir.types import TensorType
 from graphcell.ir.verify import verify
@@ -194,3 +195,67 @@ def test_the_gradient_of_many_rows_is_made_in_one_buffer() -> None:
     assert [n.op.name for n in executable.compilation.optimized.nodes].count("pad") <= 1
     for want, got in zip(evaluate_graph(graph, [x, g]), executable([Tensor(x), Tensor(g)]), strict=True):
         np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-5, atol=1e-6)
+
+
+def as_gradient(graph: Graph) -> Graph:
+    """The graph, all of it the gradient of some place."""
+    place = Span("f.py", 1, 0, 1, 1, gradient=True)
+    return Graph(graph.name, graph.inputs, [Node(n.op, n.operands, n.results, place) for n in graph.nodes], graph.outputs)
+
+
+def test_what_waits_for_a_sum_is_added_last() -> None:
+    """The gradient of x is 0.3 u + (v + c k) - m, where k and m are sums over u and v: the loop that makes these stores their sum, not both of them."""
+
+    def f(x: Tensor) -> Tensor:
+        c = x - x.mean(0)
+        y = ops.elu(c * ops.rsqrt(ops.square(c).mean(0) + 1e-5))
+        return ops.square(y + 0.3 * x)
+
+    shape = (500, 300)
+    graph = vjp(trace(f, TensorType(dt.float32, shape)), [0])
+    executable = compile_graph(as_gradient(graph))
+    assert executable.arena_bytes < 1.5 * 500 * 300 * 4
+    rng = np.random.default_rng(0)
+    inputs = [rng.normal(size=shape).astype(np.float32) for _ in graph.inputs]
+    wide = vjp(trace(f, TensorType(dt.float64, shape)), [0])
+    for want, got in zip(evaluate_graph(wide, [v.astype(np.float64) for v in inputs]), executable([Tensor(v) for v in inputs]), strict=True):
+        np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-4, atol=1e-5)
+
+
+ADDED = """graph @f(%x: f32[6, 5], %y: f32[6, 5], %z: f32[6, 5]) {{
+  %s = reduce_sum[axis=(0,), keep_dims=False] {of}
+  %b = broadcast_to[shape=(6, 5)] %s
+  %p = mul {product}
+  %t = add {first}
+  %u = add {second}
+  return %u{more}
+}}"""
+
+
+def added(first: str = "%y, %p", second: str = "%x, %t", of: str = "%z", product: str = "%b, %z", more: str = "") -> Graph:
+    before = parse(ADDED.format(first=first, second=second, of=of, product=product, more=more))
+    after = eliminate_dead(accumulate(as_gradient(before)))
+    verify(after)
+    assert_equal_results(before, after, 1, exact=True)
+    return after
+
+
+@pytest.mark.parametrize("first", ["%y, %p", "%p, %y"])
+@pytest.mark.parametrize("second", ["%x, %t", "%t, %x"])
+@pytest.mark.parametrize("product", ["%b, %z", "%z, %b"])
+def test_two_that_wait_for_nothing_are_added_first(first: str, second: str, product: str) -> None:
+    after = added(first, second, product=product)
+    assert [set(n.operands) == set(after.inputs[:2]) for n in after.nodes if n.op.name == "add"] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"more": ", %t"},  # needed as it is
+        {"second": "%b, %t"},  # waits for it, too
+        {"product": "%y, %z"},  # waits for nothing
+    ],
+)
+def test_other_sums_stay(changed: dict[str, str]) -> None:
+    after = added(**changed)
+    assert next(set(n.operands) & set(after.inputs) for n in after.nodes if n.op.name == "add") == {after.inputs[1]}

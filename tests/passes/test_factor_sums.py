@@ -135,6 +135,50 @@ def test_a_factor_of_other_differences_stays(text: str) -> None:
     assert names_of_factors(done(text)).startswith("reduce_sum")
 
 
+TWO = """graph @f(%x: {kind}[6, 5], %g: {kind}[6, 5], %a: {kind}[6, 1]) {{
+  %s = reduce_sum[axis=(1,), keep_dims=True] {of}
+  %k = full[value=0.2, shape=(6, 1), dtype={kind}]
+  %m = mul %s, %k
+  %n = broadcast_to[shape=(6, 5)] %m
+  %c = sub %x, %n
+  %b = broadcast_to[shape=(6, 5)] %a
+  %two = full[value=2.0, shape=(6, 5), dtype={kind}]
+  %q = mul %two, %b
+  %p = mul %c, %q
+  %d = {total}
+  %t = reduce_sum[axis=(1,), keep_dims=False] %d
+  return %s, %t, %d
+}}"""
+
+
+def two(total: str, of: str = "%x", kind: str = "f32") -> str:
+    return TWO.format(total=total, of=of, kind=kind)
+
+
+@pytest.mark.parametrize("total", ["add %g, %p", "add %p, %g", "sub %g, %p", "sub %p, %g"])
+def test_a_sum_of_two_is_two_sums_where_one_is_known_but_for_factors(total: str) -> None:
+    """The gradient of c = x - mean(x), once as it is and once in a variance: its sum does not wait for that of the variance."""
+    after = done(two(total))
+    summed = [n.operands[0] for n in after.nodes if n.op.name == "reduce_sum"]
+    (centred,) = [n.results[0] for n in after.nodes if n.op.name == "sub" and n.operands[0] is after.inputs[0]]
+    assert set(summed) == {after.inputs[0], after.inputs[1], centred}
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        two("add %g, %p", of="%g"),  # the mean of something else
+        two("add %g, %x"),  # no factor that could move
+        two("mul %g, %g"),
+        two("add %g, %p", kind="f16"),
+    ],
+)
+def test_other_sums_of_two_stay(text: str) -> None:
+    before = parse(text)
+    after = eliminate_dead(factor_sums(before))
+    assert after.producers()[after.outputs[1]].operands[0] is after.outputs[2]
+
+
 CHAIN = """graph @f(%x: {kind}[6, 4], %a: {kind}[6, 1]) {{
   %c = full[value={first}, shape=(6, 4), dtype={kind}]
   %d = full[value={second}, shape=(6, 4), dtype={kind}]
