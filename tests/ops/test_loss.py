@@ -144,3 +144,14 @@ def test_weights_of_classes_that_no_target_names_do_not_matter(compiled: Any) ->
     rows, factor = np.arange(2), weight[CLASSES] / weight[CLASSES].sum()
     np.testing.assert_allclose(value.asnumpy(), -(factor * np.log(share[rows, CLASSES])).sum(), rtol=1e-12)
     np.testing.assert_allclose(gradient.asnumpy(), (share - np.eye(4)[CLASSES]) * factor[:, None], rtol=1e-12)
+
+
+@pytest.mark.parametrize("name", ["mse_loss", "l1_loss", "smooth_l1_loss", "huber_loss", "cross_entropy", "nll_loss", "kl_div", "soft_margin_loss"])
+@pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.parametrize("given", [tuple, list])
+def test_what_is_no_tensor_is_an_error(name: str, place: int, given: type) -> None:
+    """A tuple of one Tensor, as gradients come with `has_aux`, would be one dimension more that broadcasts."""
+    operands: list[object] = [Tensor(P.astype(np.float32)), Tensor(P.astype(np.float32))]
+    operands[place] = given([operands[place]])
+    with pytest.raises(TypeError, match=f"{name}: .* must be a Tensor, but is {given.__name__}"):
+        getattr(ops, name)(*operands)

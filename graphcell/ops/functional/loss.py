@@ -12,7 +12,7 @@ from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError, ShapeError
 from graphcell.ops.creation import Iota
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.functional.common import as_tensor, broadcast, cast, ones_like, select, zeros_like
+from graphcell.ops.functional.common import broadcast, cast, ones_like, select, zeros_like
 from graphcell.ops.functional.creation import stop_gradient
 from graphcell.ops.functional.indexing import check_range
 from graphcell.ops.functional.reductions import wide
@@ -48,15 +48,25 @@ def _same_shape(function: str, x: Tensor, y: Tensor) -> None:
         raise ShapeError(f"{function}: the shapes must be equal, but are {x.shape} and {y.shape}")
 
 
+def _tensors(function: str, **operands: Any) -> list[Any]:
+    """Operands that must be Tensors.
+
+    Raises:
+        TypeError: one is not, but a tuple of Tensors or a number, say.
+    """
+    for name, x in operands.items():
+        if not isinstance(x, Tensor):
+            raise ArgumentTypeError(f"{function}: {name} must be a Tensor, but is {type(x).__name__}")
+    return list(operands.values())
+
+
 def _floats(function: str, **operands: Any) -> list[Any]:
     """Operands that must be Tensors of floats.
 
     Raises:
         TypeError: one is not.
     """
-    for name, x in operands.items():
-        if not isinstance(x, Tensor):
-            raise ArgumentTypeError(f"{function}: {name} must be a Tensor, but is {type(x).__name__}")
+    for name, x in zip(operands, _tensors(function, **operands), strict=True):
         if not x.dtype.is_float:
             raise DTypeError(f"{function}: {name} must be a Tensor of floats, but is {x.dtype}")
     return list(operands.values())
@@ -68,9 +78,7 @@ def _as_floats(function: str, **operands: Any) -> list[Any]:
     Raises:
         TypeError: one is no Tensor.
     """
-    for name, x in operands.items():
-        if not isinstance(x, Tensor):
-            raise ArgumentTypeError(f"{function}: {name} must be a Tensor, but is {type(x).__name__}")
+    _tensors(function, **operands)
     dtype = next((x.dtype for x in operands.values() if x.dtype.is_float), dt.float32)
     return [x if x.dtype.is_float else x.astype(dtype) for x in operands.values()]
 
@@ -94,7 +102,7 @@ def cross_entropy(input: Any, target: Any, weight: Any = None, ignore_index: int
         ValueError: shapes or settings that do not fit. TypeError: dtypes.
     """
     (x,) = _floats("cross_entropy", input=input)
-    y = as_tensor(target, "target", "cross_entropy")
+    (y,) = _tensors("cross_entropy", target=target)
     if x.ndim == 0:
         raise ShapeError("cross_entropy: the input must have a dimension of classes, but is a scalar")
     if not 0.0 <= label_smoothing <= 1.0:
@@ -129,7 +137,7 @@ def _along(vector: Any, axis: int, rank: int) -> Any:
 @composite
 def nll_loss(inputs: Any, target: Any, weight: Any = None, ignore_index: int = -100, reduction: str = "mean", label_smoothing: float = 0.0) -> Tensor:
     """Negative log likelihood: `inputs` are log probabilities; all else as in `cross_entropy` with class numbers."""
-    x, y = as_tensor(inputs, "inputs", "nll_loss"), as_tensor(target, "target", "nll_loss")
+    x, y = _tensors("nll_loss", inputs=inputs, target=target)
     return _class_loss("nll_loss", x, y, 0 if x.ndim == 1 else 1, weight, ignore_index, reduction, label_smoothing)
 
 
@@ -168,7 +176,8 @@ def _class_loss(function: str, log_p: Any, target: Any, axis: int, weight: Any, 
 @composite
 def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """(input - target)², reduced; the two broadcast. Integers become float32."""
-    d = as_tensor(input, "input", "mse_loss") - as_tensor(target, "target", "mse_loss")
+    x, y = _tensors("mse_loss", input=input, target=target)
+    d = x - y
     d = d if d.dtype.is_float else cast(d, dt.float32)
     return reduce_loss(d * d, reduction, "mse_loss")
 
@@ -176,7 +185,8 @@ def mse_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
 @composite
 def l1_loss(input: Any, target: Any, reduction: str = "mean") -> Tensor:
     """|input - target|, reduced."""
-    d = as_tensor(input, "input", "l1_loss") - as_tensor(target, "target", "l1_loss")
+    x, y = _tensors("l1_loss", input=input, target=target)
+    d = x - y
     return reduce_loss(d.abs(), reduction, "l1_loss")
 
 
@@ -187,7 +197,7 @@ def smooth_l1_loss(input: Any, target: Any, beta: float = 1.0, reduction: str = 
     Raises:
         ValueError: beta is not positive, or the shapes differ.
     """
-    x, y = as_tensor(input, "input", "smooth_l1_loss"), as_tensor(target, "target", "smooth_l1_loss")
+    x, y = _tensors("smooth_l1_loss", input=input, target=target)
     _same_shape("smooth_l1_loss", x, y)
     if not beta > 0:
         raise ArgumentValueError(f"smooth_l1_loss: beta must be positive, but is {beta}")
@@ -200,7 +210,8 @@ def huber_loss(input: Any, target: Any, reduction: str = "mean", delta: float = 
     """d² / 2 where d = |input - target| <= delta, else delta (d - delta / 2)."""
     if not delta > 0:
         raise ArgumentValueError(f"huber_loss: delta must be positive, but is {delta}")
-    d = (as_tensor(input, "input", "huber_loss") - as_tensor(target, "target", "huber_loss")).abs()
+    x, y = _tensors("huber_loss", input=input, target=target)
+    d = (x - y).abs()
     return reduce_loss(select(d <= delta, d * d * 0.5, (d - 0.5 * delta) * delta), reduction, "huber_loss")
 
 
