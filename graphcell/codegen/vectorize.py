@@ -12,7 +12,7 @@ from dataclasses import replace
 from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled, with_loops
 from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction
-from graphcell.passes.costs import DIVISIONS, SMALL_STRIDE, masks_are_quick
+from graphcell.passes.costs import DIVISIONS, MASKED_STRIDE, SMALL_STRIDE, masks_are_quick
 from graphcell.records import dataclass
 
 _LANES, _FEWEST_LANES = 16, 4
@@ -38,8 +38,9 @@ _GATHER_LANE, _SCATTER_LANE = 1.5, 4.0
 """What each lane of a vector costs whose elements do not lie side by side."""
 _COLUMNS_KEPT = 32, 64
 """Points of a row, of the vectors that llvm/loops.py keeps, up to which what is the same in each row is computed once: before AVX-512, and with it."""
-_STRIDED = 2.5
-"""What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to."""
+_STRIDED, _FURTHER_APART = 2.5, 7.5
+"""What it costs to store a vector with a small stride by masks, for each vector of memory that it goes to, and with a larger one: then each line of memory is
+written by many more passes over it."""
 _BY_TURNS = 3.0
 """What it costs to store a vector that shares vectors of memory with others of the kernel."""
 _TILED = 6.0
@@ -206,8 +207,8 @@ class _Counter:
 
     def _store(self, store: Store, plan: _Plan) -> float:
         stride = store.access.strides[plan.vector]
-        if self.masks and 1 < stride <= SMALL_STRIDE and masks_are_quick(self.kernel.operands[store.access.operand]):
-            return _STRIDED * stride
+        if self.masks and 1 < stride <= MASKED_STRIDE and masks_are_quick(self.kernel.operands[store.access.operand]):
+            return stride * (_STRIDED if stride <= SMALL_STRIDE else _FURTHER_APART)
         return self._access(store.access.strides, plan, _SCATTER_LANE)
 
     def _access(self, strides: tuple[int, ...], plan: _Plan, apart: float, tiled: bool = True) -> float:

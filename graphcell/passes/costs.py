@@ -20,6 +20,8 @@ FAST, DIVISION, SLOW, RANDOM = 0.3, 2.0, 7.0, 25.0
 DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
 SMALL_STRIDE = 4
 """Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
+MASKED_STRIDE = 8
+"""Elements so far apart, or less, are stored as neighbouring vectors by masks, where masks are quick."""
 
 
 def cost_again(node: Node) -> float:

@@ -3,51 +3,55 @@
 Enters: a Graph in which they stand channels-first (N, C, H, W), as users write them. Leaves: an equal Graph in which they are
 channels-last, with transposes only where another layout is really asked for: elementwise ops, reductions, broadcasts, pads, slices and
 concatenations follow the layout of their operands. Fully convolutional parts so run channels-last from end to end.
-Sequences (N, C, L) follow, too: convolutions and pooling take them as images of one row, to which they are reshaped and back.
+Sequences (N, C, L) follow, too: convolutions and pooling take them as images of one row, to which they are reshaped and back; and volumes, whose
+convolutions are those of images with more channels. What is shuffled between convolutions is copied once, from one channels-last layout to the other.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value, copy_node
 from graphcell.ir.op import Op, infer_types
+from graphcell.ir.types import Shape
 from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.convolution import Conv, ConvInputGrad, ConvWeightGrad
 from graphcell.ops.creation import Full
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, Windows
+from graphcell.records import dataclass
 
-RANKS = (3, 4, 5, 6)
-"""Ranks of what is laid out so: sequences; images; windows of images, whose last two dimensions stay; such windows of which one of these is reduced."""
+RANKS = range(3, 9)
+"""Ranks of what is laid out so: sequences, images and volumes, their windows, and what reshapes make of these on the way."""
+VOLUME = (0, 2, 3, 4, 1)
+"""The permutation of volumes (N, C, D, H, W)."""
+
+Perm = tuple[int, ...]
 
 
-def to_last(rank: int) -> tuple[int, ...]:
-    """The permutation from channels-first to channels-last."""
+def to_last(rank: int) -> Perm:
+    """The permutation from channels-first to channels-last, of sequences, images and windows of images."""
     return (0, *range(2, min(rank, 4)), 1, *range(4, rank))
 
 
-def to_first(rank: int) -> tuple[int, ...]:
-    """The permutation from channels-last to channels-first."""
-    channels = min(rank, 4) - 1
-    return (0, channels, *range(1, channels), *range(4, rank))
+def inverse(perm: Perm) -> Perm:
+    return tuple(perm.index(k) for k in range(len(perm)))
 
 
-def permuted(items: tuple, perm: tuple[int, ...] | None = None) -> tuple:  # type: ignore[type-arg]
+def permuted(items: tuple, perm: Perm | None = None) -> tuple:  # type: ignore[type-arg]
     """`items`, one a dimension, in channels-last order (or another)."""
     return tuple(items[p] for p in perm or to_last(len(items)))
 
 
+@dataclass
 class _Pair:
-    """One value of the old graph, in either layout or both."""
+    """One value of the old graph, in either layout or both; `perm`: which dimension of the first stands in each place of the last."""
 
-    __slots__ = ("first", "last")
-
-    def __init__(self, first: Value | None = None, last: Value | None = None):
-        self.first, self.last = first, last
+    first: Value | None = None
+    last: Value | None = None
+    perm: Perm = ()
 
 
 class _LayoutPass:
@@ -57,6 +61,12 @@ class _LayoutPass:
         self.made_by: dict[Value, Node] = {}
         self.pairs: dict[Value, _Pair] = {v: _Pair(v) for v in graph.inputs}
         self.of_new: dict[Value, _Pair] = {v: p for v, p in self.pairs.items()}
+        self.convolved = {v for node in graph.nodes if isinstance(node.op, _ACTIVE) for v in node.operands}
+        self.ahead = set(self.convolved)
+        """What a convolution depends on."""
+        for node in reversed(graph.nodes):
+            if not self.ahead.isdisjoint(node.results):
+                self.ahead.update(node.operands)
         self.current: Node | None = None
 
     def run(self) -> Graph:
@@ -76,7 +86,7 @@ class _LayoutPass:
             self.made_by[v] = node
         return node.results[0]
 
-    def transpose(self, v: Value, perm: tuple[int, ...]) -> Value:
+    def transpose(self, v: Value, perm: Perm) -> Value:
         """A transpose, or a reshape where only dimensions of extent 1 move."""
         moved = [p for p in perm if v.type.shape[p] != 1]
         if moved == sorted(moved):
@@ -87,43 +97,46 @@ class _LayoutPass:
         pair = self.pairs[v]
         if pair.first is None:
             assert pair.last is not None
-            pair.first = self.transpose(pair.last, to_first(pair.last.type.rank))
+            pair.first = self.transpose(pair.last, inverse(pair.perm))
             self.of_new[pair.first] = pair
         return pair.first
 
-    def last(self, v: Value) -> Value:
-        pair = self.pairs[v]
+    def last(self, v: Value, perm: Perm | None = None) -> Value:
+        """`v` in the order `perm`; default: of an image."""
+        pair, perm = self.pairs[v], perm or to_last(v.type.rank)
         if pair.last is None:
             assert pair.first is not None
-            pair.last = self._relaid(pair.first)
+            pair.last, pair.perm = self._relaid(pair.first, perm), perm
+        if pair.perm != perm:
+            return self.transpose(pair.last, tuple(pair.perm.index(p) for p in perm))
         return pair.last
 
-    def _relaid(self, v: Value) -> Value:
+    def _relaid(self, v: Value, perm: Perm) -> Value:
         maker = self.made_by.get(v)
         if maker is not None and isinstance(maker.op, Full):
-            return self.emit(Full(maker.op.value, permuted(maker.op.shape), maker.op.dtype))
+            return self.emit(Full(maker.op.value, permuted(maker.op.shape, perm), maker.op.dtype))
         if maker is not None and isinstance(maker.op, BroadcastTo):
             small = maker.operands[0]
             rank = v.type.rank
             shape = (1,) * (rank - small.type.rank) + small.type.shape
             aligned = small if small.type.rank == rank else self.emit(Reshape(shape), small)
             pair = self.of_new.get(aligned)
-            inner = pair.last if pair is not None and pair.last is not None else self.transpose(aligned, to_last(rank))
-            return self.emit(BroadcastTo(permuted(maker.op.shape)), inner)
-        return self.transpose(v, to_last(v.type.rank))
+            known = pair.last if pair is not None and pair.first is aligned and pair.perm == perm else None
+            return self.emit(BroadcastTo(permuted(maker.op.shape, perm)), known or self.transpose(aligned, perm))
+        return self.transpose(v, perm)
 
-    def is_last(self, v: Value) -> bool:
-        return self.pairs[v].last is not None
+    def perm_of(self, *values: Value) -> Perm | None:
+        """The order of the first of the values that is channels-last and of a rank that may be."""
+        return next((self.pairs[v].perm for v in values if self.pairs[v].last is not None and v.type.rank in RANKS), None)
 
-    def set_last(self, node: Node, op: Op, *operands: Value) -> bool:
-        result = self.emit(op, *operands)
-        pair = self.pairs[node.results[0]] = _Pair(last=result)
-        self.of_new[result] = pair
-        return True
+    def set_last(self, node: Node, perm: Perm, op: Op, *operands: Value) -> bool:
+        return self.set_value(node, perm, self.emit(op, *operands))
 
-    def set_first(self, node: Node, value: Value) -> bool:
-        pair = self.pairs[node.results[0]] = _Pair(value)
-        self.of_new[value] = pair
+    def set_value(self, node: Node, perm: Perm, value: Value) -> bool:
+        """The result of `node` is `value`, whose dimensions stand in the order `perm`."""
+        pair = _Pair(value) if perm == tuple(range(len(perm))) else _Pair(last=value, perm=perm)
+        self.pairs[node.results[0]] = pair
+        self.of_new.setdefault(value, pair)
         return True
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -151,34 +164,30 @@ class _LayoutPass:
         return False
 
     def _elementwise(self, node: Node) -> bool:
-        if node.results[0].type.rank not in RANKS or not any(self.is_last(v) for v in node.operands):
-            return False
-        return self.set_last(node, node.op, *map(self.last, node.operands))
+        perm = self.perm_of(*node.operands)
+        return perm is not None and self.set_last(node, perm, node.op, *(self.last(v, perm) for v in node.operands))
 
     def _reduction(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
         assert isinstance(op, Reduction)
-        if x.type.rank not in RANKS or not self.is_last(x):
+        perm = self.perm_of(x)
+        if perm is None:
             return False
-        order = to_last(x.type.rank)
-        axis = tuple(sorted(order.index(a) for a in op.axis))
-        reduced_op = dataclasses.replace(op, axis=axis)  # type: ignore[type-var]
-        if op.keep_dims or min(op.axis, default=0) >= 4:
-            return self.set_last(node, reduced_op, self.last(x))
-        reduced = self.emit(reduced_op, self.last(x))
-        kept = [d for k, d in enumerate(order) if k not in axis]
-        back = tuple(kept.index(d) for d in sorted(kept))
-        return self.set_first(node, reduced if back == tuple(range(len(back))) else self.transpose(reduced, back))
+        reduced = self.emit(dataclasses.replace(op, axis=tuple(sorted(map(perm.index, op.axis)))), self.last(x, perm))  # type: ignore[type-var]
+        kept = perm if op.keep_dims else _ranked([p for p in perm if p not in op.axis])
+        if len(kept) in RANKS:
+            return self.set_value(node, kept, reduced)
+        return self.set_value(node, tuple(range(len(kept))), self.transpose(reduced, inverse(kept)) if kept != tuple(range(len(kept))) else reduced)
 
     def _moments(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
         assert isinstance(op, Moments)
-        if x.type.rank not in RANKS or not self.is_last(x):
+        perm = self.perm_of(x)
+        if perm is None:
             return False
-        order = to_last(x.type.rank)
-        mean = self.emit(Moments(tuple(sorted(order.index(a) for a in op.axis))), self.last(x))
+        mean = self.emit(Moments(tuple(sorted(map(perm.index, op.axis)))), self.last(x, perm))
         for old, new in zip(node.results, self.made_by[mean].results, strict=True):
-            self.pairs[old] = self.of_new[new] = _Pair(last=new)
+            self.pairs[old] = self.of_new[new] = _Pair(last=new, perm=perm)
         return True
 
     def _conv(self, node: Node) -> bool:
@@ -189,58 +198,160 @@ class _LayoutPass:
         last = dataclasses.replace(op, channels_last=True)
         a, b = node.operands
         if isinstance(op, Conv):
-            return self.set_last(node, last, self.last(a), self.first(b))
+            return self.set_last(node, to_last(4), last, self.last(a), self.first(b))
         if isinstance(op, ConvInputGrad):
-            return self.set_last(node, last, self.first(a), self.last(b))
-        return self.set_first(node, self.emit(last, self.last(a), self.last(b)))
+            return self.set_last(node, to_last(4), last, self.first(a), self.last(b))
+        return self.set_value(node, (0, 1, 2, 3), self.emit(last, self.last(a), self.last(b)))
 
     def _broadcast(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
         assert isinstance(op, BroadcastTo)
-        if x.type.rank not in RANKS or len(op.shape) != x.type.rank or not self.is_last(x):
+        perm = self.perm_of(x)
+        if perm is None or len(op.shape) != len(perm):
             return False
-        return self.set_last(node, BroadcastTo(permuted(op.shape)), self.last(x))
+        return self.set_last(node, perm, BroadcastTo(permuted(op.shape, perm)), self.last(x, perm))
 
     def _concat(self, node: Node) -> bool:
         op = node.op
         assert isinstance(op, Concat)
-        if node.results[0].type.rank not in RANKS or not any(self.is_last(v) for v in node.operands):
-            return False
-        return self.set_last(node, Concat(to_last(node.results[0].type.rank).index(op.axis)), *map(self.last, node.operands))
+        perm = self.perm_of(*node.operands)
+        return perm is not None and self.set_last(node, perm, Concat(perm.index(op.axis)), *(self.last(v, perm) for v in node.operands))
 
     def _pad(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
         assert isinstance(op, Pad)
-        if x.type.rank not in RANKS or not self.is_last(x):
+        perm = self.perm_of(x)
+        if perm is None:
             return False
-        return self.set_last(node, Pad(permuted(op.low), permuted(op.high), permuted(op.interior), op.value), self.last(x))
+        low, high, interior = (permuted(p, perm) for p in (op.low, op.high, op.interior))
+        return self.set_last(node, perm, Pad(low, high, interior, op.value), self.last(x, perm))
 
     def _slice(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
         assert isinstance(op, Slice)
-        if x.type.rank not in RANKS or not self.is_last(x):
+        perm = self.perm_of(x)
+        if perm is None:
             return False
-        return self.set_last(node, Slice(permuted(op.start), permuted(op.size), permuted(op.step)), self.last(x))
+        start, size, step = (permuted(p, perm) for p in (op.start, op.size, op.step))
+        return self.set_last(node, perm, Slice(start, size, step), self.last(x, perm))
 
     def _windows(self, node: Node) -> bool:
+        """The slabs of a volume from which a convolution makes its images are channels-last as these are."""
         op, x = node.op, node.operands[0]
-        assert isinstance(op, (Windows, Fold))
-        if op.axes != (2, 3) or x.type.rank not in RANKS or not self.is_last(x):
+        assert isinstance(op, Windows)
+        is_of_volume = x.type.rank == len(VOLUME) and op.axes == (2,)
+        perm = self.perm_of(x) or (VOLUME if is_of_volume else None)
+        if perm is None or node.results[0].type.rank not in RANKS:
             return False
-        if isinstance(op, Fold):
-            return self.set_last(node, dataclasses.replace(op, axes=(1, 2), shape=permuted(op.shape)), self.last(x))
-        return self.set_last(node, dataclasses.replace(op, axes=(1, 2)), self.last(x))
+        axes = tuple(map(perm.index, op.axes))
+        if axes != tuple(sorted(axes)):
+            return False
+        return self.set_last(node, (*perm, *range(len(perm), len(perm) + len(axes))), dataclasses.replace(op, axes=axes), self.last(x, perm))
+
+    def _fold(self, node: Node) -> bool:
+        op, x = node.op, node.operands[0]
+        assert isinstance(op, Fold)
+        perm, rank = self.perm_of(x), len(op.shape)
+        if perm is None:
+            return False
+        whole = tuple(p for p in perm if p < rank)
+        axes = tuple(map(whole.index, op.axes))
+        if axes != tuple(sorted(axes)):
+            return False
+        return self.set_last(
+            node, whole, dataclasses.replace(op, axes=axes, shape=permuted(op.shape, whole)), self.last(x, (*whole, *range(rank, len(perm))))
+        )
+
+    def _transpose(self, node: Node) -> bool:
+        """Another order of the dimensions is the same memory. Where no convolution follows, other loops than along channels may suit what does."""
+        op, x = node.op, node.operands[0]
+        assert isinstance(op, Transpose)
+        perm = self.perm_of(x)
+        if perm is None or self.pairs[x].first is not None:
+            return False
+        order = tuple(map(op.perm.index, perm))
+        if order != tuple(range(len(order))) and node.results[0] not in self.ahead:
+            return False
+        return self.set_value(node, order, self.last(x, perm))
 
     def _reshape(self, node: Node) -> bool:
-        """Adding or dropping the extents of 1 of window dimensions keeps the layout, and so do images as sequences, and sequences as images."""
+        """Dimensions that stay next to each other may be joined and divided: sequences and images, images and volumes. Others are brought next to each other
+        where a convolution reads the image."""
         op, x = node.op, node.operands[0]
         assert isinstance(op, Reshape)
-        shapes = x.type.shape, op.shape
-        of_windows = shapes[0][:4] == shapes[1][:4] and all(4 <= len(s) <= max(RANKS) and math.prod(s[4:]) == 1 for s in shapes)
-        of_images = sorted(map(len, shapes)) == [3, 4] and shapes[0][:2] == shapes[1][:2]
-        if not (of_windows or of_images) or not self.is_last(x):
+        perm = self.perm_of(x)
+        groups = _groups(x.type.shape, op.shape) if perm is not None and len(op.shape) in RANKS else None
+        if perm is None or groups is None:
             return False
-        return self.set_last(node, Reshape(permuted(op.shape)), self.last(x))
+        order = _order_after(perm, groups, op.shape)
+        divides = len(op.shape) > 4 and any(len(g.new) > 1 for g in groups)
+        if order is not None and (not divides or node.results[0] in self.ahead):
+            return self.set_last(node, order, Reshape(permuted(op.shape, order)), self.last(x, perm))
+        if len(op.shape) != 4 or node.results[0] not in self.convolved:
+            return False
+        image = to_last(4)
+        wanted = _order_before(image, groups, x.type.shape)
+        return wanted is not None and self.set_last(node, image, Reshape(permuted(op.shape, image)), self.last(x, wanted))
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Dimensions (but for those of extent 1) that a reshape joins, and what it divides them into."""
+
+    old: tuple[int, ...]
+    new: tuple[int, ...]
+
+
+def _groups(old: Shape, new: Shape) -> list[_Group] | None:
+    """The smallest groups of a reshape, in row-major order; None where there are no elements."""
+    if 0 in old:
+        return None
+    groups: list[_Group] = []
+    rest = [[k for k, extent in enumerate(shape) if extent != 1] for shape in (old, new)]
+    while rest[0] or rest[1]:
+        taken: tuple[list[int], list[int]] = ([], [])
+        sizes = [1, 1]
+        while not taken[0] or sizes[0] != sizes[1]:
+            side = int(sizes[1] < sizes[0])
+            taken[side].append(rest[side].pop(0))
+            sizes[side] *= (old, new)[side][taken[side][-1]]
+        groups.append(_Group(*map(tuple, taken)))
+    return groups
+
+
+def _order_after(perm: Perm, groups: Sequence[_Group], shape: Shape) -> Perm | None:
+    """The order of the new dimensions where the old ones stand as `perm` says; None if those of a group do not follow each other."""
+    grouped = {g.old[0]: g for g in groups}
+    order: list[int] = []
+    rest = [p for p in perm if any(p in g.old for g in groups)]
+    while rest:
+        group = grouped.get(rest[0])
+        if group is None or tuple(rest[: len(group.old)]) != group.old:
+            return None
+        del rest[: len(group.old)]
+        order += group.new
+    return _with_ones(order, shape)
+
+
+def _order_before(perm: Perm, groups: Sequence[_Group], shape: Shape) -> Perm | None:
+    """The order of the old dimensions from which the new ones stand as `perm` says."""
+    return _order_after(perm, [_Group(g.new, g.old) for g in groups], shape)
+
+
+def _with_ones(order: Sequence[int], shape: Shape) -> Perm:
+    """The order with the dimensions of extent 1: that of images, or of channels first, where these stand as there, else each behind the one before it."""
+    for usual in (to_last(len(shape)), tuple(range(len(shape)))):
+        if [k for k in usual if shape[k] != 1] == list(order):
+            return usual
+    whole = list(order)
+    for k, extent in enumerate(shape):
+        if extent == 1:
+            whole.insert(whole.index(k - 1) + 1 if k else 0, k)
+    return tuple(whole)
+
+
+def _ranked(items: Sequence[int]) -> Perm:
+    return tuple(map(sorted(items).index, items))
 
 
 _RULES: dict[type[Op], Callable[[_LayoutPass, Node], bool]] = {
@@ -253,7 +364,8 @@ _RULES: dict[type[Op], Callable[[_LayoutPass, Node], bool]] = {
     Pad: _LayoutPass._pad,
     Slice: _LayoutPass._slice,
     Windows: _LayoutPass._windows,
-    Fold: _LayoutPass._windows,
+    Fold: _LayoutPass._fold,
+    Transpose: _LayoutPass._transpose,
     Reshape: _LayoutPass._reshape,
 }
 

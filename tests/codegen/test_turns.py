@@ -115,3 +115,15 @@ def test_what_all_turns_share_may_lie_apart(points: int, dtype: Any) -> None:
     want = np.repeat(x.swapaxes(1, 2) + y, 2, axis=2)
     check(f, [x, y], want)
     assert inner(f, [x, y]) == [points]
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.bool_])
+@pytest.mark.parametrize("channels", [5, 6, 7, 8, 9])
+@pytest.mark.parametrize("points", [16, 37, 131])
+def test_more_channels_behind_the_pixels(channels: int, points: int, dtype: Any) -> None:
+    """Written where they lie, channel by channel or in tiles, and nothing between."""
+    x = whole(dtype, 3, channels, points)
+    check(lambda x: ops.logical_or(images_last(x), False) if dtype is np.bool_ else ops.neg(images_last(x)), [x], np.swapaxes(x if dtype is np.bool_ else -x, 1, 2))
+    arrays = [whole(dtype, 3, points) for _ in range(channels)]
+    check(lambda *x: ops.stack(x, -1), arrays, np.stack(arrays, -1))
+    check(lambda x: ops.stack((x,) * channels, -1), arrays[:1], np.stack(arrays[:1] * channels, -1))

@@ -17,7 +17,7 @@ from graphcell.ops.functional.pooling import max_pool
 from graphcell.ops.movement import Transpose
 from graphcell.ops.pooling import Fold, Windows
 from graphcell.passes.autodiff import vjp
-from graphcell.passes.layout import RANKS, channels_last, to_first, to_last
+from graphcell.passes.layout import RANKS, channels_last, inverse, to_last
 from graphcell.passes.pipeline import run_pipeline
 from tests.helpers import run, trace
 
@@ -143,8 +143,130 @@ def test_any_reshape_of_an_image(shape: tuple[int, ...]) -> None:
     is_equal(graph, channels_last(graph), *shapes)
 
 
+def conv3d(x: Any, w: Any, stride: int = 1, groups: int = 1) -> Any:
+    return ops.conv3d(x, w, stride=stride, pad_mode="pad", padding=w.shape[2] // 2, groups=groups)
+
+
+def normed_volume(x: Any) -> Any:
+    """As batch norm does it, which joins depths and rows."""
+    y = x.reshape((*x.shape[:2], -1, x.shape[4]))
+    mean = y.mean((0, 2, 3), keep_dims=True)
+    return ((y - mean) * ops.rsqrt(ops.square(y - mean).mean((0, 2, 3), keep_dims=True) + 1e-3)).reshape(x.shape)
+
+
+VX, VW, VV = (2, 3, 5, 6, 7), (8, 3, 3, 3, 3), (4, 8, 3, 3, 3)
+VOLUMES: dict[str, tuple[Function, tuple[int, ...]]] = {
+    "relu": (ops.relu, VV),
+    "normed": (normed_volume, VV),
+    "padded": (lambda x: ops.pad(x, (2, 1)), VV),
+    "sliced": (lambda x: ops.tanh(x)[:, :, 1:, ::2], VV),
+    "beside": (lambda x: ops.cat((ops.relu(x), x * x), 1), (4, 16, 3, 3, 3)),
+    "residual": (lambda x: x + ops.sigmoid(x) * x.mean((2, 3, 4), keep_dims=True), VV),
+    "pooled": (lambda x: ops.max_pool3d(x, 2), VV),
+    "flat": (ops.relu, (4, 8, 1, 3, 3)),
+    "long": (ops.relu, (4, 8, 3, 1, 1)),
+}
+
+
+def volumes(name: str) -> tuple[Function, tuple[tuple[int, ...], ...]]:
+    between, v = VOLUMES[name]
+    return lambda x, w, v: conv3d(between(conv3d(x, w)), v), (VX, VW, v)
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+def test_volumes_stay_channels_last_from_one_convolution_to_the_next(name: str) -> None:
+    """But for the depths that a kernel reaches over, which come before the channels of an image."""
+    fn, shapes = volumes(name)
+    graph = graph_of(fn, *shapes)
+    optimized, _ = run_pipeline(graph)
+    left = between_convolutions(optimized)
+    assert len(left) == (shapes[2][2] > 1) and all(n.op.perm[-2] == n.op.perm[-1] + 1 for n in left)
+    is_equal(graph, optimized, *shapes)
+
+
+@pytest.mark.parametrize("name", VOLUMES)
+@pytest.mark.parametrize(("stride", "groups"), [(1, 1), (2, 2)])
+def test_gradients_of_volumes(name: str, stride: int, groups: int) -> None:
+    between, v = VOLUMES[name]
+    shapes = VX, VW, (v[0], v[1] // groups, *v[2:])
+    graph = graph_of(lambda x, w, v: ops.square(conv3d(between(conv3d(x, w)), v, stride, groups)).sum(), *shapes)
+    both = vjp(graph, [0, 1, 2])
+    arrays = [*arrays_of(*shapes), np.float64(1.0)]
+    for want, got in zip(run(both, *arrays), run(run_pipeline(both)[0], *arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-8)
+
+
+def shuffled(x: Any) -> Any:
+    """Channels of two groups, mixed."""
+    n, c, h, w = x.shape
+    return x.reshape((n, 2, c // 2, h, w)).swapaxes(1, 2).reshape((n, c, h, w))
+
+
+@pytest.mark.parametrize("between", [shuffled, lambda x: ops.pixel_shuffle(x, 2)], ids=["channels", "pixels"])
+def test_what_is_shuffled_between_convolutions_is_copied_once(between: Function) -> None:
+    def fn(x: Any, w: Any, v: Any) -> Any:
+        y = between(ops.relu(ops.conv2d(x, w)))
+        return ops.conv2d(y, v[:, : y.shape[1]])
+
+    shapes = (2, 3, 8, 10), (8, 3, 3, 3), (4, 8, 3, 3)
+    graph = graph_of(fn, *shapes)
+    optimized, _ = run_pipeline(graph)
+    assert len(between_convolutions(optimized)) == 1
+    is_equal(graph, optimized, *shapes)
+
+
+def any_step(rng: np.random.Generator, x: Any) -> Any:
+    """Something that keeps, moves or joins the dimensions of x."""
+    rank = x.ndim
+    axis = int(rng.integers(rank))
+    match rng.integers(8):
+        case 0:
+            return ops.tanh(x)
+        case 1 if rank < 7:
+            parts = [d for d in range(1, x.shape[axis] + 1) if x.shape[axis] % d == 0]
+            part = int(rng.choice(parts))
+            return x.reshape((*x.shape[:axis], x.shape[axis] // part, part, *x.shape[axis + 1 :]))
+        case 2 if rank > 1:
+            axis = min(axis, rank - 2)
+            return x.reshape((*x.shape[:axis], -1, *x.shape[axis + 2 :]))
+        case 3:
+            return x.transpose(tuple(map(int, rng.permutation(rank))))
+        case 4:
+            return x - x.mean(axis, keep_dims=True)
+        case 5 if rank > 2:
+            return x.sum(axis) + 1.0
+        case 6:
+            return x * ops.exp(x.max(axis, keepdims=True) * 0.1)
+        case _ if x.shape[axis] > 1:
+            return ops.cat((x, x.narrow(axis, 0, 1)), axis)
+    return x + 1.0
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_any_steps_between_convolutions(seed: int) -> None:
+    """Whatever stands between, and whether another convolution follows or not, results and gradients are the same."""
+
+    def fn(x: Any, w: Any, v: Any) -> Any:
+        rng = np.random.default_rng(seed)
+        y = ops.conv2d(x, w) if seed % 2 else conv3d(x, w)
+        for _ in range(int(rng.integers(1, 7))):
+            y = any_step(rng, y)
+        if y.size % 6 == 0:
+            y = ops.conv2d(y.reshape((1, 2, 3, -1)), v, pad_mode="same")
+        return ops.square(y).sum() + y.sum()
+
+    inner = (8, 8) if seed % 2 else (3, 4, 4)
+    shapes = (2, 2, *inner), (6, 2, *[3] * len(inner)), (2, 2, 3, 3)
+    graph = graph_of(fn, *shapes)
+    is_equal(graph, channels_last(graph), *shapes)
+    both = vjp(graph, [0, 1, 2])
+    arrays = [*arrays_of(*shapes), np.float64(1.0)]
+    for want, got in zip(run(both, *arrays), run(channels_last(both), *arrays), strict=True):
+        np.testing.assert_allclose(got, want, rtol=1e-8, atol=1e-8)
+
+
 @pytest.mark.parametrize("rank", RANKS)
 def test_permutations(rank: int) -> None:
     last = to_last(rank)
     assert sorted(last) == list(range(rank)) and last[min(rank, 4) - 1] == 1
-    assert tuple(last[k] for k in to_first(rank)) == tuple(range(rank))
+    assert tuple(last[k] for k in inverse(last)) == tuple(range(rank))

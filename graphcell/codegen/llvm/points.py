@@ -22,7 +22,7 @@ from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_str
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
 from graphcell.ops.mathematics import Digamma, Lgamma, Pow
-from graphcell.passes.costs import SMALL_STRIDE, masks_are_quick
+from graphcell.passes.costs import MASKED_STRIDE, SMALL_STRIDE, masks_are_quick
 from graphcell.records import dataclass
 
 _FEWEST_LANES = 4
@@ -531,7 +531,7 @@ class PointEmitter:
             else:
                 b.store(value, pointer)
             return
-        if b.module.avx512 and 1 < stride <= SMALL_STRIDE and masks_are_quick(dtype) and self._lanes_are_known():
+        if b.module.avx512 and 1 < stride <= MASKED_STRIDE and masks_are_quick(dtype) and self._lanes_are_known():
             store_strided(b, pointer, stride, value, self.count)
             return
         b.scatter(value, b.gep_vector(pointer, self._lane_offsets(stride), storage_type(dtype)), self._every_lane())
