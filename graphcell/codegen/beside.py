@@ -6,6 +6,9 @@ memory is planned as if they ran at one time, so that they may; team.py has them
 A pair takes about as long as its longer loop, so only loops of about the same work are paired. What stands between the two goes before both, unless it needs
 the first one's results, or takes over what that reads: then it goes behind them. What a loop makes earlier than before has to be kept longer: no pair that
 makes much more memory necessary is formed, as those of layers that are computed again for their gradients would.
+
+Products of what one of the loops made and equal ones of what the other made, as of gradients by the weights of both directions, follow them: each thread
+goes on with what it has in its caches.
 """
 
 from __future__ import annotations
@@ -13,6 +16,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Collection, Sequence
+from dataclasses import field
 from typing import Generic, Protocol, TypeVar
 
 from graphcell.codegen.fuse import Analysis
@@ -25,7 +29,7 @@ _MOST_UNEQUAL = 1.5
 """Times the work of a loop's partner."""
 _FARTHEST = 40
 """Steps between the two, at most."""
-_MOST_GROWTH, _LITTLE = 1.25, 1 << 19
+_MOST_GROWTH, _LITTLE = 1.25, 1 << 20
 """Times the memory for temporaries that there was without a pair, and bytes more that are little in any case."""
 
 
@@ -43,14 +47,23 @@ U = TypeVar("U", bound=UnitLike)
 
 @dataclass(eq=False)
 class Pair(Generic[U]):
-    """Two loops that need nothing of each other and follow each other; `apart`: whether a thread goes through each."""
+    """Two loops that need nothing of each other and follow each other, and the products behind them; `apart`: whether a thread goes through each."""
 
     first: U
     second: U
     apart: bool = True
+    behind: tuple[list[U], list[U]] = field(default_factory=lambda: ([], []))
+    """Products of what the first made, and as many, equal ones of what the second made, in order."""
 
-    def other(self, unit: U) -> U:
-        return self.second if unit is self.first else self.first
+    @property
+    def sides(self) -> tuple[list[U], list[U]]:
+        """What each thread does."""
+        return [self.first, *self.behind[0]], [self.second, *self.behind[1]]
+
+    @property
+    def units(self) -> list[U]:
+        """All of it, in the order in which one thread does it."""
+        return [self.first, self.second, *self.behind[0], *self.behind[1]]
 
 
 def pair_loops(
@@ -88,20 +101,63 @@ def pair_loops(
                 found, pairs = order, more
                 start += len(before)
                 break
+    for k, pair in enumerate(pairs):
+        order, longer = _with_products(found, pair, info, overwritten, fixed)
+        more = [*pairs[:k], longer, *pairs[k + 1 :]]
+        if _peak(order, more, info, given) <= most:
+            found, pairs = order, more
     return found, pairs
+
+
+def _with_products(
+    units: Sequence[U], pair: Pair[U], info: Analysis, overwritten: Collection[tuple[Value, Value]], fixed: Sequence[U]
+) -> tuple[list[U], Pair[U]]:
+    """The pair with what may follow its loops."""
+    at = next(k for k, unit in enumerate(units) if unit is pair.second) + 1
+    made, later = [set(unit.writes()) for unit in (pair.first, pair.second)], set[Value]()
+    products: tuple[list[U], list[U]] = ([], [])
+    for unit in units[at : at + _FARTHEST]:
+        if any(unit is u for u in fixed):
+            break
+        reads, writes = set(unit.reads(info)), set(unit.writes())
+        sides = [k for k in (0, 1) if not reads.isdisjoint(made[k])]
+        is_product = unit.node is not None and isinstance(unit.node.op, MatMul)
+        if is_product and len(sides) == 1 and reads.isdisjoint(later) and not any(v in writes for v, _ in overwritten):
+            products[sides[0]].append(unit)
+        later |= writes
+    behind: tuple[list[U], list[U]] = ([], [])
+    for one in products[0]:
+        twin = next((u for u in products[1] if _are_twins(one, u) and not any(u is v for v in behind[1])), None)
+        if twin is not None:
+            behind[0].append(one)
+            behind[1].append(twin)
+    moved = {id(unit) for unit in (*behind[0], *behind[1])}
+    order = [*units[:at], *behind[0], *behind[1], *(u for u in units[at:] if id(u) not in moved)]
+    return order, Pair(pair.first, pair.second, behind=behind)
+
+
+def _are_twins(one: UnitLike, other: UnitLike) -> bool:
+    x, y = one.node, other.node
+    return x is not None and y is not None and x.op == y.op and [v.type for v in x.operands] == [v.type for v in y.operands]
 
 
 def _peak(units: Sequence[U], pairs: Sequence[Pair[U]], info: Analysis, given: Collection[Value]) -> int:
     """The most bytes of temporaries that are in use at one time."""
     changes = [0] * (len(units) + 2)
     last = {v: step for step, unit in enumerate(units) for v in unit.reads(info)}
-    seconds = {id(pair.second) for pair in pairs}
-    for step, unit in enumerate(units):
+    for (step, unit), begin in zip(enumerate(units), begins(units, pairs), strict=True):
         for v in unit.writes():
             if v not in given:
-                changes[step - (id(unit) in seconds)] += v.type.nbytes
+                changes[begin] += v.type.nbytes
                 changes[last.get(v, step) + 1] -= v.type.nbytes
     return max(itertools.accumulate(changes))
+
+
+def begins(units: Sequence[U], pairs: Sequence[Pair[U]]) -> list[int]:
+    """The place of each step among all, of what runs at one time that of the first of it."""
+    together = {id(unit): id(pair.first) for pair in pairs for unit in pair.units}
+    places = {id(unit): step for step, unit in enumerate(units)}
+    return [places[together.get(id(unit), id(unit))] for unit in units]
 
 
 def _may_be_paired(unit: UnitLike) -> bool:

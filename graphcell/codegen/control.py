@@ -6,10 +6,11 @@ inherits. What a loop carries lies in the buffers of the op's results. Loops amo
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import Self
+from typing import Any, Self
 
+from graphcell.codegen.beside import Pair
 from graphcell.codegen.contractions import Contractions
 from graphcell.codegen.llvm.text import I1, I8, I64, FunctionBuilder, Val, i64
 from graphcell.codegen.lowering import Calls
@@ -32,6 +33,10 @@ class ControlFlow(Contractions):
 
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
         """Emits all steps."""
+        raise NotImplementedError
+
+    def emit_with(self, b: FunctionBuilder, unit: Any, own: Val, call: Calls) -> None:
+        """Emits one step, which has the memory at `own` for itself."""
         raise NotImplementedError
 
     def _bind(self, frame: Self, places: Sequence[Val]) -> None:
@@ -58,7 +63,8 @@ class ControlFlow(Contractions):
             self._emit_loop(b, node, own, call)
             return
         team = TeamCalls(self.lowering, call, self.teams[node])
-        with self._brought(team, {node: own}) as owns, self.lowering.counted_by(team.is_first):
+        read = [*(self.info.layout(v).root for v in node.operands), *node.results]
+        with self._brought(team, read, {node: own}) as owns, self.lowering.counted_by(team.is_first):
             self._emit_loop(team.b, node, owns[node], team)
         team.close(b, call)
 
@@ -66,20 +72,21 @@ class ControlFlow(Contractions):
         emit = self.emit_while if isinstance(node.op, While) else self.emit_for
         emit(b, node, own, call)
 
-    def emit_pair(self, b: FunctionBuilder, owns: dict[Node, Val], call: Calls) -> None:
-        """Loops that need nothing of each other, a thread each, with the memory that each has for itself."""
-        pair = PairCalls(self.lowering, call)
-        with self._brought(pair, owns) as brought:
-            for number, (node, own) in enumerate(brought.items()):
-                with pair.by(number):
-                    self._emit_loop(pair.b, node, own, pair)
-        pair.close(b, call)
+    def emit_pair(self, b: FunctionBuilder, pair: Pair[Any], owns: dict[Node, Val], call: Calls) -> None:
+        """Loops that need nothing of each other and what follows them, a thread each; `owns`: the memory that each step has for itself."""
+        calls = PairCalls(self.lowering, call)
+        read = dict.fromkeys(v for unit in pair.units for v in (*unit.reads(self.info), *unit.writes()))
+        with self._brought(calls, read, owns) as brought:
+            for number, side in enumerate(pair.sides):
+                with calls.by(number):
+                    for unit in side:
+                        self.emit_with(calls.b, unit, brought[unit.key], calls)
+        calls.close(b, call)
 
     @contextmanager
-    def _brought(self, team: TeamCalls, owns: dict[Node, Val]) -> Iterator[dict[Node, Val]]:
-        """What the code of loops reads, as it is called in a function of a team; as before afterwards."""
-        places, requests = self.place, {r: r.places for node in owns for r in self._requests_inside(node)}
-        read = [v for node in owns for v in (*(self.info.layout(v).root for v in node.operands), *node.results)]
+    def _brought(self, team: TeamCalls, read: Iterable[Value], owns: dict[Node, Val]) -> Iterator[dict[Node, Val]]:
+        """What the code of steps reads, as it is called in a function of a team; as before afterwards."""
+        places, requests = self.place, {r: r.places for node in owns for r in self._requests_of(node)}
         self.place = {v: team.bring(places[v]) for v in read}
         for request, known in requests.items():
             request.places = {name: team.bring(v) for name, v in known.items()}
@@ -88,12 +95,13 @@ class ControlFlow(Contractions):
         for request, known in requests.items():
             request.places = known
 
-    def _requests_inside(self, node: Node) -> Iterator[Request]:
-        """The preparations that steps of a node's regions rely on."""
+    def _requests_of(self, node: Node) -> Iterator[Request]:
+        """The preparations that a node relies on, and the steps of its regions."""
+        if node in self.requests:
+            yield self.requests[node]
         for frame in self.inner.get(node, ()):
-            yield from frame.requests.values()
-            for inner in frame.inner:
-                yield from frame._requests_inside(inner)
+            for inner in dict.fromkeys((*frame.requests, *frame.inner)):
+                yield from frame._requests_of(inner)
 
     def _start_carried(self, b: FunctionBuilder, node: Node, count: int, call: Calls) -> list[Val]:
         """Copies the initial carried values into the op's results, which hold the state of the loop."""

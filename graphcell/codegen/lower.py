@@ -13,7 +13,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
-from graphcell.codegen.beside import Pair, pair_loops
+from graphcell.codegen.beside import Pair, begins, pair_loops
 from graphcell.codegen.control import ControlFlow
 from graphcell.codegen.epilogue import FusedEpilogue, match_epilogue
 from graphcell.codegen.even_depth import with_even_depths
@@ -194,21 +194,20 @@ class _Frame(ControlFlow):
         self.arena_bytes = plan_by_size(intervals, l2_bytes // 2) if self.in_loop else plan_apart(intervals, _APART * l2_bytes)
 
     def _steps(self) -> Iterator[tuple[int, _Unit]]:
-        """The steps in order, numbered; loops of a pair have one number."""
-        for number, unit in enumerate(self.units):
-            yield number - any(unit is pair.second for pair in self.pairs), unit
+        """The steps in order, numbered; what may run at one time has one number."""
+        yield from zip(begins(self.units, self.pairs), self.units, strict=True)
 
     def _last_reads(self) -> dict[Value, int]:
         """The last step that reads each value."""
         return {v: step for step, unit in self._steps() for v in unit.reads(self.info)}
 
     def _is_read_beside(self, unit: _Unit, v: Value) -> bool:
-        """Whether the other one of a pair of loops reads a value."""
+        """Whether something else that may run at that time reads a value."""
         pair = self._pair_of(unit)
-        return pair is not None and v in pair.other(unit).reads(self.info)
+        return pair is not None and any(v in u.reads(self.info) for u in pair.units if u is not unit)
 
     def _pair_of(self, unit: _Unit) -> Pair[_Unit] | None:
-        return next((pair for pair in self.pairs if unit is pair.first or unit is pair.second), None)
+        return next((pair for pair in self.pairs if any(unit is u for u in pair.units)), None)
 
     def _place_pieces(self, given: set[Value]) -> None:
         """Finds what may lie in the buffer of a concatenation, and lets the loops that make it write there."""
@@ -356,10 +355,10 @@ class _Frame(ControlFlow):
             if pair is None or not pair.apart:
                 self.emit_unit(b, unit, arena, call)
             elif unit is pair.first:
-                owns = {u.key: self._own(b, u.key, arena) for u in (unit, pair.second)}
+                owns = {u.key: self._own(b, u.key, arena) for u in pair.units}
                 for node, own in owns.items():
                     self._emit_preparations(b, node, own, call)
-                self.emit_pair(b, owns, call)
+                self.emit_pair(b, pair, owns, call)
 
     def set_places(self, b: FunctionBuilder, arena: Val) -> None:
         """Says where the temporaries lie."""
@@ -377,25 +376,29 @@ class _Frame(ControlFlow):
 
     def emit_unit(self, b: FunctionBuilder, unit: _Unit, arena: Val, call: Calls) -> None:
         """Emits one step."""
+        own = self._own(b, unit.key, arena)
+        self._emit_preparations(b, unit.key, own, call)
+        self.emit_with(b, unit, own, call)
+
+    def emit_with(self, b: FunctionBuilder, unit: _Unit, own: Val, call: Calls) -> None:
         node = unit.node
         if node is not None and unit.kernel is not None:
-            self.emit_fused(b, node, unit.kernel, self._own(b, node, arena), call)
+            self.emit_fused(b, node, unit.kernel, own, call)
         elif unit.kernel is not None:
-            self._run_scheduled(b, unit, unit.kernel, arena, call)
+            self._run_scheduled(b, unit.kernel, own, call)
         else:
             assert node is not None
-            self._emit_node(b, node, arena, call)
+            self._emit_node(b, node, own, call)
 
     def _own(self, b: FunctionBuilder, node: Node, arena: Val) -> Val:
         """The memory that a node has for itself."""
         return b.gep(arena, self.scratch[node].offset, I8) if node in self.scratch else arena
 
-    def _run_scheduled(self, b: FunctionBuilder, unit: _Unit, scheduled: ScheduledKernel, arena: Val, call: Calls) -> None:
+    def _run_scheduled(self, b: FunctionBuilder, scheduled: ScheduledKernel, own: Val, call: Calls) -> None:
         """A loop nest, and what follows where it is in parts."""
         places = [self.place[v] for v in scheduled.buffers]
         if scheduled.partial:
-            begins = itertools.accumulate(map(aligned_size, scheduled.partial[:-1]), initial=self.scratch[unit.key].offset)
-            places += [b.gep(arena, begin, I8) for begin in begins]
+            places += [b.gep(own, begin, I8) for begin in itertools.accumulate(map(aligned_size, scheduled.partial[:-1]), initial=0)]
         self.run_loops(b, self._past_caches(scheduled), places, call)
         for f in scheduled.after:
             self.run_loops(b, f.kernel, [places[k] for k in f.operands], call)
@@ -408,14 +411,11 @@ class _Frame(ControlFlow):
         past = frozenset(k for k, v in buffers if v in self._unread_outputs and v.type.nbytes >= _PAST_CACHES_FROM)
         return replace(scheduled.kernel, past=past)
 
-    def _emit_node(self, b: FunctionBuilder, node: Node, arena: Val, call: Calls) -> None:
+    def _emit_node(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op
         if isinstance(op, Constant):
             self.place[node.results[0]] = call.constant(b, op.literal.array)
-            return
-        own = self._own(b, node, arena)
-        self._emit_preparations(b, node, own, call)
-        if isinstance(op, If):
+        elif isinstance(op, If):
             self.emit_if(b, node, own, call)
         elif isinstance(op, (For, While)):
             self.emit_loop(b, node, own, call)

@@ -96,14 +96,16 @@ def _has_teams(frame: FrameLike[U]) -> bool:
 
 
 def _keep_pairs(frame: FrameLike[U]) -> None:
-    """Leaves those pairs of loops to a thread each whose steps are short, and worth it."""
+    """Leaves those pairs of loops to a thread each whose steps are short, and worth it, with the products behind them that are short, too."""
     for pair in frame.pairs:
         nodes = [unit.key for unit in (pair.first, pair.second)]
         inside = [_inside(frame, node) for node in nodes]
         suits = all(_is_emitted(frame, node) for node in nodes) and all(t.work.cycles < LONG for tasks in inside for _, t in tasks)
         pair.apart = suits and min(sum(t.times * t.work.cycles for _, t in tasks) for tasks in inside) > GATHERED
         if pair.apart:
-            for unit, _ in itertools.chain(*inside):
+            for side in pair.behind:
+                side[:] = [u for u in side if _work(frame, u, PARALLEL_FROM)[0].cycles < LONG]
+            for unit in itertools.chain((u for tasks in inside for u, _ in tasks), *pair.behind):
                 unit.may_be_shared = False
 
 

@@ -13,7 +13,7 @@ import graphcell
 import graphcell.dtype as dt
 from graphcell import ops
 from graphcell.codegen import tasks
-from graphcell.codegen.beside import pair_loops
+from graphcell.codegen.beside import begins, pair_loops
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, i64
 from graphcell.codegen.team import PairCalls
 from graphcell.ir.evaluate import evaluate_graph
@@ -21,6 +21,7 @@ from graphcell.ir.graph import Node, Value
 from graphcell.ir.op import Array
 from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Add
+from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For
 from graphcell.ops.dispatch import apply, apply1
 from graphcell.records import dataclass
@@ -83,6 +84,27 @@ def test_two_directions(small_too: None, batch: int, size: int) -> None:
         return *apply(forth, h, z, w), *apply(back, h, z, v)
 
     check(layer, arrays, 1)
+
+
+@pytest.mark.parametrize("ends", [lambda y, c: y, lambda y, c: ops.relu(y * 0.5 + c[:1])], ids=["plain", "with what follows"])
+@pytest.mark.parametrize("columns", [7, 40])
+def test_products_of_what_both_made(small_too: None, ends: Callable[..., Any], columns: int) -> None:
+    """The thread that went through a loop goes on with them."""
+    arrays = [normal(8, 16), normal(9, 8, 48), normal(16, 48) * 0.3, normal(16, 48, seed=1) * 0.3, normal(72, columns)]
+
+    def cells(i: Any, h: Any, z: Any, w: Any) -> Any:
+        return (gru(h, z, w),) * 2
+
+    forth, back = (loop(cells, 9, 1, 1, *arrays[:3], reverse=reverse) for reverse in (False, True))
+
+    def layer(h: Any, z: Any, w: Any, v: Any, c: Any) -> Any:
+        one, other = apply(forth, h, z, w)[1], apply(back, h, z, v)[1]
+        return [ends(ops.matmul(y.reshape((72, 16)).T, c), c) for y in (one, other)]
+
+    check(layer, arrays, 1)
+    text = Runner(graph_of(layer, arrays), WIDEST).program.text
+    team = text[text.index("define internal void @team") :]
+    assert team[: team.index("\n}")].count("call void @matmul") >= 4  # one of each loop, and these
 
 
 def test_two_layers_of_two_directions_and_their_gradients(small_too: None) -> None:
@@ -150,9 +172,12 @@ def test_loops_that_need_each_other_follow_each_other(small_too: None) -> None:
 
 
 # -- which are paired ------------------------------------------------------------------------------------------------
+PRODUCT, TURNED = -1, -2
+
+
 @dataclass(eq=False)
 class Unit:
-    """A step: a loop if `trips` is not 0."""
+    """A step: a loop if `trips` is positive, a product of matrices if it is negative."""
 
     trips: int
     inputs: list[Value]
@@ -160,7 +185,9 @@ class Unit:
     node: Node | None = None
 
     def __post_init__(self) -> None:
-        if self.trips:
+        if self.trips < 0:
+            self.node = Node(MatMul(self.trips == TURNED, False), tuple(self.inputs), tuple(self.outputs))
+        elif self.trips:
             body = graph_of(lambda i, x: x + 1, [np.array(0), normal(4, 4)])
             self.node = Node(For(body, self.trips, 1, 0), tuple(self.inputs), tuple(self.outputs))
         else:
@@ -222,14 +249,38 @@ def test_pairs_that_need_much_more_memory_are_not_formed(rows: int, paired: bool
     assert bool(pairs) == paired and (paired or found == units)
 
 
-@pytest.mark.parametrize("seed", range(40))
+def test_equal_products_of_what_loops_made_follow_them() -> None:
+    """Of each loop the first that has a twin; but none of what comes later, of both loops, or of neither."""
+    x, y, z, u = (value() for _ in range(4))
+    first, second = Unit(9, [x], [y]), Unit(9, [x], [z])
+    of_first, turned, of_second = Unit(PRODUCT, [y, x], [value()]), Unit(TURNED, [y, x], [value()]), Unit(PRODUCT, [z, x], [value()])
+    other, of_later, of_both = Unit(0, [x], [u]), Unit(PRODUCT, [z, u], [value()]), Unit(PRODUCT, [z, y], [value()])
+    of_neither, more = Unit(PRODUCT, [x, x], [value()]), Unit(PRODUCT, [y, x], [value()])
+    units = [first, second, other, turned, of_later, of_both, of_first, of_neither, more, of_second]
+    found, (pair,) = pair_loops(units, None, (), (), ())  # type: ignore[arg-type]
+    assert pair.sides == ([first, of_first], [second, of_second])
+    assert found == [first, second, of_first, of_second, other, turned, of_later, of_both, of_neither, more]
+    assert begins(found, [pair]) == [0, 0, 0, 0, 4, 5, 6, 7, 8, 9]
+
+
+@pytest.mark.parametrize(("overwritten", "fixed"), [(True, False), (False, True)])
+def test_products_stay_where_they_are(overwritten: bool, fixed: bool) -> None:
+    """What is written over something, and what stands behind an effect."""
+    x, y, z, v = (value() for _ in range(4))
+    units = [Unit(9, [x], [y]), Unit(9, [x], [z]), Unit(0, [x], [value()]), Unit(PRODUCT, [y, x], [v]), Unit(PRODUCT, [z, x], [value()])]
+    found, (pair,) = pair_loops(units, None, (), [(v, x)] if overwritten else [], units[2:3] if fixed else [])  # type: ignore[arg-type]
+    assert found == units and pair.behind == ([], [])
+
+
+@pytest.mark.parametrize("seed", range(80))
 def test_random_orders(seed: int) -> None:
-    """Each step still follows what it reads, loops of a pair follow each other, and neither needs the other."""
+    """Each step still follows what it reads, loops of a pair follow each other, and neither side needs the other."""
     dice = random.Random(seed)
     known, units = [value()], []
     for _ in range(dice.randint(2, 25)):
         made = value()
-        units.append(Unit(dice.choice((0, 0, 9)), dice.choices(known[-6:], k=dice.randint(1, 2)), [made]))
+        trips = dice.choice((0, 0, 9, PRODUCT, PRODUCT))
+        units.append(Unit(trips, dice.choices(known[-6:], k=2 if trips < 0 else dice.randint(1, 2)), [made]))
         known.append(made)
     found, pairs = pair_loops(units, None, (), (), ())  # type: ignore[arg-type]
     assert sorted(map(id, found)) == sorted(map(id, units))
@@ -237,9 +288,11 @@ def test_random_orders(seed: int) -> None:
     for unit in found:
         assert there.issuperset(unit.inputs)
         there.update(unit.outputs)
-    for first, second in ((p.first, p.second) for p in pairs):
-        assert found.index(second) == found.index(first) + 1
-        assert set(first.outputs).isdisjoint(second.inputs)
-    assert len({id(u) for pair in pairs for u in (pair.first, pair.second)}) == 2 * len(pairs)
+    for pair in pairs:
+        at = found.index(pair.first)
+        assert found[at : at + len(pair.units)] == pair.units
+        for side, other in (pair.sides, pair.sides[::-1]):
+            assert {v for u in side for v in u.outputs}.isdisjoint(v for u in other for v in u.inputs)
+    assert len({id(u) for pair in pairs for u in pair.units}) == sum(len(pair.units) for pair in pairs)
 
 
