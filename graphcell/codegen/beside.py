@@ -29,7 +29,7 @@ _MOST_UNEQUAL = 1.5
 """Times the work of a loop's partner."""
 _FARTHEST = 40
 """Steps between the two, at most."""
-_MOST_GROWTH, _LITTLE = 1.25, 1 << 20
+_MOST_GROWTH, _LITTLE = 1.25, 1 << 19
 """Times the memory for temporaries that there was without a pair, and bytes more that are little in any case."""
 
 

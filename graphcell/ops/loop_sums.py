@@ -2,8 +2,8 @@
 
 Enters: the body of a loop, values in it that are to be summed over all steps. Leaves: what must still be added up in the loop, what must
 be stacked, and how the sums are made of these afterwards. A sum of products of matrices is one product of the stacked matrices; a sum
-goes through linear ops (views, pads, additions), which then run once. What adds up rows in each step does so in a few parts, which become one after the
-loop: threads that do rows of their own in every step need not meet for it.
+goes through linear ops (views, pads, additions), which then run once. What adds up rows in each step does so in a few parts, or row by row where their
+number is odd, and these become one after the loop: threads that do rows of their own in every step need not meet for it.
 """
 
 from __future__ import annotations
@@ -25,6 +25,8 @@ _DEPTH = 32
 """How many linear ops a sum goes through."""
 _PARTS, _FEWEST_ROWS = (4, 2, 3), 2
 """Into how many parts rows are divided, the first one first, as a team of threads divides them (codegen/tasks.py), and rows of a part."""
+_MOST_ODD_BYTES = 1 << 15
+"""What an odd number of rows takes, at most, of which each has a total of its own: two threads divide them unevenly."""
 _LINEAR = (Add, Sub, Neg, BroadcastTo, Concat, Reshape, Slice, Transpose)
 
 _always_stacked = ContextVar("_always_stacked", default=False)
@@ -118,8 +120,13 @@ class LoopSums:
         """A sum over the first dimension as the total of several."""
         x, total = node.operands[0], node.results[0].type
         shape = x.type.shape
-        parts = next((n for n in _PARTS if 0 in op.axis and total.rank and shape[0] >= _FEWEST_ROWS * n and shape[0] % n == 0), 0)
-        if not parts or _always_stacked.get():
+        if 0 not in op.axis or not total.rank or _always_stacked.get():
+            return self._total(node.results[0])
+        if shape[0] % 2 and shape[0] > 1 and x.type.nbytes <= _MOST_ODD_BYTES:
+            parts = shape[0]
+        else:
+            parts = next((n for n in _PARTS if shape[0] >= _FEWEST_ROWS * n and shape[0] % n == 0), 0)
+        if not parts:
             return self._total(node.results[0])
         cut = self.body.append(Reshape((parts, shape[0] // parts, *shape[1:])), (x,), node.span)[0]
         each = self.body.append(ReduceSum(tuple(a + 1 for a in op.axis), False), (cut,), node.span)[0]
