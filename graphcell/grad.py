@@ -23,7 +23,6 @@ from graphcell.errors import (
 )
 from graphcell.jit import jit
 from graphcell.ops.functional.common import NUMBER_TYPES, full_like
-from graphcell.ops.functional.creation import stop_gradient
 from graphcell.pullback import (
     Arguments,
     Cotangents,
@@ -60,7 +59,7 @@ def grad(
         grad_position: which arguments to differentiate: an int, or a tuple. None: none of them (then `weights` is required).
             Arguments that hold no Tensor (numbers, strings, None) have no gradient and are left out.
         weights: a Parameter, or a list or tuple of them, to differentiate. Those with requires_grad=False have zero gradients.
-        has_aux: only the first output is differentiated; the others are returned as they are, as constants for the gradients of what calls this.
+        has_aux: only the first output is differentiated; the others are returned as they are.
         return_ids: each gradient comes in a pair with its position or the Parameter's name; see `get_grad`.
         sens_param: the last argument of the gradient function, or its keyword `sens`, is the gradient with respect to the output.
             Default: ones.
@@ -266,8 +265,6 @@ def _run(request: Request, with_value: bool, args: tuple[Any, ...], kwargs: dict
         gradients[: len(inputs)],
         dict(zip(map(id, weights), gradients[len(inputs) :], strict=True)),
     )
-    if request.has_aux:  # as in MindSpore, where no gradient of a gradient flows through what is not differentiated
-        output = (output[0], *stop_gradient(output[1:]))
     if with_value:
         return output, result
     return (result, output[1:]) if request.has_aux else result

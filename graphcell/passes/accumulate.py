@@ -21,7 +21,7 @@ from graphcell.ops.creation import Full, number_of
 from graphcell.ops.indexing import DynamicSlice, DynamicUpdateSlice, Scatter, ScatterElements, ScatterStep
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, UpdateSlice
 from graphcell.passes.costs import pads_in_loops
-from graphcell.passes.factor_sums import factors
+from graphcell.passes.factor_sums import factors, is_in_gradient
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 from graphcell.records import dataclass
 
@@ -112,11 +112,10 @@ def _step(r: Rewriter, x: Value, change: Value, *, negate: bool) -> Result:
 def add_last_what_is_known_last(r: Rewriter, node: Node) -> Result:
     """x + (y + z) is (x + y) + z in a gradient, if z waits for a sum (a mean, or a product with one) that x and y do not wait for: then the loop that makes
     these stores one of them, not two."""
-    dtype = node.results[0].type.dtype
-    if node.span is None or not node.span.gradient or not dtype.is_float or dtype.bits < 32:
+    if not is_in_gradient(node):
         return None
     for x, total in _both_orders(node):
-        if isinstance(r.op_of(total), Add) and r.used_once(total):
+        if isinstance(r.op_of(total), Add) and is_in_gradient(r.producers[total]) and r.used_once(total):
             for y, z in _both_orders(r.producers[total]):
                 if _waits(r, z, x, y):
                     return r.emit(Add(), *r.emit(Add(), x, y), z)

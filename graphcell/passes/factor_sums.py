@@ -11,7 +11,7 @@ roots, by which normalisations divide what is no larger than the root of the lar
 it is there anyway, or where that is a sum of differences x - m with one number m and the sum of all x is there, a mean taken away. Half
 precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
 
-A sum of two is two sums where one of these is in the graph but for such factors, so that it does not wait for them.
+In gradients, a sum of two is two sums where one of the two had its mean taken away, but for factors: neither sum waits for these.
 
 What a square adds to a gradient, twice, is added once and doubled, and powers of two join other numbers. (What is below the smallest normal number may be
 rounded otherwise then, and a product above half of the largest number could overflow that is added twice to what it nearly cancels.)
@@ -43,6 +43,8 @@ _FEWEST_BESIDE_WEIGHTS = 128
 """Rows that meet two matrices, or columns, from which it takes longer than to read these matrices and write their sum."""
 _MOST_TERMS = 8
 """Terms of a sum among which products with one matrix are looked for."""
+_MOST_FACTORS = 16
+"""Of a product, that are told apart."""
 
 
 def safe_factor_before_sum(r: Rewriter, node: Node) -> Result:
@@ -51,46 +53,41 @@ def safe_factor_before_sum(r: Rewriter, node: Node) -> Result:
 
 
 class _SharedSums:
-    """The rule for factors without which the sum is in the graph anyway."""
+    """The rules for factors without which the sum is in the graph anyway."""
 
     def __init__(self) -> None:
         self.known: dict[Graph, set[_Sum]] = {}
 
     def rule(self, r: Rewriter, node: Node) -> Result:
         """Factors may move if what is left is a sum of the graph, or of what had its mean taken away."""
-        assert isinstance(node.op, ReduceSum)
-        v = node.operands[0]
-        if v.type.dtype.is_float and v.type.dtype.bits >= 32 and self._is_known(r, node.op, v):
-            return self._sum(r, node.op, v, node.results[0])
-        return _factor_before_sum(r, node, self._sums(r))
+        return self._of_centred(r, node, node.operands[0]) or _factor_before_sum(r, node, self._sums(r))
 
     def sum_of_two(self, r: Rewriter, node: Node) -> Result:
-        """sum(x + y) is sum(x) + sum(y) if one of these is a sum of the graph but for factors, which is there before the other addend is: the gradient
-        of c = x - mean(x) has such a part, c times what is the same along the sum, where a variance is the mean of c * c."""
+        """In a gradient, sum(x + y) is sum(x) + sum(y) if one of these is of what had its mean taken away, but for factors: the gradient of c = x - mean(x)
+        has such a part, c times what is the same along the sum, where a variance is the mean of c * c. This waits for the variance, and its sum does not."""
         op, total = node.op, r.producers.get(node.operands[0])
-        assert isinstance(op, ReduceSum)
-        if total is None or not isinstance(total.op, (Add, Sub)) or not total.results[0].type.dtype.is_float or total.results[0].type.dtype.bits < 32:
+        if total is None or not isinstance(total.op, (Add, Sub)) or not is_in_gradient(total):
             return None
-        x, y = total.operands
-        if not self._is_known(r, op, x) and not self._is_known(r, op, y):
+        parts = [self._of_centred(r, node, v) for v in total.operands]
+        if not any(parts):
             return None
-        return r.emit(total.op, *self._sum(r, op, x, node.results[0]), *self._sum(r, op, y, node.results[0]))
+        return r.emit(total.op, *(v for part, x in zip(parts, total.operands, strict=True) for v in part or r.emit(op, x)))
 
-    def _sum(self, r: Rewriter, op: ReduceSum, v: Value, result: Value) -> Sequence[Value]:
-        """The sum of `v`, factors taken out that leave one that is known."""
-        if not self._is_known(r, op, v):
-            return r.emit(op, v)
-        moved, rest = _divided(r, op, v)
-        total = r.emit(op, *_product(r, rest))
-        for factor in moved:
+    def _of_centred(self, r: Rewriter, node: Node, v: Value) -> Result:
+        """The sum of `v`, all factors taken out, if that leaves what had its mean taken away."""
+        op, result = node.op, node.results[0]
+        assert isinstance(op, ReduceSum)
+        if not v.type.dtype.is_float or v.type.dtype.bits < 32:
+            return None
+        same, rest = _divided(r, op, v)
+        if not same or not _is_centred(r, op, rest, self._sums(r)):
+            return None
+        total = r.emit(op, *rest)
+        for factor in same:
             along = _same_along(r, factor, op, result)
             assert along is not None
             total = r.emit(Mul(), *total, along)
         return total
-
-    def _is_known(self, r: Rewriter, op: ReduceSum, v: Value) -> bool:
-        moved, rest = _divided(r, op, v)
-        return bool(moved and rest) and (_sum_of(r.producers, op, rest) in self._sums(r) or _is_centred(r, op, rest, self._sums(r)))
 
     def _sums(self, r: Rewriter) -> set[_Sum]:
         if r.graph not in self.known:
@@ -108,13 +105,13 @@ def _sum_of(made_by: Mapping[Value, Node], op: ReduceSum, product: Sequence[Valu
 
 
 def factors(made_by: Mapping[Value, Node], product: Sequence[Value]) -> list[Value]:
-    """What is multiplied in a product, through products in it."""
+    """What is multiplied in a product, through products in it, from left to right; of long ones some products are left."""
     found: list[Value] = []
-    stack = list(product)
+    stack = list(reversed(product))
     while stack:
         v = stack.pop()
-        if v in made_by and isinstance(made_by[v].op, Mul):
-            stack += made_by[v].operands
+        if v in made_by and isinstance(made_by[v].op, Mul) and len(found) + len(stack) < _MOST_FACTORS:
+            stack += reversed(made_by[v].operands)
         else:
             found.append(v)
     return found
@@ -122,19 +119,17 @@ def factors(made_by: Mapping[Value, Node], product: Sequence[Value]) -> list[Val
 
 def _divided(r: Rewriter, op: ReduceSum, v: Value) -> tuple[list[Value], list[Value]]:
     """The factors of v that are the same along a sum, and the others."""
-    moved: list[Value] = []
+    same: list[Value] = []
     rest: list[Value] = []
     for factor in factors(r.producers, [v]):
-        same = r.number(factor) is not None or _along_what_is_left(r, factor, op) is not None
-        (moved if same else rest).append(factor)
-    return moved, rest
+        is_same = r.number(factor) is not None or _along_what_is_left(r, factor, op) is not None
+        (same if is_same else rest).append(factor)
+    return same, rest
 
 
-def _product(r: Rewriter, factors: Sequence[Value]) -> Sequence[Value]:
-    product: Sequence[Value] = factors[:1]
-    for factor in factors[1:]:
-        product = r.emit(Mul(), *product, factor)
-    return product
+def is_in_gradient(node: Node) -> bool:
+    """Whether autodiff made a sum of floats, which may be added in another order (spans do not tell apart what a cache holds, but for this: fingerprint.py)."""
+    return node.span is not None and node.span.gradient and node.results[0].type.dtype.is_float and node.results[0].type.dtype.bits >= 32
 
 
 def _factor_before_sum(r: Rewriter, node: Node, sums: set[_Sum] | None) -> Result:
@@ -169,10 +164,10 @@ def _is_safe(r: Rewriter, v: Value, op: ReduceSum) -> bool:
     return made is not None and (isinstance(made.op, Rsqrt) or (isinstance(made.op, Full) and abs(made.op.value) > 1 and v.type.rank - 1 in op.axis))
 
 
-def _is_centred(r: Rewriter, op: ReduceSum, factors: Sequence[Value], sums: set[_Sum]) -> bool:
+def _is_centred(r: Rewriter, op: ReduceSum, summed: Sequence[Value], sums: set[_Sum]) -> bool:
     """Whether what is summed is x - m, where m is the sum of x, which is one of `sums`, times or by a number: neither is larger than the other by much."""
-    made = r.producers.get(factors[0])
-    if len(factors) > 1 or made is None or not isinstance(made.op, Sub):
+    made = r.producers.get(summed[0]) if len(summed) == 1 else None
+    if made is None or not isinstance(made.op, Sub):
         return False
     x, mean = made.operands
     wanted = _sum_of(r.producers, op, [x])

@@ -40,9 +40,9 @@ def inverse(perm: Perm) -> Perm:
     return tuple(perm.index(k) for k in range(len(perm)))
 
 
-def permuted(items: tuple, perm: Perm | None = None) -> tuple:  # type: ignore[type-arg]
-    """`items`, one a dimension, in channels-last order (or another)."""
-    return tuple(items[p] for p in perm or to_last(len(items)))
+def permuted(items: tuple, perm: Perm) -> tuple:  # type: ignore[type-arg]
+    """`items`, one a dimension, in the order `perm`."""
+    return tuple(items[p] for p in perm)
 
 
 @dataclass
@@ -63,7 +63,7 @@ class _LayoutPass:
         self.of_new: dict[Value, _Pair] = {v: p for v, p in self.pairs.items()}
         self.convolved = {v for node in graph.nodes if isinstance(node.op, _ACTIVE) for v in node.operands}
         self.ahead = set(self.convolved)
-        """What a convolution depends on."""
+        """What a convolution of this graph, not of a region in it, depends on."""
         for node in reversed(graph.nodes):
             if not self.ahead.isdisjoint(node.results):
                 self.ahead.update(node.operands)
@@ -134,9 +134,12 @@ class _LayoutPass:
 
     def set_value(self, node: Node, perm: Perm, value: Value) -> bool:
         """The result of `node` is `value`, whose dimensions stand in the order `perm`."""
-        pair = _Pair(value) if perm == tuple(range(len(perm))) else _Pair(last=value, perm=perm)
-        self.pairs[node.results[0]] = pair
-        self.of_new.setdefault(value, pair)
+        return self.set_values(node, perm, (value,))
+
+    def set_values(self, node: Node, perm: Perm, values: Sequence[Value]) -> bool:
+        for old, new in zip(node.results, values, strict=True):
+            self.pairs[old] = _Pair(new) if perm == tuple(range(len(perm))) else _Pair(last=new, perm=perm)
+            self.of_new.setdefault(new, self.pairs[old])
         return True
 
     # -- nodes -------------------------------------------------------------------------------------------------------
@@ -186,9 +189,7 @@ class _LayoutPass:
         if perm is None:
             return False
         mean = self.emit(Moments(tuple(sorted(map(perm.index, op.axis)))), self.last(x, perm))
-        for old, new in zip(node.results, self.made_by[mean].results, strict=True):
-            self.pairs[old] = self.of_new[new] = _Pair(last=new, perm=perm)
-        return True
+        return self.set_values(node, perm, self.made_by[mean].results)
 
     def _conv(self, node: Node) -> bool:
         op = node.op
@@ -263,7 +264,7 @@ class _LayoutPass:
         )
 
     def _transpose(self, node: Node) -> bool:
-        """Another order of the dimensions is the same memory. Where no convolution follows, other loops than along channels may suit what does."""
+        """Another order of the dimensions is the same memory. It is kept where a convolution follows: other steps may rather be loops along pixels."""
         op, x = node.op, node.operands[0]
         assert isinstance(op, Transpose)
         perm = self.perm_of(x)
@@ -276,7 +277,7 @@ class _LayoutPass:
 
     def _reshape(self, node: Node) -> bool:
         """Dimensions that stay next to each other may be joined and divided: sequences and images, images and volumes. Others are brought next to each other
-        where a convolution reads the image."""
+        where a convolution reads the image. Windows are joined as they are written, whole rows of pixels, but for a convolution."""
         op, x = node.op, node.operands[0]
         assert isinstance(op, Reshape)
         perm = self.perm_of(x)
@@ -285,13 +286,21 @@ class _LayoutPass:
             return False
         order = _order_after(perm, groups, op.shape)
         divides = len(op.shape) > 4 and any(len(g.new) > 1 for g in groups)
-        if order is not None and (not divides or node.results[0] in self.ahead):
+        joins_windows = any(len(g.old) > 1 for g in groups) and self._is_of_windows(x)
+        if order is not None and (not divides or node.results[0] in self.ahead) and (not joins_windows or node.results[0] in self.convolved):
             return self.set_last(node, order, Reshape(permuted(op.shape, order)), self.last(x, perm))
         if len(op.shape) != 4 or node.results[0] not in self.convolved:
             return False
         image = to_last(4)
         wanted = _order_before(image, groups, x.type.shape)
         return wanted is not None and self.set_last(node, image, Reshape(permuted(op.shape, image)), self.last(x, wanted))
+
+    def _is_of_windows(self, x: Value) -> bool:
+        """Whether it is windows in some order: they overlap in memory, and whoever joins them copies them."""
+        maker = self.made_by.get(self.pairs[x].last or x)
+        while maker is not None and isinstance(maker.op, (Reshape, Transpose)):
+            maker = self.made_by.get(maker.operands[0])
+        return maker is not None and isinstance(maker.op, Windows)
 
 
 @dataclass(frozen=True)

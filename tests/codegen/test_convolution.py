@@ -322,6 +322,7 @@ def test_phases_of_the_input_gradient_are_the_adjoint(
         (ConvSpec(24, 8, 8, 64, 128, 4, 4, stride=(2, 2), padding=SAME), (1, 2)),  # by filters
         (ConvSpec(6, 8, 8, 50, 40, 3, 3, padding=SAME, x_kind="half", y_kind="half"), (2, 1)),  # by channels, each with its own zeros around
         (ConvSpec(6, 9, 7, 150, 8, 3, 3), (2, 1)),
+        (ConvSpec(1, 6, 6, 25, 128, 3, 3, padding=SAME), (1, 2)),
         (ConvSpec(1, 7, 5, 50, 40, 3, 3, padding=SAME), (1, 1)),  # little to do
         (ConvSpec(6, 8, 8, 10, 64, 5, 5, padding=SAME), (1, 1)),  # few channels, whose rows run over taps
     ],

@@ -155,3 +155,11 @@ def test_what_is_no_tensor_is_an_error(name: str, place: int, given: type) -> No
     operands[place] = given([operands[place]])
     with pytest.raises(TypeError, match=f"{name}: .* must be a Tensor, but is {given.__name__}"):
         getattr(ops, name)(*operands)
+
+
+@pytest.mark.parametrize("loss", [nn.L1Loss, nn.MAELoss, nn.MSELoss, nn.RMSELoss, nn.SmoothL1Loss, nn.HuberLoss])
+def test_cells_take_tensors_alone(loss: type[nn.Cell]) -> None:
+    x = Tensor(P.astype(np.float32))
+    for operands in (((x,), x), (x, [x])):
+        with pytest.raises(TypeError, match="must be a Tensor, but"):
+            loss()(*operands)

@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 
 import graphcell.ops.control  # noqa: F401  (cases use its ops)
+from graphcell.errors import Span
 from graphcell.ir.evaluate import evaluate_graph
-from graphcell.ir.graph import Graph
+from graphcell.ir.graph import Graph, Node
 from graphcell.ir.op import Array
 from graphcell.ir.text import parse, print_graph
 from graphcell.ir.types import TensorType
@@ -101,3 +102,9 @@ def same_bits(x: Array, y: Array) -> bool:
     return bool(
         np.all(nan | (x.reshape(-1).view(bits).reshape(x.shape) == y.reshape(-1).view(bits).reshape(y.shape)))
     )
+
+
+def as_gradient(graph: Graph) -> Graph:
+    """The graph, all of it the gradient of some place."""
+    place = Span("f.py", 1, 0, 1, 1, gradient=True)
+    return Graph(graph.name, graph.inputs, [Node(n.op, n.operands, n.results, place) for n in graph.nodes], graph.outputs)

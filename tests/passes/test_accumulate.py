@@ -7,9 +7,8 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.errors import Span
 from graphcell.ir.evaluate import evaluate_graph
-from graphcell.ir.graph import Graph, Node
+from graphcell.ir.graph import Graph
 from graphcell.ir.text import parse
 from graphcell.ir.types import TensorType
 from graphcell.ir.verify import verify
@@ -20,7 +19,7 @@ from graphcell.passes.simplify import simplify
 from graphcell.runtime.executable import compile_graph
 from graphcell.tensor import Tensor
 from tests.helpers import trace
-from tests.passes.cases import assert_equal_results
+from tests.passes.cases import as_gradient, assert_equal_results
 
 
 def names(graph: Graph) -> list[str]:
@@ -197,12 +196,6 @@ def test_the_gradient_of_many_rows_is_made_in_one_buffer() -> None:
         np.testing.assert_allclose(got.asnumpy(), want, rtol=1e-5, atol=1e-6)
 
 
-def as_gradient(graph: Graph) -> Graph:
-    """The graph, all of it the gradient of some place."""
-    place = Span("f.py", 1, 0, 1, 1, gradient=True)
-    return Graph(graph.name, graph.inputs, [Node(n.op, n.operands, n.results, place) for n in graph.nodes], graph.outputs)
-
-
 def test_what_waits_for_a_sum_is_added_last() -> None:
     """The gradient of x is 0.3 u + (v + c k) - m, where k and m are sums over u and v: the loop that makes these stores their sum, not both of them."""
 
@@ -257,5 +250,13 @@ def test_two_that_wait_for_nothing_are_added_first(first: str, second: str, prod
     ],
 )
 def test_other_sums_stay(changed: dict[str, str]) -> None:
-    after = added(**changed)
+    assert_y_is_first(added(**changed))
+
+
+def test_sums_that_a_user_wrote_stay() -> None:
+    before = parse(ADDED.format(first="%y, %p", second="%x, %t", of="%z", product="%b, %z", more=""))
+    assert_y_is_first(eliminate_dead(accumulate(before)))
+
+
+def assert_y_is_first(after: Graph) -> None:
     assert next(set(n.operands) & set(after.inputs) for n in after.nodes if n.op.name == "add") == {after.inputs[1]}

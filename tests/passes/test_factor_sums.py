@@ -9,13 +9,18 @@ from graphcell.ir.evaluate import evaluate_graph
 from graphcell.ir.graph import Graph
 from graphcell.ir.text import parse
 from graphcell.ir.verify import verify
+from graphcell.jit import jit
+from graphcell.passes.accumulate import accumulate
 from graphcell.passes.eliminate_dead import eliminate_dead
 from graphcell.passes.factor_sums import factor_sums
+from graphcell.passes.merge_common import merge_common
+from graphcell.tensor import Tensor
+from tests.passes.cases import as_gradient
 
 
-def done(text: str) -> Graph:
-    before = parse(text)
-    after = eliminate_dead(factor_sums(before))
+def done(text: str | Graph, changed: Graph | None = None) -> Graph:
+    before = parse(text) if isinstance(text, str) else text
+    after = eliminate_dead(factor_sums(changed or before))
     verify(after)
     rng = np.random.default_rng(0)
     inputs = [rng.standard_normal(v.type.shape).astype(v.type.dtype.np_type) for v in before.inputs]
@@ -156,9 +161,10 @@ def two(total: str, of: str = "%x", kind: str = "f32") -> str:
 
 
 @pytest.mark.parametrize("total", ["add %g, %p", "add %p, %g", "sub %g, %p", "sub %p, %g"])
-def test_a_sum_of_two_is_two_sums_where_one_is_known_but_for_factors(total: str) -> None:
+def test_a_sum_of_two_in_a_gradient_is_two_sums_where_one_is_known_but_for_factors(total: str) -> None:
     """The gradient of c = x - mean(x), once as it is and once in a variance: its sum does not wait for that of the variance."""
-    after = done(two(total))
+    before = parse(two(total))
+    after = done(before, as_gradient(before))
     summed = [n.operands[0] for n in after.nodes if n.op.name == "reduce_sum"]
     (centred,) = [n.results[0] for n in after.nodes if n.op.name == "sub" and n.operands[0] is after.inputs[0]]
     assert set(summed) == {after.inputs[0], after.inputs[1], centred}
@@ -168,15 +174,51 @@ def test_a_sum_of_two_is_two_sums_where_one_is_known_but_for_factors(total: str)
     "text",
     [
         two("add %g, %p", of="%g"),  # the mean of something else
-        two("add %g, %x"),  # no factor that could move
+        two("add %g, %x"),  # a sum that is there, of what may be far larger than the difference to another
+        two("add %g, %q"),
         two("mul %g, %g"),
         two("add %g, %p", kind="f16"),
     ],
 )
 def test_other_sums_of_two_stay(text: str) -> None:
-    before = parse(text)
-    after = eliminate_dead(factor_sums(before))
+    after = eliminate_dead(factor_sums(as_gradient(parse(text))))
     assert after.producers()[after.outputs[1]].operands[0] is after.outputs[2]
+
+
+def test_a_sum_of_two_that_a_user_wrote_stays() -> None:
+    after = done(two("add %g, %p"))
+    assert after.producers()[after.outputs[1]].operands[0] is after.outputs[2]
+
+
+def test_residuals_are_added_up_as_they_are() -> None:
+    """Of numbers whose own sum is asked for, too: what is left of two large ones is small, and so is its sum."""
+    x = np.full((8, 4096), 1e36, np.float32)
+    step = jit(lambda x, y: (x.sum(1), (x * 3.0 - y).sum(1)))
+    assert not step(Tensor(x), Tensor(x * np.float32(3)))[1].asnumpy().any()
+
+
+def test_long_products_take_no_longer() -> None:
+    """Each factor twice the one before it: 2^40 in all."""
+    squares = "".join(f"  %a{k + 1} = mul %a{k}, %a{k}\n" for k in range(40))
+    text = f"graph @f(%a0: f32[6, 5]) {{\n{squares}  %y = add %a40, %a0\n  %s = reduce_sum[axis=(1,), keep_dims=False] %y\n  return %s\n}}"
+    assert names(accumulate(factor_sums(as_gradient(parse(text)))))[-2:] == ["add", "reduce_sum"]
+
+
+def test_the_order_of_factors_stays() -> None:
+    """a b c, from left to right, is finite where b c is not."""
+    text = """graph @f(%a: f32[6, 5], %b: f32[6, 5], %k: f32[6, 1]) {
+      %s = broadcast_to[shape=(6, 5)] %k
+      %p = mul %a, %b
+      %q = mul %p, %b
+      %r = mul %q, %s
+      %t = reduce_sum[axis=(1,), keep_dims=False] %q
+      %u = reduce_sum[axis=(1,), keep_dims=False] %r
+      return %t, %u
+    }"""
+    after = eliminate_dead(factor_sums(parse(text)))
+    arrays = [np.full((6, 5), 1e-30, np.float32), np.full((6, 5), 1e30, np.float32), np.full((6, 1), 1e-3, np.float32)]
+    np.testing.assert_allclose(evaluate_graph(after, arrays)[1], np.full(6, 5e27), rtol=1e-5)
+    assert names(merge_common(after)).count("reduce_sum") == 1
 
 
 CHAIN = """graph @f(%x: {kind}[6, 4], %a: {kind}[6, 1]) {{

@@ -12,9 +12,10 @@ from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.ir.graph import Graph
 from graphcell.ir.types import TensorType
+from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv
 from graphcell.ops.functional.pooling import max_pool
-from graphcell.ops.movement import Transpose
+from graphcell.ops.movement import Reshape, Transpose
 from graphcell.ops.pooling import Fold, Windows
 from graphcell.passes.autodiff import vjp
 from graphcell.passes.layout import RANKS, channels_last, inverse, to_last
@@ -213,6 +214,24 @@ def test_what_is_shuffled_between_convolutions_is_copied_once(between: Function)
     optimized, _ = run_pipeline(graph)
     assert len(between_convolutions(optimized)) == 1
     is_equal(graph, optimized, *shapes)
+
+
+def test_windows_that_a_product_reads_lie_as_they_are_written() -> None:
+    """Whole rows of pixels, not a few taps of each."""
+
+    def fn(x: Any, w: Any, m: Any) -> Any:
+        y = ops.conv2d(x, w)
+        u = ops.unfold(y, 3, padding=1)
+        return ops.conv2d(ops.matmul(m, u).reshape(y.shape), w[:, :, :1, :1].swapaxes(0, 1))
+
+    shapes = (2, 3, 8, 10), (8, 3, 3, 3), (8, 72)
+    graph = graph_of(fn, *shapes)
+    last = channels_last(graph)
+    made = {v: node for node in last.nodes for v in node.results}
+    (product,) = [n for n in last.nodes if isinstance(n.op, MatMul)]
+    windows = made[product.operands[1]]
+    assert isinstance(windows.op, Reshape)
+    is_equal(graph, last, *shapes)
 
 
 def any_step(rng: np.random.Generator, x: Any) -> Any:

@@ -34,6 +34,7 @@ from graphcell.runtime.cache import DIRECTORY_VARIABLE, SWITCH_VARIABLE, ObjectC
 from graphcell.runtime.executable import Executable, compile_graph
 from graphcell.runtime.program_cache import load_program, program_key, source_state
 from graphcell.tensor import Tensor
+from tests.passes.cases import as_gradient
 
 ROOT = Path(__file__).resolve().parents[2]
 T = TensorType(dt.float32, (33,))
@@ -121,6 +122,14 @@ def test_fingerprints_differ_where_graphs_do() -> None:
         two_inputs((3, 4), both=True), scaled(), scaled(0.0), scaled(-0.0), scaled(float("nan")), scaled(1),
     ]  # fmt: skip
     assert len({fingerprint(g) for g in graphs}) == len(graphs)
+
+
+def test_fingerprints_see_which_sums_belong_to_gradients() -> None:
+    """These may be added up in another order."""
+    before, after = scaled(), as_gradient(scaled())
+    assert fingerprint(before) != fingerprint(after)
+    products = [Graph(g.name, g.inputs, g.nodes[:2], [g.nodes[1].results[0]]) for g in (before, after)]
+    assert fingerprint(products[0]) == fingerprint(products[1])
 
 
 def test_fingerprints_do_not_see_names_and_places() -> None:

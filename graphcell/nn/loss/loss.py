@@ -94,14 +94,14 @@ class L1Loss(LossBase):
     """|logits - labels|, reduced."""
 
     def construct(self, logits: Any, labels: Any) -> Any:
-        return self.get_loss(ops.abs(logits - labels))
+        return self.get_loss(ops.l1_loss(logits, labels, "none"))
 
 
 class MAELoss(LossBase):
     """|logits - labels|, reduced."""
 
     def construct(self, logits: Any, label: Any) -> Any:
-        return self.get_loss(ops.abs(logits - label))
+        return self.get_loss(ops.l1_loss(logits, label, "none"))
 
 
 class SmoothL1Loss(LossBase):
