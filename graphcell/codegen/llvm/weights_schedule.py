@@ -27,7 +27,7 @@ from graphcell.records import dataclass
 
 _BLOCKS_WANTED = 8
 _FLOPS_PER_BLOCK = 200_000
-FLOPS_OF_ONE_BLOCK = 1_500_000  # up to which one block may be all
+FLOPS_OF_ONE_BLOCK = 1_500_000  # up to which one block may be all, by Winograd's algorithm (winograd_gradient_schedule.py), too
 _CHUNK_PIXELS = 384  # output pixels of a chunk: enough to pay for reading and writing the accumulators
 _WORTH_EXACT = 0.98  # the part of taps that are not beyond the edge below which they are told apart
 _FEW_CHANNELS = 12  # below this the rows of a tile run over taps as well
