@@ -49,6 +49,11 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "of a compiled function: a new value in a global, a closure or an attribute is seen by the next call. MindSpore keeps the value that it compiled with.",
     ),
     (
+        "Gradients of what `has_aux` hands on",
+        "`grad` and `value_and_grad` with `has_aux` give the other outputs as they are, and a gradient of what a caller makes of them flows, in both modes,"
+        " as in MindSpore's PYNATIVE_MODE. In its GRAPH_MODE they are constants, those that are no dicts.",
+    ),
+    (
         "Lists and dicts in the arguments",
         "of a compiled function are copied: what it writes into them is seen inside it and in its result. MindSpore copies lists, too, but writes "
         "`d[key] = value` into the dict of the caller.",

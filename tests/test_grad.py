@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from graphcell import context, ops
 from graphcell import dtype as dt
-from graphcell import ops
 from graphcell.errors import GraphcellError, NoGradientError
 from graphcell.grad import GradOperation, get_grad, grad, value_and_grad
 from graphcell.ir.graph import Graph
@@ -463,3 +463,24 @@ def test_a_training_loop_by_hand_finds_the_line(run: Callable[..., Any]) -> None
     assert float(value) < 1e-10
     np.testing.assert_allclose(w.asnumpy().ravel(), [1.5, -2.0], atol=1e-5)
     np.testing.assert_allclose(b.asnumpy(), [0.5], atol=1e-5)
+
+
+@pytest.mark.parametrize("mode", [context.GRAPH_MODE, context.PYNATIVE_MODE])
+def test_gradients_flow_through_other_outputs(mode: int) -> None:
+    """Of gradients, which hand them on; as in MindSpore's PYNATIVE_MODE."""
+    context.set_context(mode=mode)
+
+    def pair(x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x * x).sum(), x * x
+
+    def through_other(x: Tensor) -> Tensor:
+        _, (square,) = grad(pair, has_aux=True)(x)
+        return (3.0 * square).sum()
+
+    def through_all(x: Tensor) -> Tensor:
+        (value, square), gradient = value_and_grad(pair, has_aux=True)(x)
+        return value + (square + 5.0 * gradient).sum()
+
+    x = Tensor(np.array([1.0, 2.0], np.float32))
+    np.testing.assert_array_equal(grad(through_other)(x).asnumpy(), [6.0, 12.0])
+    np.testing.assert_array_equal(grad(through_all)(x).asnumpy(), [14.0, 18.0])

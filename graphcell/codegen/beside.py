@@ -53,7 +53,7 @@ class Pair(Generic[U]):
     second: U
     apart: bool = True
     behind: tuple[list[U], list[U]] = field(default_factory=lambda: ([], []))
-    """Products of what the first made, and as many, equal ones of what the second made, in order."""
+    """Products of what the first made, and as many, equal ones of what the second made, in order; of those that are short (tasks.py)."""
 
     @property
     def sides(self) -> tuple[list[U], list[U]]:
@@ -62,7 +62,7 @@ class Pair(Generic[U]):
 
     @property
     def units(self) -> list[U]:
-        """All of it, in the order in which one thread does it."""
+        """All of it, in the order of the steps."""
         return [self.first, self.second, *self.behind[0], *self.behind[1]]
 
 
@@ -154,7 +154,7 @@ def _peak(units: Sequence[U], pairs: Sequence[Pair[U]], info: Analysis, given: C
 
 
 def begins(units: Sequence[U], pairs: Sequence[Pair[U]]) -> list[int]:
-    """The place of each step among all, of what runs at one time that of the first of it."""
+    """When each step begins: at its place among all, and what may run at one time all at that of the first loop."""
     together = {id(unit): id(pair.first) for pair in pairs for unit in pair.units}
     places = {id(unit): step for step, unit in enumerate(units)}
     return [places[together.get(id(unit), id(unit))] for unit in units]

@@ -122,7 +122,7 @@ class _Frame(ControlFlow):
         self.spots: dict[Node, Spot] = {}
         self.requests: dict[Node, Request] = {}
         self.pairs: list[Pair[_Unit]] = []
-        """Loops that follow each other and may run at one time."""
+        """Loops that follow each other and may run at one time, and the products behind them."""
         self.teams: dict[Node, Units] = {}
         """Loops that a team of threads goes through, and by which units of rows."""
         self.is_program = False
@@ -381,6 +381,7 @@ class _Frame(ControlFlow):
         self.emit_with(b, unit, own, call)
 
     def emit_with(self, b: FunctionBuilder, unit: _Unit, own: Val, call: Calls) -> None:
+        """Emits one step, which has the memory at `own` for itself."""
         node = unit.node
         if node is not None and unit.kernel is not None:
             self.emit_fused(b, node, unit.kernel, own, call)

@@ -103,8 +103,8 @@ def _keep_pairs(frame: FrameLike[U]) -> None:
         suits = all(_is_emitted(frame, node) for node in nodes) and all(t.work.cycles < LONG for tasks in inside for _, t in tasks)
         pair.apart = suits and min(sum(t.times * t.work.cycles for _, t in tasks) for tasks in inside) > GATHERED
         if pair.apart:
-            for side in pair.behind:
-                side[:] = [u for u in side if _work(frame, u, PARALLEL_FROM)[0].cycles < LONG]
+            twins = [t for t in zip(*pair.behind, strict=True) if all(_is_emitted(frame, u.key) and _work(frame, u, PARALLEL_FROM)[0].cycles < LONG for u in t)]
+            pair.behind = [one for one, _ in twins], [other for _, other in twins]  # the others follow them, for all threads
             for unit in itertools.chain((u for tasks in inside for u, _ in tasks), *pair.behind):
                 unit.may_be_shared = False
 

@@ -206,7 +206,7 @@ class TeamCalls(Calls):
 
 
 class PairCalls(TeamCalls):
-    """How the function of two loops that run at one time calls kernels: each thread goes through a loop of its own, and they do not meet."""
+    """How the function of two loops that run at one time, and of the products behind them, calls kernels: each thread does one side, and they do not meet."""
 
     most_threads = 2
 
@@ -224,7 +224,7 @@ class PairCalls(TeamCalls):
         self, b: FunctionBuilder, function: str, buffers: Sequence[Val], blocks: int, work: int, private: Private | None = None, reach: Reach | None = None
     ) -> None:
         if blocks:
-            self.lowering.way = "for one of two loops at one time"
+            self.lowering.way = "for one of two threads that go through a loop each"
             self._call(b, function, buffers, i64(0), i64(blocks), private)
 
     @contextmanager

@@ -1,8 +1,8 @@
 """A digest of a graph: what a cache of compiled programs knows it by, in this process and in others.
 
 Enters: a Graph. Leaves: 32 bytes, equal for graphs that are the same but for the names of values and graphs and for spans: ops with all their
-static parameters (floats to the bit, arrays by what they hold), regions, operands, input types, outputs; and of a span whether a sum or a difference belongs
-to a gradient, as these may be added up in another order (passes/factor_sums.py). Refuses, by None, graphs
+static parameters (floats to the bit, arrays by what they hold), regions, operands, input types, outputs; and of spans which nodes belong to a gradient, whose
+sums may be added up in another order (passes/factor_sums.py). Refuses, by None, graphs
 with ops that are not graphcell's own (their code may change without a version telling) or with static parameters of other kinds than these have.
 """
 
@@ -22,7 +22,6 @@ from graphcell.locks import whole
 
 _PLAIN = frozenset({int, bool, type(None)})
 _DIGEST_BYTES = 32
-_ORDERED = ("add", "sub")
 _PACKAGE = __name__.split(".", maxsplit=1)[0] + "."
 
 
@@ -55,7 +54,7 @@ def _add_graph(graph: Graph, parts: list[str]) -> None:
         op = node.op
         names = _parameters(type(op))  # type: ignore[arg-type]
         operands = [number[v] for v in node.operands]
-        if op.name in _ORDERED and node.span is not None and node.span.gradient:
+        if node.span is not None and node.span.gradient:
             parts.append("gradient")
         parts.append(f"{op.name}{[_describe(getattr(op, name)) for name in names]}{operands}{len(node.results)}" if names else f"{op.name}{operands}")
         regions = op.regions

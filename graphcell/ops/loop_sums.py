@@ -26,7 +26,8 @@ _DEPTH = 32
 _PARTS, _FEWEST_ROWS = (4, 2, 3), 2
 """Into how many parts rows are divided, the first one first, as a team of threads divides them (codegen/tasks.py), and rows of a part."""
 _MOST_ODD_BYTES = 1 << 15
-"""What an odd number of rows takes, at most, of which each has a total of its own: two threads divide them unevenly."""
+"""What an odd number of rows takes, at most, of which each has a total of its own, as two threads divide them unevenly. Larger ones would leave the L1 cache;
+of these there are three parts, if any."""
 _LINEAR = (Add, Sub, Neg, BroadcastTo, Concat, Reshape, Slice, Transpose)
 
 _always_stacked = ContextVar("_always_stacked", default=False)

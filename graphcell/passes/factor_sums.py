@@ -11,7 +11,7 @@ roots, by which normalisations divide what is no larger than the root of the lar
 it is there anyway, or where that is a sum of differences x - m with one number m and the sum of all x is there, a mean taken away. Half
 precision stays as it is. What changes then is rounding, which native sums do not promise anyway.
 
-In gradients, a sum of two is two sums where one of the two had its mean taken away, but for factors: neither sum waits for these.
+In gradients alone, a sum of two is two sums where one of the two had its mean taken away, but for factors: neither sum waits for these.
 
 What a square adds to a gradient, twice, is added once and doubled, and powers of two join other numbers. (What is below the smallest normal number may be
 rounded otherwise then, and a product above half of the largest number could overflow that is added twice to what it nearly cancels.)
@@ -128,7 +128,7 @@ def _divided(r: Rewriter, op: ReduceSum, v: Value) -> tuple[list[Value], list[Va
 
 
 def is_in_gradient(node: Node) -> bool:
-    """Whether autodiff made a sum of floats, which may be added in another order (spans do not tell apart what a cache holds, but for this: fingerprint.py)."""
+    """Whether autodiff made a sum of floats, which may be added in another order. A cache of programs knows that of each node (ir/fingerprint.py)."""
     return node.span is not None and node.span.gradient and node.results[0].type.dtype.is_float and node.results[0].type.dtype.bits >= 32
 
 

@@ -94,14 +94,16 @@ class L1Loss(LossBase):
     """|logits - labels|, reduced."""
 
     def construct(self, logits: Any, labels: Any) -> Any:
-        return self.get_loss(ops.l1_loss(logits, labels, "none"))
+        _check_tensors("L1Loss", logits=logits, labels=labels)
+        return self.get_loss(ops.abs(logits - labels))
 
 
 class MAELoss(LossBase):
     """|logits - labels|, reduced."""
 
     def construct(self, logits: Any, label: Any) -> Any:
-        return self.get_loss(ops.l1_loss(logits, label, "none"))
+        _check_tensors("MAELoss", logits=logits, label=label)
+        return self.get_loss(ops.abs(logits - label))
 
 
 class SmoothL1Loss(LossBase):
