@@ -36,6 +36,11 @@ def to_last(rank: int) -> Perm:
     return (0, *range(2, min(rank, 4)), 1, *range(4, rank))
 
 
+def straight(rank: int) -> Perm:
+    """The dimensions in their own order, channels-first."""
+    return tuple(range(rank))
+
+
 def inverse(perm: Perm) -> Perm:
     return tuple(perm.index(k) for k in range(len(perm)))
 
@@ -138,7 +143,7 @@ class _LayoutPass:
 
     def set_values(self, node: Node, perm: Perm, values: Sequence[Value]) -> bool:
         for old, new in zip(node.results, values, strict=True):
-            self.pairs[old] = _Pair(new) if perm == tuple(range(len(perm))) else _Pair(last=new, perm=perm)
+            self.pairs[old] = _Pair(new) if perm == straight(len(perm)) else _Pair(last=new, perm=perm)
             self.of_new.setdefault(new, self.pairs[old])
         return True
 
@@ -178,9 +183,9 @@ class _LayoutPass:
             return False
         reduced = self.emit(dataclasses.replace(op, axis=tuple(sorted(map(perm.index, op.axis)))), self.last(x, perm))  # type: ignore[type-var]
         kept = perm if op.keep_dims else _ranked([p for p in perm if p not in op.axis])
-        if len(kept) in RANKS:
+        if len(kept) in RANKS or kept == straight(len(kept)):
             return self.set_value(node, kept, reduced)
-        return self.set_value(node, tuple(range(len(kept))), self.transpose(reduced, inverse(kept)) if kept != tuple(range(len(kept))) else reduced)
+        return self.set_value(node, straight(len(kept)), self.transpose(reduced, inverse(kept)))
 
     def _moments(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
@@ -202,7 +207,7 @@ class _LayoutPass:
             return self.set_last(node, to_last(4), last, self.last(a), self.first(b))
         if isinstance(op, ConvInputGrad):
             return self.set_last(node, to_last(4), last, self.first(a), self.last(b))
-        return self.set_value(node, (0, 1, 2, 3), self.emit(last, self.last(a), self.last(b)))
+        return self.set_value(node, straight(4), self.emit(last, self.last(a), self.last(b)))
 
     def _broadcast(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]
@@ -271,7 +276,7 @@ class _LayoutPass:
         if perm is None or self.pairs[x].first is not None:
             return False
         order = tuple(map(op.perm.index, perm))
-        if order != tuple(range(len(order))) and node.results[0] not in self.ahead:
+        if order != straight(len(order)) and node.results[0] not in self.ahead:
             return False
         return self.set_value(node, order, self.last(x, perm))
 
@@ -349,7 +354,7 @@ def _order_before(perm: Perm, groups: Sequence[_Group], shape: Shape) -> Perm | 
 
 def _with_ones(order: Sequence[int], shape: Shape) -> Perm:
     """The order with the dimensions of extent 1: that of images, or of channels first, where these stand as there, else each behind the one before it."""
-    for usual in (to_last(len(shape)), tuple(range(len(shape)))):
+    for usual in (to_last(len(shape)), straight(len(shape))):
         if [k for k in usual if shape[k] != 1] == list(order):
             return usual
     whole = list(order)

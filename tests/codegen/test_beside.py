@@ -107,6 +107,40 @@ def test_products_of_what_both_made(small_too: None, ends: Callable[..., Any], c
     assert team[: team.index("\n}")].count("call void @matmul") >= 4  # one of each loop, and these
 
 
+def both_sides(arrays: Sequence[Array], trips: int) -> tuple[Any, Any]:
+    """Two loops of the same kind, over a matrix and over its transpose."""
+    one = loop(lambda i, h, w: ops.tanh(ops.matmul(h, w)) + h * 0.1, trips, 1, 0, *arrays)
+    other = loop(lambda i, h, w: ops.tanh(ops.matmul(h, w.T)) - h * 0.1, trips, 1, 0, *arrays)
+    return one, other
+
+
+def test_long_products_are_for_all_threads(small_too: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    arrays = [normal(8, 16), normal(16, 16) * 0.3, normal(16, 900)]
+    one, other = both_sides(arrays[:2], 7)
+
+    def fn(h: Any, w: Any, c: Any) -> Any:
+        return ops.matmul(apply1(one, h, w), c), ops.matmul(apply1(other, h, w), c)
+
+    for most, inside in ((tasks.LONG, 4), (2000.0, 2)):
+        monkeypatch.setattr(tasks, "LONG", most)
+        check(fn, arrays, 1)
+        text = Runner(graph_of(fn, arrays), WIDEST).program.text
+        team = text[text.index("define internal void @team") :]
+        assert team[: team.index("\n}")].count("call void @matmul") == inside
+
+
+def test_what_a_loop_carries_on_while_a_product_behind_the_other_reads_it(small_too: None) -> None:
+    """It is used no more afterwards, so that the loop could have its memory."""
+    arrays = [normal(8, 16), normal(16, 16) * 0.3]
+    one, other = both_sides(arrays, 7)
+
+    def fn(x: Any, y: Any, w: Any) -> Any:
+        h = ops.exp(x * 0.1)
+        return ops.matmul(apply1(one, y, w), h.T), ops.matmul(apply1(other, h, w), y.T)
+
+    check(fn, [arrays[0], arrays[0] + 1, arrays[1]], 1)
+
+
 def test_two_layers_of_two_directions_and_their_gradients(small_too: None) -> None:
     """Which need both loops of the layer before."""
     arrays = [normal(4, 8), normal(30, 4, 24), normal(8, 24) * 0.3, normal(8, 24, seed=1) * 0.3, normal(16, 24) * 0.3]
