@@ -291,7 +291,7 @@ class _LayoutPass:
             return False
         order = _order_after(perm, groups, op.shape)
         divides = len(op.shape) > 4 and any(len(g.new) > 1 for g in groups)
-        joins_windows = any(len(g.old) > 1 for g in groups) and self._is_of_windows(x)
+        joins_windows = any(len(g.old) > 1 for g in groups) and self._is_of_windows(self.last(x, perm))
         if order is not None and (not divides or node.results[0] in self.ahead) and (not joins_windows or node.results[0] in self.convolved):
             return self.set_last(node, order, Reshape(permuted(op.shape, order)), self.last(x, perm))
         if len(op.shape) != 4 or node.results[0] not in self.convolved:
@@ -300,9 +300,9 @@ class _LayoutPass:
         wanted = _order_before(image, groups, x.type.shape)
         return wanted is not None and self.set_last(node, image, Reshape(permuted(op.shape, image)), self.last(x, wanted))
 
-    def _is_of_windows(self, x: Value) -> bool:
-        """Whether it is windows in some order: they overlap in memory, and whoever joins them copies them."""
-        maker = self.made_by.get(self.pairs[x].last or x)
+    def _is_of_windows(self, v: Value) -> bool:
+        """Whether a value of the new graph is windows in some order: they overlap in memory, and whoever joins them copies them."""
+        maker = self.made_by.get(v)
         while maker is not None and isinstance(maker.op, (Reshape, Transpose)):
             maker = self.made_by.get(maker.operands[0])
         return maker is not None and isinstance(maker.op, Windows)
