@@ -260,7 +260,7 @@ class Fusion:
             if not g.nodes or not g.reduced or g.summed or not all(self._is_column_sum(g, v) for v in self._reductions(g)):
                 continue
             for p in sorted(g.before, key=lambda h: h.number):
-                if not p.reduced or _is_too_much(p, g) or len(p.sums) + len(self._reductions(g)) > _MOST_SUMS:
+                if not p.reduced or self._is_too_much(p, g) or len(p.sums) + len(self._reductions(g)) > _MOST_SUMS:
                     continue
                 mark = self.trail.mark()
                 if not self._path_outside(p, g) and self._unify_groups(p, g) and self._rows_add_up(p, g):
@@ -359,13 +359,17 @@ class Fusion:
     # -- two groups --------------------------------------------------------------------------------------------------
     def _try_merge(self, p: Group, g: Group, same: tuple[Dims, Dims] | None = None) -> Group:
         """One group of both, if they fit; `same`: axes, in each, that are to be the same."""
-        if _is_too_much(p, g) or self._path_outside(p, g):
+        if self._is_too_much(p, g) or self._path_outside(p, g):
             return g
         mark = self.trail.mark()
         if (same is None or self.trail.unify(*same)) and self._unify_groups(p, g) and self._fits(p, g):
             return self._merge(p, g)
         self.trail.undo(mark)
         return g
+
+    def _is_too_much(self, p: Group, g: Group) -> bool:
+        read = {r for r in (*p.roots, *g.roots) if not self.info.is_fill(r)} if len(p.roots) + len(g.roots) > MAX_OPERANDS else ()
+        return len(p.nodes) + len(g.nodes) > MAX_NODES or len(read) > MAX_OPERANDS
 
     def _path_outside(self, p: Group, g: Group) -> bool:
         """True if something outside stands between the two, so that neither could run whole."""
@@ -522,10 +526,6 @@ def _stay_whole(op: Reduction, x: TensorType) -> bool:
     row = math.prod(x.shape[op.axis[-1] + 1 :]) * x.dtype.itemsize
     short = math.prod(x.shape[a] for a in op.axis) < FEWEST_PARTS * rows_of_block(row)
     return short or row_blocks(x.shape, op.axis, x.dtype.itemsize) is not None
-
-
-def _is_too_much(p: Group, g: Group) -> bool:
-    return len(p.nodes) + len(g.nodes) > MAX_NODES or len(p.roots) + len(g.roots) > MAX_OPERANDS
 
 
 def _volumes(p: Group, g: Group) -> tuple[int, int]:

@@ -29,6 +29,8 @@ FEWEST_PARTS, POINTS_OF_ONE_BLOCK = 4, 1 << 15
 """Blocks that are some for threads to share, and points up to which one suffices."""
 _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
+KEPT_POINTS = 16
+"""Points of a row that lies in the lanes up to which all of them are kept from stage to stage."""
 _LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
 """From whose arguments to the result it is more than twice as long as for exp, tanh or log, of those that were measured."""
 
@@ -149,6 +151,14 @@ class Load:
     def __str__(self) -> str:
         outside = [f"else {self.outside.value!r}"] if self.outside is not None else []
         return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards), *outside])
+
+
+def held_in_tile(guards: tuple[Guard, ...], tile: int, extent: int) -> range | None:
+    """The iterations of the tile loop at which all guards hold; None if they depend on another loop."""
+    if any(stride for g in guards for d, stride in enumerate(g.strides) if d != tile):
+        return None
+    held = [at for at in range(extent) if all(0 <= g.offset + g.strides[tile] * at < g.extent for g in guards)]
+    return range(held[0], held[-1] + 1) if held else range(0)
 
 
 Source = Load | GatherLoad | Splat | Index | MulAdd | Inverse

@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphcell.codegen.kernel import GatherLoad, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled, with_loops
+from graphcell.codegen.kernel import KEPT_POINTS, GatherLoad, Load, LoopKernel, Splat, Statement, Store, held_in_tile, interleaved, is_tiled, with_loops
 from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction
 from graphcell.passes.costs import DIVISIONS, MASKED_STRIDE, SMALL_STRIDE, masks_are_quick
@@ -108,7 +108,18 @@ def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     if kernel.extents[d] < _FEWEST_IN_TILE or sum(12 if s.is_slow else 1 for s in kernel.body) > _HEAVIEST_IN_TILE:
         return []
     loops = [e for e in range(first, count) if e != d and kernel.extents[e] >= _FEWEST_IN_TILE]
-    return [_Plan(d, tile=e) for e in loops if any(is_tiled(v, d, e) for v in _access_strides(kernel))]
+    guarded = [s.what for s in kernel.body if isinstance(s.what, Load) and s.what.guards]
+    return [
+        _Plan(d, tile=e)
+        for e in loops
+        if any(is_tiled(v, d, e) for v in (*_access_strides(kernel), *(w.access.strides for w in guarded if d < kernel.outer and _known_in_tile(kernel, w, e))))
+    ]
+
+
+def _known_in_tile(kernel: LoopKernel, load: Load, tile: int) -> bool:
+    """Whether all of a row is kept, so that it is known where the guards of a load hold."""
+    kept = kernel.outer == len(kernel.extents) - 1 and kernel.inner_points <= KEPT_POINTS
+    return kept and tile >= kernel.outer and held_in_tile(load.guards, tile, kernel.extents[tile]) is not None
 
 
 def _access_strides(kernel: LoopKernel) -> list[tuple[int, ...]]:
@@ -201,8 +212,9 @@ class _Counter:
             return 1.0 if at_one_place and what.access.strides[plan.vector] in (0, 1) else self._lanes(plan) * _GATHER_LANE
         if not isinstance(what, Load):
             return self.kernel.body[n].instructions * self._width(plan)
-        one = self._access(what.access.strides, plan, _GATHER_LANE, tiled=not what.guards) + _GUARD * len(what.guards)
-        in_registers = plan.vector < self.kernel.outer and self.kernel.inner_points <= _LANES
+        in_registers = plan.vector < self.kernel.outer and self.kernel.inner_points <= KEPT_POINTS
+        guards = what.guards if not (in_registers and _known_in_tile(self.kernel, what, plan.tile)) else ()
+        one = self._access(what.access.strides, plan, _GATHER_LANE, tiled=not guards) + _GUARD * len(guards)
         return one if in_registers else one * max(1, len(self.stages.get(n, ())))
 
     def _store(self, store: Store, plan: _Plan) -> float:

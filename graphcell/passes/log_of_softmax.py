@@ -1,7 +1,10 @@
-"""Logarithms of a softmax are differences: of the exponents and the logarithm of the row's sum.
+"""Logarithms of a softmax are differences: of the exponents and the logarithm of the row's sum. Powers of a log softmax are quotients: of the powers that were
+summed and their sum.
 
 Enters: a Graph. Leaves: a Graph in which log(p), asked for where p = softmax(x) is above zero, takes no logarithm of each number, but of each row alone, as
 a log softmax does. Kullback-Leibler divergences from a softmax, as in distillation, ask so. It is as exact: an exponent's error is the power's, relatively.
+And in which exp(log_softmax(x)), as focal losses and entropies have it, takes no second power of each number. That is more exact: no rounding of an exponent
+becomes an error of the power.
 """
 
 from __future__ import annotations
@@ -35,6 +38,16 @@ def _difference(r: Rewriter, node: Node) -> Sequence[Value] | None:
     return None if exponent is None else r.emit(Select(), condition, exponent, *r.full(0.0, exponent))
 
 
+def _quotient(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """exp(d - log(sum(exp(d)))) is exp(d) / sum(exp(d)), where d is x - max(x)."""
+    (exponent,) = node.operands
+    sums = _sums_of_log_softmax(r, exponent) if exponent.type.dtype.bits >= 32 else None
+    if sums is None:
+        return None
+    broadcast, reduction = sums
+    return r.emit(Div(), reduction.operands[0], *r.emit(broadcast.op, *reduction.results))
+
+
 def _logarithm(r: Rewriter, p: Value) -> Value | None:
     """log p, where p is a softmax or a power of a log softmax."""
     power = _made(r, p, Exp)
@@ -51,16 +64,22 @@ def _logarithm(r: Rewriter, p: Value) -> Value | None:
 
 
 def _is_log_softmax(r: Rewriter, x: Value) -> bool:
+    return _sums_of_log_softmax(r, x) is not None
+
+
+def _sums_of_log_softmax(r: Rewriter, x: Value) -> tuple[Node, Node] | None:
+    """The BroadcastTo and the ReduceSum in x = d - broadcast(log(sum(exp(d)))), where d is y - max(y)."""
     difference = _made(r, x, Sub)
     if difference is None or not _is_below_its_maximum(r, difference.operands[0]):
-        return False
-    source = difference.operands[1]
+        return None
+    source, nodes = difference.operands[1], []
     for kind in (BroadcastTo, Log, ReduceSum, Exp):
         made = _made(r, source, kind)
         if made is None:
-            return False
+            return None
+        nodes.append(made)
         (source,) = made.operands
-    return source is difference.operands[0]
+    return (nodes[0], nodes[2]) if source is difference.operands[0] else None
 
 
 def _is_below_its_maximum(r: Rewriter, x: Value) -> bool:
@@ -77,4 +96,4 @@ def _made(r: Rewriter, v: Value, kind: type) -> Node | None:
     return made if made is not None and isinstance(made.op, kind) else None
 
 
-_RULES = Rules((Log, _difference))
+_RULES = Rules((Exp, _quotient), (Log, _difference))

@@ -18,7 +18,6 @@ from collections import Counter
 from collections.abc import Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ir.types import TensorType
 from graphcell.ops.arithmetic import Add, Maximum, Minimum
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.contraction import MatMul
@@ -100,34 +99,58 @@ class _Finder:
 
     def run(self) -> dict[Value, _Cut]:
         found: dict[Value, _Cut] = {}
+        for v in self.graph.inputs:
+            cut = self._cut_of(v) if self._parts_are_read_by_loops(v) else None
+            for node in self.users.get(v, ()) if cut is not None else ():
+                if isinstance(node.op, Elementwise) and node.results[0].type.shape == v.type.shape:
+                    self._add(node, cut, found)
         for node in self.graph.nodes:
-            if isinstance(node.op, Elementwise) and node.results[0] not in found:
-                cut = self._cut_of(node.results[0])
-                together = self._together(node) if cut is not None else []
-                if cut is not None and len(together) * cut.parts <= _MOST_OPS and all(self._may_be_cut(n, cut) for n in together):
-                    for n in together:
-                        reductions = [u for u in self.users.get(n.results[0], ()) if isinstance(u.op, Reduction)]
-                        found |= {m.results[0]: cut for m in (n, *reductions)}
+            if isinstance(node.op, Elementwise):
+                self._add(node, self._cut_of(node.results[0]), found)
         return found
 
+    def _add(self, node: Node, cut: _Cut | None, found: dict[Value, _Cut]) -> None:
+        """All that hangs together with `node`, or else what the ops connect, if it may be cut so."""
+        if cut is None or node.results[0] in found:
+            return
+        for shared in (True, False):
+            together = self._together(node, shared)
+            values = {n.results[0]: None for n in together}
+            if shared:
+                values |= {v: None for n in together for v in n.operands if v.type.shape == node.results[0].type.shape}
+            reductions = [u for v in values for u in self.users.get(v, ()) if isinstance(u.op, Reduction)]
+            whole = any(self._is_read_whole(n.results[0], cut) for n in together)
+            if whole and len(together) * cut.parts <= _MOST_OPS and all(self._may_be_cut(n, cut) for n in together):
+                if all(_is_done_by_parts(u, cut) for u in reductions):
+                    found |= {n.results[0]: cut for n in (*together, *reductions)}
+                    return
+
+    def _is_read_whole(self, v: Value, cut: _Cut) -> bool:
+        """Whether more than its slices and what is computed of it point by point read v; else the slices are those of what it is made of."""
+        return v in self.graph.outputs or any(_cut_by(u, v) != cut and not isinstance(u.op, Elementwise) for u in self.users.get(v, ()))
+
+    def _parts_are_read_by_loops(self, v: Value) -> bool:
+        slices = [node for node in self.users.get(v, ()) if isinstance(node.op, Slice)]
+        return bool(slices) and all(isinstance(u.op, Elementwise) for node in slices for u in self.users.get(node.results[0], ()))
+
     def _cut_of(self, v: Value) -> _Cut | None:
-        """The dimension of v that its slices cut into a few equal parts, if something reads the whole, too."""
-        shape, users = v.type.shape, self.users.get(v, [])
-        slices = {node.op: cut for node in users if (cut := _cut_by(node, v)) is not None}
-        if all(node.op in slices for node in users) and v not in self.graph.outputs:
-            return None
+        """The dimension of v that its slices cut into a few equal parts."""
+        shape = v.type.shape
+        slices = {node.op: cut for node in self.users.get(v, ()) if (cut := _cut_by(node, v)) is not None}
         for cut, count in Counter(slices.values()).items():
             line = math.prod(shape[cut.axis :]) // cut.parts
             if count == cut.parts <= MOST_PARTS and line >= SHORTEST_LINE and v.type.size // cut.parts >= SMALLEST_PART:
                 return cut
         return None
 
-    def _together(self, node: Node) -> list[Node]:
-        """The elementwise ops of one shape that hang together with this one."""
+    def _together(self, node: Node, shared: bool) -> list[Node]:
+        """The elementwise ops of one shape that hang together with this one, by results that they read, and if `shared` by whatever they read."""
         shape, found, stack = node.results[0].type.shape, {node: None}, [node]
         while stack and len(found) <= _MOST_OPS:
             n = stack.pop()
             near = [self.made_by[v] for v in n.operands if v in self.made_by] + self.users.get(n.results[0], [])
+            if shared:
+                near += [u for v in n.operands if v.type.shape == shape for u in self.users[v]]
             more = [m for m in near if isinstance(m.op, Elementwise) and m.results[0].type.shape == shape and m not in found]
             found |= dict.fromkeys(more)
             stack += more
@@ -151,14 +174,13 @@ class _Finder:
         return made is None or not isinstance(made.op, (Elementwise, Reduction)) or v.type.size * _FEWER <= size
 
     def _reads_well(self, user: Node, v: Value, cut: _Cut) -> bool:
-        op = user.op
-        if isinstance(op, Slice):
-            return _cut_by(user, v) == cut
-        return _is_done_by_parts(op, v.type, cut) if isinstance(op, Reduction) else not isinstance(op, View)
+        return _cut_by(user, v) == cut if isinstance(user.op, Slice) else not isinstance(user.op, View)
 
 
-def _is_done_by_parts(op: Reduction, x: TensorType, cut: _Cut) -> bool:
+def _is_done_by_parts(node: Node, cut: _Cut) -> bool:
     """Whether a reduction of parts takes as few loop nests as that of the whole: of rows, of everything, or of parts of one element."""
+    op, x = node.op, node.operands[0].type
+    assert isinstance(op, Reduction)
     if (x.dtype.is_float and x.dtype.bits < 32) or (cut.axis in op.axis and type(op) not in _JOINED_BY):
         return False
     return cut.axis == x.rank - 1 or len(op.axis) == x.rank or x.shape[cut.axis] == cut.parts

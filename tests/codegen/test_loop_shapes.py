@@ -30,6 +30,7 @@ from graphcell.ir.graph import Graph
 from graphcell.ir.op import Array
 from graphcell.ir.types import TensorType
 from graphcell.ops.dispatch import apply, apply1
+from graphcell.ops.indexing import GatherElements
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import Slice, Transpose
 from graphcell.ops.pooling import ReduceMaxFirst, Windows
@@ -258,6 +259,61 @@ def test_short_rows(columns: int) -> None:
     e = np.exp(wide - wide.max(1, keepdims=True))
     check(lambda x: ops.softmax(x, -1), [x], e / e.sum(1, keepdims=True), 1e-6)
     check(lambda x: (x.sum(1), ops.amax(x, 1), x.argmax(1)), [x], [wide.sum(1), wide.max(1), wide.argmax(1)], 1e-4)
+
+
+@pytest.mark.parametrize("columns", [4, 5, 9, 12, 15, 16, 17])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_what_is_kept_of_short_rows(columns: int, dtype: Any) -> None:
+    """The loss of each row and its gradient, for a number of rows that no vector divides; the label counts from either end."""
+    x = RNG.standard_normal((77, columns)).astype(dtype)
+    for kind in (np.int32, np.int64, np.uint8):
+        label = RNG.integers(0 if kind is np.uint8 else -columns, columns, (77, 1)).astype(kind)
+
+        def fn(x: Any, label: Any) -> Any:
+            p = ops.softmax(x, -1)
+            return p, apply1(GatherElements(1), ops.log(p), label)
+
+        wide = x.astype(np.float64)
+        p = np.exp(wide - wide.max(1, keepdims=True))
+        p /= p.sum(1, keepdims=True)
+        check(fn, [x, label], [p, np.take_along_axis(np.log(p), label.astype(np.int64), 1)], 1e-5)
+
+
+@pytest.mark.parametrize("columns", [4, 5, 11, 16, 17])
+@pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.bool_])
+def test_neighbours_in_short_rows(columns: int, dtype: Any) -> None:
+    """Differences of what lies beside each other, behind a one and before a zero: loads that stand for a number at some points of a row."""
+    x, w = whole(dtype, 77, columns - 1), normal(77, columns)
+
+    def fn(x: Any, w: Any) -> Any:
+        x = ops.cast(x, dt.float32)
+        d = ops.pad(x, (0, 1), value=1.0) - ops.pad(x, (1, 0), value=0.0)
+        d = d * ops.exp(w - w.max(1, keepdims=True))
+        return d / (ops.abs(d).sum(1, keepdims=True) + 1.0), d.max(1)
+
+    wide, e = x.astype(np.float64), np.exp(w.astype(np.float64) - w.max(1, keepdims=True))
+    d = (np.pad(wide, ((0, 0), (0, 1)), constant_values=1) - np.pad(wide, ((0, 0), (1, 0)))) * e
+    check(fn, [x, w], [d / (abs(d).sum(1, keepdims=True) + 1), d.max(1)], 1e-5)
+
+
+@pytest.mark.parametrize(("columns", "kept"), [(10, True), (16, True), (17, False)])
+def test_rows_in_the_lanes_are_kept_up_to_sixteen_points(columns: int, kept: bool) -> None:
+    """As many tiles of them as there are, without a loop over points; guards of the points are no masks."""
+
+    def fn(x: Any, y: Any) -> Any:
+        z = x - ops.pad(y[:, 1:], (1, 0), value=0.5)
+        return ops.softmax(z, -1)
+
+    for target in TARGETS.values():
+        graph = run_pipeline(graph_of(fn, [normal(800, columns), normal(800, columns)]))[0]
+        groups, info = fuse(legalize(graph))
+        kernel = next(k for g in groups if (k := schedule(g, info).kernel).reduces)
+        if (kernel.vector, kernel.tile) != (0, 1):
+            assert not kept
+            continue
+        module = target.module()
+        loops.emit_loops(module, "f", kernel, target)
+        assert ("point.head" not in str(module) and "tile.head" not in str(module) and "icmp ult" not in str(module)) is kept
 
 
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.int8])

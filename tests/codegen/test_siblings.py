@@ -42,6 +42,23 @@ def test_small_values_and_other_extents_stay_apart() -> None:
     assert len(kernels(graph_of(lambda x: (x * 2, x[:, :200] + 1), [LARGE]))) == 2
 
 
+def test_constants_are_no_operands() -> None:
+    """A kernel reads so many arrays at most; the fifty coefficients of two polynomials count for nothing."""
+
+    def fn(x: Any, y: Any) -> Any:
+        p, q = x * 0.5, y * 0.25
+        for k in range(25):
+            p, q = x * p + (0.1 + k / 7), y * q - (0.2 + k / 9)
+        return p * q
+
+    x, y = LARGE / 4, OTHER / 4
+    wide: list[Any] = [x.astype(np.float64) * 0.5, y.astype(np.float64) * 0.25]
+    for k in range(25):
+        wide = [x * wide[0] + (0.1 + k / 7), y * wide[1] - (0.2 + k / 9)]
+    assert len(kernels(graph_of(fn, [x, y]))) == 1
+    check(fn, [x, y], wide[0] * wide[1], 1e-5)
+
+
 def test_a_group_that_joined_another_is_found_by_who_reads_the_same_as_it_did() -> None:
     """The second joins the third by z or by y, and what both have then joins the first; the last reads what only the second had read."""
     x, y, z = LARGE, OTHER, LARGE * OTHER

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import dataclasses
 import gc
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import numpy as np
 import pytest
 
 from graphcell.codegen.llvm import processor, target
+from graphcell.codegen.llvm.processor import Processor
 from graphcell.codegen.llvm.target import Library, Target, compile_object, host, load_object
 from graphcell.codegen.llvm.text import F32, I64, PTR, FunctionBuilder, LType, Module
 from graphcell.errors import CodegenError
@@ -49,6 +51,19 @@ def test_host_is_described_once(monkeypatch: pytest.MonkeyPatch) -> None:
     features = llvm.get_host_cpu_features()
     assert first.vector_bytes == (64 if features.get("avx512f") else 32 if features.get("avx2") else 16)
     assert first.l1_bytes >= 8 << 10 and first.l2_bytes >= first.l1_bytes and first.l3_bytes >= 1 << 20
+
+
+def test_shuffles_without_an_avx_form_are_off() -> None:
+    """SSE4a has two, which wait hundreds of cycles for the upper halves of registers. LLVM would insert these two elements with one."""
+    zen3 = processor.describe(Processor("x86_64-unknown-linux-gnu", "znver3", (("avx2", True), ("fma", True), ("sse4a", True))), "32")
+    assert zen3.features.split(",") == ["+avx2", "+fma", "-sse4a"]
+    module, numbers = Module(), LType("i8", 16)
+    b = FunctionBuilder(module, "f", [("x", PTR), ("y", PTR)], internal=False)
+    x, y = b.load(b.args["x"], numbers), b.load(b.args["y"], numbers)
+    b.store(b.shuffle(x, y, [0, 1, 16, 17, 18, 19, 6, 7]), b.args["x"])
+    b.finish()
+    with_them = dataclasses.replace(zen3, features="+avx2,+fma,+sse4a")
+    assert ["insertq" in target.assembly(str(module), t) for t in (zen3, with_them)] == [False, True]
 
 
 def test_lanes() -> None:

@@ -51,6 +51,12 @@ def quarters(x: Tensor) -> Tensor:
     return (a * b - c * d).sum() + (v - v.max(1, keepdims=True)).sum() + ops.square(v.sum((0, 2))).sum()
 
 
+def scaled(x: Tensor) -> Tensor:
+    """Halves of rows of which the root of the mean square is taken: nothing but the slices reads the result as it is."""
+    a, b = ops.split(x * ops.rsqrt(ops.square(x).mean(-1, keep_dims=True) + 1e-6), x.shape[-1] // 2, -1)
+    return a * ops.sigmoid(b)
+
+
 def types(shape: tuple[int, ...], dtype: Any = dt.float32) -> TensorType:
     return TensorType(dtype, shape)
 
@@ -62,7 +68,7 @@ def kernels(graph: Graph) -> int:
 
 @pytest.mark.parametrize(
     ("fn", "shape"),
-    [(gated, (31, 256)), (gated, (40, 274)), (grey, (3, 61, 83)), (quarters, (5, 8, 1033)), (quarters, (3, 256, 65))],
+    [(gated, (31, 256)), (gated, (40, 274)), (scaled, (40, 274)), (grey, (3, 61, 83)), (quarters, (5, 8, 1033)), (quarters, (3, 256, 65))],
 )
 def test_values_and_gradients(fn: Function, shape: tuple[int, ...]) -> None:
     def total(x: Tensor) -> Tensor:
@@ -85,6 +91,27 @@ def test_one_loop_nest_does_it_all(fn: Function, shape: tuple[int, ...], most: i
     """But for sums over all rows."""
     graph = trace(fn, types(shape))
     assert kernels(run_pipeline(graph)[0]) <= most < kernels(run_pipeline(graph, passes=WITHOUT)[0])
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_gradients_of_halves_of_a_norm_are_one_loop_nest(weighted: bool) -> None:
+    """The slices are those of the argument, or of the scaled rows, which the gradient of the weights reads, too."""
+
+    def total(x: Tensor, w: Tensor) -> Tensor:
+        y = x * ops.rsqrt(ops.square(x).mean(-1, keep_dims=True) + 1e-6) * w
+        a, b = ops.split(y, y.shape[-1] // 2, -1)
+        return ops.square(a * ops.sigmoid(b)).mean()
+
+    def gradients(dtype: dt.DType) -> Graph:
+        return vjp(trace(total, types((300, 772), dtype), types((772,), dtype)), (0, 1) if weighted else (0,))
+
+    graph = gradients(dt.float32)
+    nests = [g for g in fuse(legalize(run_pipeline(graph)[0]))[0] if g.values and g.points > 300 * 64]
+    assert len(nests) == 1 < kernels(run_pipeline(graph, passes=WITHOUT)[0])
+    given = [RNG.standard_normal((300, 772)), RNG.standard_normal(772), np.ones(())]
+    want = evaluate_graph(gradients(dt.float64), given)
+    for w, g in zip(want, compile_graph(graph)([Tensor(a.astype(np.float32)) for a in given]), strict=True):
+        np.testing.assert_allclose(g.asnumpy(), w, rtol=1e-4, atol=1e-5 * np.abs(w).max())
 
 
 @pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
@@ -146,6 +173,24 @@ def test_what_is_taken_apart() -> None:
     assert is_taken_apart(several(last=f"%p = mul %a, %b\n  %s = {ROW_SUM} %y", results="%p, %s"))
     assert is_taken_apart(several(last="%p = mul %a, %b\n  %s = reduce_sum[axis=(0,), keep_dims=True] %y", results="%p, %s"))
     assert is_taken_apart(several(last="%p = mul %a, %b\n  %s = reduce_prod[axis=(0,), keep_dims=False] %y", results="%p, %s"))
+
+
+GIVEN = """graph @f(%x: f32[30, 400], %w: f32[30, 400]) {{
+  %a = slice[start=(0, 0), size=(30, 200), step=(1, 1)] %x
+  %b = slice[start=(0, 200), size=(30, 200), step=(1, 1)] %x
+  %p = {use} %a, %b
+  %y = mul %x, %w
+  %s = {last} %y
+  return %p, %s
+}}"""
+
+
+def test_parts_of_what_is_given() -> None:
+    """Where loops read them, and more than points of it is needed whole."""
+    assert is_taken_apart(parse(GIVEN.format(use="mul", last=ROW_SUM)))
+    assert not is_taken_apart(parse(GIVEN.format(use="matmul[transpose_x=False, transpose_y=True]", last=ROW_SUM)))
+    alone = GIVEN.replace("{last} %y", "{last} %w")  # nothing but points of what is given
+    assert not is_taken_apart(parse(alone.format(use="mul", last=ROW_SUM)))
 
 
 STAYS = {

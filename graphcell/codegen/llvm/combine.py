@@ -4,19 +4,21 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm.body import BodyBuilder
 from graphcell.codegen.llvm.lookup import REGISTER_LANES, by_registers, extremum
-from graphcell.codegen.llvm.text import LType, Val
+from graphcell.codegen.llvm.text import I64, LType, Val
 from graphcell.dtype import DType
 
 
-def place(b: BodyBuilder, index: Val, dtype: DType, extent: int) -> Val:
-    """Where an index leads in a dimension of `extent` elements: negative ones count from the end, all are clamped (i64)."""
-    wide = b.cast(index, LType("i64", index.type.lanes), signed=dtype.signed)
+def place(b: BodyBuilder, index: Val, dtype: DType, extent: int, kind: LType = I64) -> Val:
+    """Where an index leads in a dimension of `extent` elements, which a signed number of type `kind` can hold: negative ones count from the end, all are
+    clamped.
+    """
+    wide = b.cast(index, max(kind, index.type.with_lanes(0), key=lambda t: t.bits).with_lanes(index.type.lanes), signed=dtype.signed)
     last = b.const(max(extent - 1, 0), wide)
     if not dtype.signed:
-        return b.binary("umin", wide, last)
+        return b.cast(b.binary("umin", wide, last), kind.with_lanes(index.type.lanes))
     zero = b.const(0, wide)
     wide = b.select(b.icmp("slt", wide, zero), b.add(wide, b.const(extent, wide)), wide)
-    return b.binary("smin", b.binary("smax", wide, zero), last)
+    return b.cast(b.binary("smin", b.binary("smax", wide, zero), last), kind.with_lanes(index.type.lanes))
 
 
 def combine(b: BodyBuilder, kind: str, x: Val, y: Val, dtype: DType) -> Val:

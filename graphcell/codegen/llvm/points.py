@@ -9,7 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from graphcell.codegen.kernel import Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
+from graphcell.codegen.kernel import Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, held_in_tile, interleaved, is_tiled
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
@@ -217,13 +217,31 @@ class PointEmitter:
 
     # -- tiles -------------------------------------------------------------------------------------------------------
     def _load_tile(self, local: int, points: int) -> list[Val]:
-        """A tiled load at the next `points` iterations of the tile loop: vectors along that loop, transposed."""
-        load = self.kernel.body[local].what
+        """A tiled load at the next `points` iterations of the tile loop."""
+        load, tile = self.kernel.body[local].what, self.kernel.tile
         assert isinstance(load, Load)
+        if not load.guards:
+            return self._transposed(load, points)
+        start = self.index[tile]
+        held = held_in_tile(load.guards, tile, self.kernel.extents[tile])
+        assert start is not None and held is not None
+        first = int(start.text)  # the row is unrolled
+        inside = range(max(held.start, first), min(held.stop, first + points))
+        outside = self.b.splat(self._outside(load), self.lanes)
+        if not inside:
+            return [outside] * points
+        self.index[tile] = i64(inside.start)
+        found = self._transposed(load, len(inside))
+        self.index[tile] = start
+        return [outside] * (inside.start - first) + found + [outside] * (first + points - inside.stop)
+
+    def _transposed(self, load: Load, points: int) -> list[Val]:
+        """Vectors along the tile loop, transposed."""
         first = self._pointer(load.access, load.dtype)
         element, step = storage_type(load.dtype), load.access.strides[self.kernel.vector]
-        mask = first_lanes(points, self.lanes)
-        rows = [self.b.load_value(self.b.gep(first, k * step, element), load.dtype, self.lanes, mask) for k in range(self.count)]
+        mask, end = first_lanes(points, self.lanes), (self.count - 1) * step + points
+        masks = [mask if step < 0 or k * step + self.lanes > end else None for k in range(self.count)]  # what follows a row is read if other rows lie there
+        rows = [self.b.load_value(self.b.gep(first, k * step, element), load.dtype, self.lanes, masks[k]) for k in range(self.count)]
         rows += [const(0, rows[0].type)] * (self.lanes - self.count)
         return transpose_square(self.b, rows)[:points]
 
@@ -462,11 +480,14 @@ class PointEmitter:
     def _gather(self, what: GatherLoad, s: Statement, scope: Scope) -> Val:
         """Loads at computed places, none of which leads outside of the buffer."""
         b, vector = self.b, self.kernel.vector
+        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
+        reach = sum(abs(step) * extent for step, extent in zip(what.steps, what.extents, strict=True)) + abs(stride) * self.lanes
+        kind = I32 if reach < 1 << 31 else I64
         steps: list[Val] = []
         for local, step, extent in zip(s.args, what.steps, what.extents, strict=True):
             index = scope.find(local)
             assert index is not None
-            at = place(b, index, self.kernel.body[local].dtype, extent)
+            at = place(b, index, self.kernel.body[local].dtype, extent, kind)
             steps.append(b.mul(at, b.const(step, at)))
         lanes = max(x.type.lanes for x in steps)
         total = b.splat(steps[0], lanes)
@@ -482,7 +503,7 @@ class PointEmitter:
                 return b.load_value(pointer, what.dtype, self.lanes, self.mask)
             total = self._lane_offsets(stride)
         elif stride:
-            total = b.add(total, self._lane_offsets(stride))
+            total = b.add(total, self._lane_offsets(stride, total.type.kind))
         return b.gather_value(b.gep_vector(pointer, total, storage_type(what.dtype)), what.dtype, self._every_lane())
 
     def _index_value(self, what: Index, s: Statement) -> Val:

@@ -9,20 +9,19 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from graphcell.codegen.kernel import FEWEST_PARTS, Access, Load, LoopKernel, Splat, Statement, Store, interleaved, is_tiled
+from graphcell.codegen.kernel import FEWEST_PARTS, KEPT_POINTS, Access, Load, LoopKernel, Splat, Statement, Store, held_in_tile, interleaved, is_tiled
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.ranges import ranges_of
+from graphcell.codegen.llvm.spills import WorkOfLaterStages
 from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, constant_mask, i64
 from graphcell.ops.base import Reduction, neutral
 
 ROW_SCRATCH_BYTES, ALL_SCRATCH_BYTES = 1 << 18, 1 << 20
 """Row buffers up to this size may be kept on the stack between stages, and all of a kernel's together; what is longer is computed again."""
-_KEEPING = 8
-"""What it costs to keep a vector of a row and to read it again, in instructions that compute it again."""
 UNROLLED_POINTS = 16
 """Points of the inner loops, but for the vector loop, up to which they are unrolled."""
 UNROLLED_INSTRUCTIONS = 512
@@ -94,7 +93,7 @@ class RowEmitter(PointEmitter):
         """True if all points of a row are emitted one by one: what is known at them stays known for later stages."""
         self.point: tuple[int, ...] | None = None
         self.point_scopes: dict[tuple[int, ...], Scope] = {}
-        self.row_tiles: dict[int, list[Val]] = {}
+        self.row_tiles: dict[tuple[int, str], list[Val]] = {}
         self.stage_work: tuple[Sequence[int], Sequence[int]] = ((), ())
         """The stores and reductions of the current stage."""
 
@@ -211,37 +210,27 @@ class RowEmitter(PointEmitter):
         return found
 
     def _choose_spills(self, stage: int, stores: Sequence[int], reductions: Sequence[int]) -> list[int]:
-        """Inner values that a later stage needs again and that are kept for it in row buffers on the stack: those that save most work, one by one."""
+        """Inner values that a later stage needs again and that are kept for it in row buffers on the stack."""
         body = self.kernel.body
         if self.kernel.stages <= stage + 1 or self.keeps_points:
             return []
-        later = [self._stage_roots(*self._work_at(k)) for k in range(stage + 1, self.kernel.stages)]
         elements = self._spilled_elements()
         size = {n: elements * compute_type(s.dtype).bytes for n, s in enumerate(body)}
-        candidates = {n for n in self._inner_of_stage(stores, reductions) if not body[n].is_reduction and size[n] <= ROW_SCRATCH_BYTES}
-        chosen: list[int] = []
-        while True:
-            left = ALL_SCRATCH_BYTES - sum(size[n] for n in (*self.spilled, *chosen))
-            again, needed = self._work_again(later, chosen)
-            found = sorted(n for n in candidates & needed if size[n] <= left)
-            gains = {n: again - self._work_again(later, [*chosen, n])[0] - _KEEPING for n in found}
-            best = max(gains, key=gains.__getitem__, default=-1)
-            if gains.get(best, 0) <= 0:
-                return sorted(chosen)
-            chosen.append(best)
+        inner = {n for n in self._inner_of_stage(stores, reductions) if not body[n].is_reduction and size[n] <= ROW_SCRATCH_BYTES}
 
-    def _work_again(self, later: Sequence[Sequence[int]], kept: Sequence[int]) -> tuple[int, set[int]]:
-        """Rough instructions at a point of all later stages, by what each is to find, if `kept` is known, too; and what they compute."""
-        body = self.kernel.body
-        needed = [{n for n in self._needed(roots, kept) if self._is_computed(n) and n not in kept} for roots in later]
-        return sum(body[n].instructions for stage in needed for n in stage), set().union(*needed)
+        def computed(roots: Sequence[int], kept: Sequence[int]) -> set[int]:
+            return {n for n in self._needed(roots, kept) if self._is_computed(n) and n not in kept}
+
+        later = [self._stage_roots(*self._work_at(k)) for k in range(stage + 1, self.kernel.stages)]
+        room = ALL_SCRATCH_BYTES - sum(size[n] for n in self.spilled)
+        return WorkOfLaterStages(body, stage, later, computed).worth_keeping({n: size[n] for n in inner}, room)
 
     def _is_computed(self, local: int) -> bool:
         return self._is_inner(local) and local not in self.spilled and not self.kernel.body[local].is_reduction
 
     def _row_is_unrolled(self) -> bool:
         if self.kernel.tile >= 0:
-            return len(self.kernel.extents) == self.kernel.outer + 1 and self.kernel.inner_points <= self.lanes
+            return len(self.kernel.extents) == self.kernel.outer + 1 and self.kernel.inner_points <= max(self.lanes, KEPT_POINTS)
         return self.kernel.inner_points <= self.unrolled_points
 
     # -- inner loops -------------------------------------------------------------------------------------------------
@@ -340,8 +329,9 @@ class RowEmitter(PointEmitter):
         """The inner tile loop, the last one, of rows that lie in the lanes."""
         extent = self.kernel.extents[d]
         whole = extent - extent % self.lanes
-        if whole == self.lanes:
-            carried = self._inner_tile(i64(0), self.lanes, carried, body)
+        if whole == self.lanes or self.keeps_points:
+            for first in range(0, whole, self.lanes):
+                carried = self._inner_tile(i64(first), self.lanes, carried, body)
         elif whole:
             carried = self._in_chains(
                 "tile", 0, whole, self.lanes, max(1, self.lanes // self.ways), carried, lambda at, carried: self._inner_tile(at, self.lanes, carried, body)
@@ -526,14 +516,14 @@ class RowEmitter(PointEmitter):
         k = self.kernel
         self.index[k.tile] = start
         tiled = [n for n in sorted(self._needed(self._stage_roots(stores, reductions))) if self._is_tiled_load(n) and n not in self.spilled]
-        tiles = {n: self.row_tiles.get(n) or self._load_tile(n, points) for n in tiled}
+        tiles = {n: self.row_tiles.get((n, start.text)) or self._load_tile(n, points) for n in tiled}
         if self.keeps_points:
-            self.row_tiles.update(tiles)
+            self.row_tiles.update(((n, start.text), tile) for n, tile in tiles.items())
         if not self.keeps_points and points * _weight(k) > _MOST_IN_UNROLLED_TILE:
             return self._loop_over_tile(start, points, carried, body, stores, tiles)
         self.tile_stores = {}
         for point in range(points):
-            self.point = (point,) if self.keeps_points else None
+            self.point = (int(start.text) + point,) if self.keeps_points else None
             self.index[k.tile] = self.b.add(start, i64(point)) if point else start
             self.way = point % self.ways
             self.tile = {n: vectors[point] for n, vectors in tiles.items()}
@@ -584,4 +574,6 @@ class RowEmitter(PointEmitter):
 
     def _is_tiled_load(self, local: int) -> bool:
         what = self.kernel.body[local].what
-        return isinstance(what, Load) and not what.guards and is_tiled(what.access.strides, self.kernel.vector, self.kernel.tile)
+        if not isinstance(what, Load) or not is_tiled(what.access.strides, self.kernel.vector, self.kernel.tile):
+            return False
+        return not what.guards or (self.keeps_points and held_in_tile(what.guards, self.kernel.tile, self.kernel.inner_points) is not None)
