@@ -31,6 +31,8 @@ _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
 KEPT_POINTS = 16
 """Points of a row that lies in the lanes up to which all of them are kept from stage to stage."""
+MOST_INTERLEAVED = 3
+"""Vectors that become, or come from, as many in memory by shuffles that take fewer instructions than a transposed square."""
 _LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
 """From whose arguments to the result it is more than twice as long as for exp, tanh or log, of those that were measured."""
 
@@ -38,6 +40,11 @@ _LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
 def is_tiled(strides: tuple[int, ...], vector: int, tile: int) -> bool:
     """True for an access that is contiguous along the tile loop, but not along the vector loop."""
     return strides[tile] == 1 and strides[vector] not in (0, 1)
+
+
+def is_interleaved(strides: tuple[int, ...], vector: int, tile: int, extent: int) -> bool:
+    """True for a tiled access of so few iterations of the tile loop, which has `extent`, that their vectors together are some whole ones in memory."""
+    return is_tiled(strides, vector, tile) and strides[vector] == extent <= MOST_INTERLEAVED
 
 
 def _affine(strides: Strides, offset: int) -> str:

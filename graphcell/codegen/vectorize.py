@@ -9,7 +9,20 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
-from graphcell.codegen.kernel import KEPT_POINTS, GatherLoad, Load, LoopKernel, Splat, Statement, Store, held_in_tile, interleaved, is_tiled, with_loops
+from graphcell.codegen.kernel import (
+    KEPT_POINTS,
+    GatherLoad,
+    Load,
+    LoopKernel,
+    Splat,
+    Statement,
+    Store,
+    held_in_tile,
+    interleaved,
+    is_interleaved,
+    is_tiled,
+    with_loops,
+)
 from graphcell.ir.op import Op
 from graphcell.ops.base import Reduction
 from graphcell.passes.costs import DIVISIONS, MASKED_STRIDE, SMALL_STRIDE, masks_are_quick
@@ -45,6 +58,8 @@ _BY_TURNS = 3.0
 """What it costs to store a vector that shares vectors of memory with others of the kernel."""
 _TILED = 6.0
 """What a vector costs that comes from a tile, or goes into one."""
+_INTERLEAVED = 1.5
+"""The same, for each of the few vectors that are so many in memory."""
 _GUARD = 2.0
 """What it costs to find the lanes that a guard lets through."""
 _FEWEST_IN_TILE, _HEAVIEST_IN_TILE = 4, 400
@@ -107,13 +122,15 @@ def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     first = kernel.outer if kernel.outer < count else 0
     if kernel.extents[d] < _FEWEST_IN_TILE or sum(12 if s.is_slow else 1 for s in kernel.body) > _HEAVIEST_IN_TILE:
         return []
-    loops = [e for e in range(first, count) if e != d and kernel.extents[e] >= _FEWEST_IN_TILE]
     guarded = [s.what for s in kernel.body if isinstance(s.what, Load) and s.what.guards]
-    return [
-        _Plan(d, tile=e)
-        for e in loops
-        if any(is_tiled(v, d, e) for v in (*_access_strides(kernel), *(w.access.strides for w in guarded if d < kernel.outer and _known_in_tile(kernel, w, e))))
-    ]
+    plans: list[_Plan] = []
+    for e in range(first, count):
+        tiled = [v for v in _access_strides(kernel) if is_tiled(v, d, e)]
+        tiled += [w.access.strides for w in guarded if d < kernel.outer and _known_in_tile(kernel, w, e) and is_tiled(w.access.strides, d, e)]
+        by_shuffles = kernel.reduces and all(is_interleaved(v, d, e, kernel.extents[e]) for v in tiled)
+        if e != d and tiled and (by_shuffles or kernel.extents[e] >= _FEWEST_IN_TILE):
+            plans.append(_Plan(d, tile=e))
+    return plans
 
 
 def _known_in_tile(kernel: LoopKernel, load: Load, tile: int) -> bool:
@@ -200,7 +217,7 @@ class _Counter:
 
     def _waste(self, plan: _Plan) -> float:
         """A partial tile costs as much as a whole one, of reductions only to transpose it (but few iterations make small tiles)."""
-        if plan.tile < 0:
+        if plan.tile < 0 or self.kernel.extents[plan.tile] < _FEWEST_IN_TILE:
             return 1.0
         extent, lanes = self.kernel.extents[plan.tile], self._lanes(plan)
         return -(-extent // lanes) * lanes / extent
@@ -228,6 +245,9 @@ class _Counter:
         if stride in (0, 1):
             return 1.0
         if tiled and plan.tile >= 0 and is_tiled(strides, plan.vector, plan.tile):
+            few = self.kernel.extents[plan.tile]
+            if is_interleaved(strides, plan.vector, plan.tile, few):
+                return _INTERLEAVED * few
             return _TILED * self._waste(plan) if self.reduces else _TILED
         if apart == _GATHER_LANE and abs(stride) <= SMALL_STRIDE:
             return 2.0 * abs(stride)

@@ -261,7 +261,7 @@ def test_short_rows(columns: int) -> None:
     check(lambda x: (x.sum(1), ops.amax(x, 1), x.argmax(1)), [x], [wide.sum(1), wide.max(1), wide.argmax(1)], 1e-4)
 
 
-@pytest.mark.parametrize("columns", [4, 5, 9, 12, 15, 16, 17])
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 9, 12, 15, 16, 17])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_is_kept_of_short_rows(columns: int, dtype: Any) -> None:
     """The loss of each row and its gradient, for a number of rows that no vector divides; the label counts from either end."""
@@ -279,7 +279,7 @@ def test_what_is_kept_of_short_rows(columns: int, dtype: Any) -> None:
         check(fn, [x, label], [p, np.take_along_axis(np.log(p), label.astype(np.int64), 1)], 1e-5)
 
 
-@pytest.mark.parametrize("columns", [4, 5, 11, 16, 17])
+@pytest.mark.parametrize("columns", [2, 3, 4, 5, 11, 16, 17])
 @pytest.mark.parametrize("dtype", [np.float32, np.float16, np.int8, np.bool_])
 def test_neighbours_in_short_rows(columns: int, dtype: Any) -> None:
     """Differences of what lies beside each other, behind a one and before a zero: loads that stand for a number at some points of a row."""
@@ -294,6 +294,22 @@ def test_neighbours_in_short_rows(columns: int, dtype: Any) -> None:
     wide, e = x.astype(np.float64), np.exp(w.astype(np.float64) - w.max(1, keepdims=True))
     d = (np.pad(wide, ((0, 0), (0, 1)), constant_values=1) - np.pad(wide, ((0, 0), (1, 0)))) * e
     check(fn, [x, w], [d / (abs(d).sum(1, keepdims=True) + 1), d.max(1)], 1e-5)
+
+
+@pytest.mark.parametrize("channels", [2, 3, 4])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int8, np.bool_])
+def test_sums_over_few_channels_behind_the_pixels(channels: int, dtype: Any) -> None:
+    """The pixels lie in the lanes, also of what has the channels before them; two or three channels come there, and back, by shuffles."""
+    x, y = whole(dtype, 3, 77, channels), whole(np.float32, 3, channels, 77)
+
+    def fn(x: Any, y: Any) -> Any:
+        d = ops.tanh(ops.cast(x, dt.float32)) - y.swapaxes(1, 2)
+        return ops.abs(d).sum(), d, d > 0, ops.cast(d * 4.0, dt.int8)
+
+    d = np.tanh(x.astype(np.float64)) - y.swapaxes(1, 2)
+    check(fn, [x, y], [abs(d).sum(), d, d > 0, (d * 4).astype(np.int8)], 1e-6)
+    tiled = [k for k in kernels(graph_of(fn, [x, y])) if k.points == d.size]
+    assert [k.extents[k.tile] for k in tiled] == [channels]
 
 
 @pytest.mark.parametrize(("columns", "kept"), [(10, True), (16, True), (17, False)])

@@ -9,7 +9,20 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from graphcell.codegen.kernel import Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, held_in_tile, interleaved, is_tiled
+from graphcell.codegen.kernel import (
+    Access,
+    GatherLoad,
+    Guard,
+    Index,
+    Inverse,
+    Load,
+    LoopKernel,
+    MulAdd,
+    Splat,
+    Statement,
+    interleaved,
+    is_tiled,
+)
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
@@ -18,7 +31,7 @@ from graphcell.codegen.llvm.packing import displaced, prefetch
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.ranges import holds_in, is_less_in
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
-from graphcell.codegen.llvm.tiles import first_lanes, load_interleaved, load_strided, store_interleaved, store_strided, transpose_square
+from graphcell.codegen.llvm.tiles import load_interleaved, load_strided, store_interleaved, store_strided
 from graphcell.dtype import DType
 from graphcell.ops.base import Elementwise
 from graphcell.ops.mathematics import Digamma, Lgamma, Pow
@@ -215,46 +228,7 @@ class PointEmitter:
         """True if the mask is a constant."""
         return self.mask is None or self.mask.text.startswith("<i1")
 
-    # -- tiles -------------------------------------------------------------------------------------------------------
-    def _load_tile(self, local: int, points: int) -> list[Val]:
-        """A tiled load at the next `points` iterations of the tile loop."""
-        load, tile = self.kernel.body[local].what, self.kernel.tile
-        assert isinstance(load, Load)
-        if not load.guards:
-            return self._transposed(load, points)
-        start = self.index[tile]
-        held = held_in_tile(load.guards, tile, self.kernel.extents[tile])
-        assert start is not None and held is not None
-        first = int(start.text)  # the row is unrolled
-        inside = range(max(held.start, first), min(held.stop, first + points))
-        outside = self.b.splat(self._outside(load), self.lanes)
-        if not inside:
-            return [outside] * points
-        self.index[tile] = i64(inside.start)
-        found = self._transposed(load, len(inside))
-        self.index[tile] = start
-        return [outside] * (inside.start - first) + found + [outside] * (first + points - inside.stop)
-
-    def _transposed(self, load: Load, points: int) -> list[Val]:
-        """Vectors along the tile loop, transposed."""
-        first = self._pointer(load.access, load.dtype)
-        element, step = storage_type(load.dtype), load.access.strides[self.kernel.vector]
-        mask, end = first_lanes(points, self.lanes), (self.count - 1) * step + points
-        masks = [mask if step < 0 or k * step + self.lanes > end else None for k in range(self.count)]  # what follows a row is read if other rows lie there
-        rows = [self.b.load_value(self.b.gep(first, k * step, element), load.dtype, self.lanes, masks[k]) for k in range(self.count)]
-        rows += [const(0, rows[0].type)] * (self.lanes - self.count)
-        return transpose_square(self.b, rows)[:points]
-
-    def _store_tile(self, access: Access, values: list[Val]) -> None:
-        """Writes what a tiled store has at all points of the tile; the index of the tile loop is that of the first one."""
-        dtype = self.kernel.operands[access.operand]
-        first = self._pointer(access, dtype)
-        element, step = storage_type(dtype), access.strides[self.kernel.vector]
-        mask = first_lanes(len(values), self.lanes)
-        rows = transpose_square(self.b, [*values, *[const(0, values[0].type)] * (self.lanes - len(values))])
-        for k, row in enumerate(rows[: self.count]):
-            self.b.store_value(row, self.b.gep(first, k * step, element), dtype, mask)
-
+    # -- values ------------------------------------------------------------------------------------------------------
     def _value(self, local: int, scope: Scope) -> Val:
         """The value of a local here, computing what is not known yet (without recursion over long chains)."""
         found = scope.find(local)

@@ -13,11 +13,12 @@ from graphcell.codegen.kernel import FEWEST_PARTS, KEPT_POINTS, Access, Load, Lo
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
-from graphcell.codegen.llvm.points import PointEmitter, Scope, lanes_of, registers_of
+from graphcell.codegen.llvm.points import Scope, lanes_of, registers_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.ranges import ranges_of
 from graphcell.codegen.llvm.spills import WorkOfLaterStages
 from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, constant_mask, i64
+from graphcell.codegen.llvm.tile_points import TilePointEmitter
 from graphcell.ops.base import Reduction, neutral
 
 ROW_SCRATCH_BYTES, ALL_SCRATCH_BYTES = 1 << 18, 1 << 20
@@ -68,7 +69,7 @@ def _has_blocks_without_lanes(kernel: LoopKernel) -> bool:
     return kernel.vector < kernel.outer and others >= FEWEST_PARTS
 
 
-class RowEmitter(PointEmitter):
+class RowEmitter(TilePointEmitter):
     """Emits what happens in one row (or in as many as a vector has lanes): its stages, their inner loops, what they reduce and store."""
 
     def __init__(self, module: Module, name: str, kernel: LoopKernel, target: Target):
