@@ -82,6 +82,25 @@ def test_topk(kind: type, shape: tuple[int, ...], axis: int, way: None) -> None:
         check(TopK(k, axis, largest=k % 2 == 1), x)
 
 
+@pytest.mark.parametrize("kind", [np.int8, np.uint8, np.int16, np.float16, np.float32, np.uint32, np.float64], ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize("k", [1, 2, 3, 7, 20, 32])
+def test_the_first_few_with_a_bound(kind: type, k: int) -> None:
+    """Rows in which few keys differ, or none; in which fewer than k lie below the largest key of all, which comes last; and whose first ones come late."""
+    rng, extent = np.random.default_rng(k), 1027
+    x = some(kind, (7, extent), 5)
+    last = np.array([np.nan if x.dtype.kind == "f" else np.iinfo(kind).max, np.nan if x.dtype.kind == "f" else np.iinfo(kind).min]).astype(kind)
+    x[0], x[1] = 3, rng.integers(0, 2, extent)
+    x[2], x[3] = last
+    x[4] = last[rng.integers(0, 2, extent)]
+    for row, value in ((2, 1), (3, 1), (4, 2)):
+        x[row, rng.integers(0, extent, min(k, 5) - 1)] = value
+    x[5, : 800] = x[5, :800].max()
+    for largest in (True, False):
+        check(TopK(k, 1, largest), x)
+        for n in (97, 192, 200, 256):
+            check(TopK(k, 1, largest), np.ascontiguousarray(x[:, -n:]))
+
+
 @pytest.mark.parametrize("k", [1, 5, 32, 33, 70])
 @pytest.mark.parametrize("extent", [70, 331, 1024, 5003])
 def test_rows_that_are_sorted_already(k: int, extent: int) -> None:

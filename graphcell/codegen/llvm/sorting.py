@@ -12,14 +12,18 @@ A short row needs no words: the place of an element is the number of those befor
 takes the square of its length, so how long it may be depends on what the other ways take, which was measured.
 
 The first k of a long row are found by comparing vectors of keys with that of the k-th so far. What comes before it is inserted among the k
-where they are few, else appended to a buffer, which is sorted again when it is full.
+where they are few, else appended to a buffer, which is sorted again when it is full. Few begin with a bound: of some more groups than k of the first
+elements, the first keys are found, lane by lane, and of these the k-th; so many elements at least do not come behind it. Then little more than k are
+inserted, where k log(extent / k) would be.
 
 Reference: D. E. Knuth, "The Art of Computer Programming", volume 3, 5.2 (sorting by counting), 5.2.5 (sorting by distribution).
 """
 
 from __future__ import annotations
 
-from graphcell.codegen.llvm.contraction import Plan, Stage, round_up
+from collections.abc import Callable
+
+from graphcell.codegen.llvm.contraction import Plan, Stage, ceil_div, round_up
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.sort_keys import INSERTED, SortKernel, keys_of
 from graphcell.codegen.llvm.sorting_network import emit_network, suits_network
@@ -29,6 +33,8 @@ _DIGITS = 256
 _MOST_BYTES = 1 << 30
 """Memory of a thread; longer rows are left to numpy, which says so if there is none."""
 _STEPS_OF_AN_ELEMENT = 8  # rough instructions for each byte of a key
+_GROUPS, _IN_GROUP, _LOOKED_AT = 1.5, 4, 64
+"""Groups that give a bound, times k; elements of a group, at least; and elements that are looked at for it, times k, if there are so many. Measured on Zen 3."""
 
 
 def emit_sort(module: Module, name: str, kernel: SortKernel, target: Target) -> Plan | None:
@@ -52,6 +58,8 @@ class _SortEmitter:
         self.lanes = target.lanes("double" if kernel.bits == 64 else "float") if kernel.inner == 1 else 1
         self.capacity = kernel.extent if kernel.counts else kernel.buffer(self.lanes)
         self.key_lanes = target.lanes("double" if kernel.bits == 64 else "float")
+        self.group_vectors = ceil_div(int(_GROUPS * kernel.count), self.lanes) if kernel.count > 1 else 1
+        """Of the groups of a bound, one a lane."""
         half = round_up(self.capacity * kernel.word.bytes, 64)
         self.counts_at = 2 * half
         self.other_at = half
@@ -65,7 +73,7 @@ class _SortEmitter:
         params = [(n, PTR) for n in ("a", "c", "c1", "scratch")] + [("begin", I64), ("end", I64)]
         self.b = b = FunctionBuilder(self.module, self.name, params, internal=False)
         scratch = b.args["scratch"]
-        self.words = scratch
+        self.words, self.left = scratch, b.alloca(I64)
         self.other, self.counts = (b.gep(scratch, at, LType("i8")) for at in (self.other_at, self.counts_at))
         with b.loop(b.args["begin"], b.args["end"], name="sequence") as loop:
             row, lane = loop.index, i64(0)
@@ -76,6 +84,9 @@ class _SortEmitter:
             if k.counts:
                 self._fill_keys(source)
                 self._place()
+                self._write(source, to, self.words)
+            elif self._has_bound():
+                self._select_few(source)
                 self._write(source, to, self.words)
             else:
                 self._fill(source)
@@ -163,32 +174,96 @@ class _SortEmitter:
     def _sorted(self, count: Val) -> Val:
         return self.b.call(self.sort, PTR, self.words, self.other, self.counts, count)
 
+    def _has_bound(self) -> bool:
+        k = self.kernel
+        return k.inserts and self.capacity < k.extent and k.extent >= _IN_GROUP * self.group_vectors * self.lanes
+
+    def _bound(self, source: Val) -> Val:
+        """A key which no fewer elements than are asked for do not come behind."""
+        b, k, lanes, vectors = self.b, self.kernel, self.lanes, self.group_vectors
+        step, type = lanes * vectors, self.element.with_lanes(lanes)
+        looked_at = min(k.extent, max(_LOOKED_AT * k.count, _IN_GROUP * step)) // step * step
+        with b.loop(0, looked_at, step, carried=[b.splat(const(-1, self.element), lanes)] * vectors, name="group", at_least_once=True) as loop:
+            found = [self._keys(source, b.add(loop.index, i64(lanes * v)) if v else loop.index, lanes) for v in range(vectors)]
+            loop.carry(*(b.binary("umin", x, y) for x, y in zip(loop.carried, found, strict=True)))
+        firsts = list(loop.results)
+        for v, x in enumerate(firsts):
+            b.store(x, b.gep(self.counts, lanes * v, self.element), self.element.bytes)
+        with b.loop(0, step, carried=[const(0, type)] * vectors, name="rank", at_least_once=True) as loop:
+            other = b.splat(b.load(b.gep(self.counts, loop.index, self.element), self.element), lanes)
+            loop.carry(*(b.add(rank, b.cast(b.icmp("ult", other, x), type, signed=False)) for rank, x in zip(loop.carried, firsts, strict=True)))
+        last = const(0, type)
+        for rank, x in zip(loop.results, firsts, strict=True):
+            last = b.binary("umax", last, b.select(b.icmp("ult", rank, b.const(k.count, rank)), x, const(0, type)))
+        return b.intrinsic(f"vector.reduce.umax.{type.suffix}", self.element, last)
+
+    def _select_few(self, source: Val) -> None:
+        """The first words of all, which are inserted one by one, from what does not come behind a bound."""
+        b, k, lanes = self.b, self.kernel, self.lanes
+        count, bound = b.alloca(I64), b.alloca(self.element)
+        b.store(i64(0), count)
+        b.store(b.intrinsic(f"uadd.sat.{self.element.suffix}", self.element, self._bound(source), const(1, self.element)), bound)
+
+        def one(index: Val, key: Val) -> None:
+            with b.if_then(b.icmp("ult", key, b.load(bound, self.element))):
+                place = b.binary("smin", b.load(count, I64), i64(k.count - 1))
+                _insert(b, self.words, self._word(key, index), place)
+                b.store(b.add(place, i64(1)), count)
+                with b.if_then(b.icmp("eq", place, i64(k.count - 1))):
+                    self._note(bound)
+
+        whole = k.extent // lanes * lanes
+        with b.loop(0, whole, lanes, name="scan", at_least_once=True) as loop:
+            self._each_before(source, loop.index, bound, one)
+        with b.loop(whole, k.extent, name="scan.rest") as loop:
+            one(loop.index, self._keys(source, loop.index, 0))
+
+        def largest() -> None:
+            """There is no key above the bound: what has it comes last, in the order of the row."""
+            with b.loop(0, k.extent, name="last", at_least_once=True) as loop:
+                key, place = self._keys(source, loop.index, 0), b.load(count, I64)
+                with b.if_then(b.and_(b.icmp("eq", key, const(-1, self.element)), b.icmp("slt", place, i64(k.count)))):
+                    b.store(self._word(key, loop.index), b.gep(self.words, place, k.word))
+                    b.store(b.add(place, i64(1)), count)
+
+        with b.if_then(b.icmp("slt", b.load(count, I64), i64(k.count))):
+            largest()
+
+    def _keys(self, source: Val, at: Val, lanes: int) -> Val:
+        return keys_of(self.b, self.kernel, self.b.load(self.b.gep(source, at, self.element), self.element.with_lanes(lanes), self.element.bytes))
+
+    def _each_before(self, source: Val, at: Val, bound: Val, one: Callable[[Val, Val], None]) -> None:
+        """`one(index, key)` for each of a vector of elements whose key is below the bound, in order."""
+        b, left = self.b, self.left
+        before = b.icmp("ult", self._keys(source, at, self.lanes), b.splat(b.load(bound, self.element), self.lanes))
+        b.store(b.cast(b.bitcast(before, LType(f"i{self.lanes}")), I64, signed=False), left)
+
+        def first() -> None:
+            mask = b.load(left, I64)
+            b.store(b.and_(mask, b.sub(mask, i64(1))), left)
+            index = b.add(at, b.intrinsic("cttz.i64", I64, mask, const(1, I1)))
+            one(index, self._keys(source, index, 0))
+
+        b.while_loop(lambda: b.icmp("ne", b.load(left, I64), i64(0)), first)
+
     def _select(self, source: Val) -> Val:
         """The first words of all, from those in the buffer and what comes before the last of them."""
         b, k = self.b, self.kernel
-        count, bound, left = b.alloca(I64), b.alloca(self.element), b.alloca(I64)
+        count, bound = b.alloca(I64), b.alloca(self.element)
         self._keep(i64(self.capacity), count, bound)
+
+        def one(index: Val, key: Val) -> None:
+            if k.inserts:
+                with b.if_then(b.icmp("ult", key, b.load(bound, self.element))):
+                    _insert(b, self.words, self._word(key, index), i64(k.count - 1))
+                    self._note(bound)
+            else:
+                place = b.load(count, I64)
+                b.store(self._word(key, index), b.gep(self.words, place, k.word))
+                b.store(b.add(place, i64(1)), count)
+
         with b.loop(self.capacity, k.extent, self.lanes, name="scan") as loop:
-            at = loop.index
-            keys = keys_of(b, k, b.load(b.gep(source, at, self.element), self.element.with_lanes(self.lanes)))
-            before = b.icmp("ult", keys, b.splat(b.load(bound, self.element), self.lanes))
-            b.store(b.cast(b.bitcast(before, LType(f"i{self.lanes}")), I64, signed=False), left)
-
-            def one(at: Val = at) -> None:
-                mask = b.load(left, I64)
-                b.store(b.and_(mask, b.sub(mask, i64(1))), left)
-                index = b.add(at, b.intrinsic("cttz.i64", I64, mask, const(1, I1)))
-                key = keys_of(b, k, b.load(b.gep(source, index, self.element), self.element))
-                if k.inserts:
-                    with b.if_then(b.icmp("ult", key, b.load(bound, self.element))):
-                        _insert(b, self.words, self._word(key, index), i64(k.count - 1))
-                        self._note(bound)
-                else:
-                    place = b.load(count, I64)
-                    b.store(self._word(key, index), b.gep(self.words, place, k.word))
-                    b.store(b.add(place, i64(1)), count)
-
-            b.while_loop(lambda: b.icmp("ne", b.load(left, I64), i64(0)), one)
+            self._each_before(source, loop.index, bound, one)
             if not k.inserts:
                 with b.if_then(b.icmp("sgt", b.load(count, I64), i64(self.capacity - self.lanes))):
                     self._keep(b.load(count, I64), count, bound)
