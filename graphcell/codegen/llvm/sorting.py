@@ -34,7 +34,7 @@ _MOST_BYTES = 1 << 30
 """Memory of a thread; longer rows are left to numpy, which says so if there is none."""
 _STEPS_OF_AN_ELEMENT = 8  # rough instructions for each byte of a key
 _GROUPS, _IN_GROUP, _LOOKED_AT = 1.5, 4, 64
-"""Groups that give a bound, times k; elements of a group, at least; and elements that are looked at for it, times k, if there are so many. Measured on Zen 3."""
+"""Groups that give a bound, times k; elements of a group, at least; and elements that are looked at, times k, if there are so many. Measured on Zen 3."""
 
 
 def emit_sort(module: Module, name: str, kernel: SortKernel, target: Target) -> Plan | None:
