@@ -368,7 +368,8 @@ class Fusion:
         return g
 
     def _is_too_much(self, p: Group, g: Group) -> bool:
-        read = {r for r in (*p.roots, *g.roots) if not self.info.is_fill(r)} if len(p.roots) + len(g.roots) > MAX_OPERANDS else ()
+        """More ops, or more arrays, of which what both read is one, than a loop nest may have."""
+        read = {r for r in (*p.roots, *g.roots) if len(p.roots) + len(g.roots) > MAX_OPERANDS and not self.info.is_fill(r)}
         return len(p.nodes) + len(g.nodes) > MAX_NODES or len(read) > MAX_OPERANDS
 
     def _path_outside(self, p: Group, g: Group) -> bool:
@@ -394,8 +395,7 @@ class Fusion:
         return volumes == _volumes(p, g)
 
     def _is_fill(self, root: Value) -> bool:
-        maker = self.info.made_by.get(root)
-        return maker is not None and isinstance(maker.op, Full)
+        return self.info.is_fill(root) and isinstance(self.info.made_by[root].op, Full)
 
     def _fits(self, p: Group, g: Group) -> bool:
         """The rules of one loop nest; the axes are unified already."""

@@ -29,10 +29,14 @@ FEWEST_PARTS, POINTS_OF_ONE_BLOCK = 4, 1 << 15
 """Blocks that are some for threads to share, and points up to which one suffices."""
 _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
-KEPT_POINTS = 16
-"""Points of a row that lies in the lanes up to which all of them are kept from stage to stage."""
-MOST_INTERLEAVED = 3
-"""Vectors that become, or come from, as many in memory by shuffles that take fewer instructions than a transposed square."""
+KEPT_POINTS, _KEPT_INSTRUCTIONS = 16, 400
+"""Points of a row that lies in the lanes up to which all of them are kept from stage to stage, and rough instructions of all of these, where that takes two
+tiles. Measured on Zen 3: rows of 16 with four sines each take twice as long so, and those of 16 doubles, which are four tiles, 1.5 times as long.
+"""
+MOST_INTERLEAVED, _STAGES_OF_INTERLEAVED = 3, 3
+"""Points of a tile up to which shuffles of as many vectors in memory take fewer instructions than squares; and stages of a kernel with such tiles: with more,
+several vectors side by side wait less for each other. Measured on Zen 3: three RMS norms of 8192 rows of 2 take 1.15 times as long by shuffles.
+"""
 _LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
 """From whose arguments to the result it is more than twice as long as for exp, tanh or log, of those that were measured."""
 
@@ -158,6 +162,20 @@ class Load:
     def __str__(self) -> str:
         outside = [f"else {self.outside.value!r}"] if self.outside is not None else []
         return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards), *outside])
+
+
+def shuffles_are_quick(kernel: LoopKernel) -> bool:
+    """Whether tiles of so few points take less time than what they spare; without reductions, short loops are unrolled instead (turns.py)."""
+    return kernel.reduces and kernel.stages <= _STAGES_OF_INTERLEAVED
+
+
+def keeps_points(kernel: LoopKernel, lanes: int) -> bool:
+    """Whether all points of rows that lie in the lanes are kept from stage to stage, if the only inner loop is one of tiles."""
+    points = kernel.inner_points
+    if len(kernel.extents) != kernel.outer + 1 or points <= lanes:
+        return len(kernel.extents) == kernel.outer + 1
+    instructions = sum(s.instructions for s in kernel.body if s.loops & kernel.inner_mask)
+    return points <= min(KEPT_POINTS, 2 * lanes) and instructions * points <= _KEPT_INSTRUCTIONS
 
 
 def held_in_tile(guards: tuple[Guard, ...], tile: int, extent: int) -> range | None:

@@ -10,7 +10,6 @@ import math
 from dataclasses import replace
 
 from graphcell.codegen.kernel import (
-    KEPT_POINTS,
     GatherLoad,
     Load,
     LoopKernel,
@@ -21,6 +20,8 @@ from graphcell.codegen.kernel import (
     interleaved,
     is_interleaved,
     is_tiled,
+    keeps_points,
+    shuffles_are_quick,
     with_loops,
 )
 from graphcell.ir.op import Op
@@ -28,8 +29,8 @@ from graphcell.ops.base import Reduction
 from graphcell.passes.costs import DIVISIONS, MASKED_STRIDE, SMALL_STRIDE, masks_are_quick
 from graphcell.records import dataclass
 
-_LANES, _FEWEST_LANES = 16, 4
-"""Lanes of a vector, for rough costs; and of the shortest."""
+_LANES, _FEWEST_LANES, _KEPT_BYTES = 16, 4, 32
+"""Lanes of a vector, for rough costs; and of the shortest; and bytes of the vectors by which it is told which rows are kept."""
 _COMBINE_LANES, _COMBINE_GROUPED = (10, 40), (6, 8)
 """What combining the lanes of one reduction costs, in vector instructions, and if it is an extremum of floats: of each row by itself, in groups."""
 _GROUP_INPUT, _GROUP_STORE = 0.5, (2.0, 4.0)
@@ -127,15 +128,15 @@ def _tiled_plans(kernel: LoopKernel, d: int) -> list[_Plan]:
     for e in range(first, count):
         tiled = [v for v in _access_strides(kernel) if is_tiled(v, d, e)]
         tiled += [w.access.strides for w in guarded if d < kernel.outer and _known_in_tile(kernel, w, e) and is_tiled(w.access.strides, d, e)]
-        by_shuffles = kernel.reduces and all(is_interleaved(v, d, e, kernel.extents[e]) for v in tiled)
+        by_shuffles = shuffles_are_quick(kernel) and all(is_interleaved(v, d, e, kernel.extents[e]) for v in tiled)
         if e != d and tiled and (by_shuffles or kernel.extents[e] >= _FEWEST_IN_TILE):
             plans.append(_Plan(d, tile=e))
     return plans
 
 
 def _known_in_tile(kernel: LoopKernel, load: Load, tile: int) -> bool:
-    """Whether all of a row is kept, so that it is known where the guards of a load hold."""
-    kept = kernel.outer == len(kernel.extents) - 1 and kernel.inner_points <= KEPT_POINTS
+    """Whether all of a row is kept, by the shortest registers that rows are kept in, so that it is known where the guards of a load hold."""
+    kept = keeps_points(kernel, _KEPT_BYTES // max(4, *(t.itemsize for t in kernel.operands)))
     return kept and tile >= kernel.outer and held_in_tile(load.guards, tile, kernel.extents[tile]) is not None
 
 
@@ -229,7 +230,7 @@ class _Counter:
             return 1.0 if at_one_place and what.access.strides[plan.vector] in (0, 1) else self._lanes(plan) * _GATHER_LANE
         if not isinstance(what, Load):
             return self.kernel.body[n].instructions * self._width(plan)
-        in_registers = plan.vector < self.kernel.outer and self.kernel.inner_points <= KEPT_POINTS
+        in_registers = plan.vector < self.kernel.outer and self.kernel.inner_points <= _LANES
         guards = what.guards if not (in_registers and _known_in_tile(self.kernel, what, plan.tile)) else ()
         one = self._access(what.access.strides, plan, _GATHER_LANE, tiled=not guards) + _GUARD * len(guards)
         return one if in_registers else one * max(1, len(self.stages.get(n, ())))

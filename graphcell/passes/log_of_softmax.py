@@ -4,7 +4,7 @@ summed and their sum.
 Enters: a Graph. Leaves: a Graph in which log(p), asked for where p = softmax(x) is above zero, takes no logarithm of each number, but of each row alone, as
 a log softmax does. Kullback-Leibler divergences from a softmax, as in distillation, ask so. It is as exact: an exponent's error is the power's, relatively.
 And in which exp(log_softmax(x)), as focal losses and entropies have it, takes no second power of each number. That is more exact: no rounding of an exponent
-becomes an error of the power.
+becomes an error of the power. The maximum must be that of what is summed: else all powers of a row may vanish, which their quotients do not.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def _logarithm(r: Rewriter, p: Value) -> Value | None:
     if quotient is None:
         return None
     power, sums = _made(r, quotient.operands[0], Exp), _made(r, quotient.operands[1], BroadcastTo)
-    if power is None or sums is None or not _is_below_its_maximum(r, power.operands[0]):
+    if power is None or sums is None or _maximum_below(r, power.operands[0]) is None:
         return None
     (logarithm,) = r.emit(Log(), sums.operands[0])
     return r.emit(Sub(), power.operands[0], *r.emit(sums.op, logarithm))[0]
@@ -68,9 +68,10 @@ def _is_log_softmax(r: Rewriter, x: Value) -> bool:
 
 
 def _sums_of_log_softmax(r: Rewriter, x: Value) -> tuple[Node, Node] | None:
-    """The BroadcastTo and the ReduceSum in x = d - broadcast(log(sum(exp(d)))), where d is y - max(y)."""
+    """The BroadcastTo and the ReduceSum in x = d - broadcast(log(sum(exp(d)))), where d is y - max(y), along the same axes."""
     difference = _made(r, x, Sub)
-    if difference is None or not _is_below_its_maximum(r, difference.operands[0]):
+    maximum = _maximum_below(r, difference.operands[0]) if difference is not None else None
+    if difference is None or maximum is None:
         return None
     source, nodes = difference.operands[1], []
     for kind in (BroadcastTo, Log, ReduceSum, Exp):
@@ -79,15 +80,20 @@ def _sums_of_log_softmax(r: Rewriter, x: Value) -> tuple[Node, Node] | None:
             return None
         nodes.append(made)
         (source,) = made.operands
-    return (nodes[0], nodes[2]) if source is difference.operands[0] else None
+    total = nodes[2].op
+    alike = isinstance(total, ReduceSum) and total.axis == maximum.axis
+    return (nodes[0], nodes[2]) if alike and source is difference.operands[0] else None
 
 
-def _is_below_its_maximum(r: Rewriter, x: Value) -> bool:
-    """Whether x is y - max(y): no power of it is above 1."""
+def _maximum_below(r: Rewriter, x: Value) -> ReduceMax | None:
+    """The maximum in x = y - max(y), of which no power is above 1."""
     difference = _made(r, x, Sub)
     largest = _made(r, difference.operands[1], BroadcastTo) if difference is not None else None
     reduction = _made(r, largest.operands[0], ReduceMax) if largest is not None else None
-    return difference is not None and reduction is not None and reduction.operands[0] is difference.operands[0]
+    if difference is None or reduction is None or reduction.operands[0] is not difference.operands[0]:
+        return None
+    assert isinstance(reduction.op, ReduceMax)
+    return reduction.op
 
 
 def _made(r: Rewriter, v: Value, kind: type) -> Node | None:

@@ -15,7 +15,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ops.arithmetic import Add, Maximum, Minimum
@@ -103,27 +103,31 @@ class _Finder:
             cut = self._cut_of(v) if self._parts_are_read_by_loops(v) else None
             for node in self.users.get(v, ()) if cut is not None else ():
                 if isinstance(node.op, Elementwise) and node.results[0].type.shape == v.type.shape:
-                    self._add(node, cut, found)
+                    self._add(node, cut, found, given=True)
         for node in self.graph.nodes:
             if isinstance(node.op, Elementwise):
                 self._add(node, self._cut_of(node.results[0]), found)
         return found
 
-    def _add(self, node: Node, cut: _Cut | None, found: dict[Value, _Cut]) -> None:
-        """All that hangs together with `node`, or else what the ops connect, if it may be cut so."""
+    def _add(self, node: Node, cut: _Cut | None, found: dict[Value, _Cut], given: bool = False) -> None:
+        """All that hangs together with `node`, by values that are made or given, or else by those alone that are made, if it may be cut so. Where it hangs on
+        what is given (`given`: that is sliced), it must be there for sums or extrema: else a loop nest of the whole and one of the parts do as well.
+        """
         if cut is None or node.results[0] in found:
             return
         for shared in (True, False):
             together = self._together(node, shared)
-            values = {n.results[0]: None for n in together}
-            if shared:
-                values |= {v: None for n in together for v in n.operands if v.type.shape == node.results[0].type.shape}
-            reductions = [u for v in values for u in self.users.get(v, ()) if isinstance(u.op, Reduction)]
-            whole = any(self._is_read_whole(n.results[0], cut) for n in together)
+            made = dict.fromkeys(n.results[0] for n in together)
+            read = dict.fromkeys(v for n in together for v in n.operands if shared and v not in made and v.type.shape == node.results[0].type.shape)
+            reductions, others = self._reductions(made), self._reductions(read)
+            whole = bool(reductions or others) if shared or given else any(self._is_read_whole(v, cut) for v in made)
             if whole and len(together) * cut.parts <= _MOST_OPS and all(self._may_be_cut(n, cut) for n in together):
-                if all(_is_done_by_parts(u, cut) for u in reductions):
-                    found |= {n.results[0]: cut for n in (*together, *reductions)}
+                if all(_is_done_by_parts(u, cut) for u in (*reductions, *others)) and all(_is_along(u, cut) for u in others):
+                    found |= {n.results[0]: cut for n in (*together, *reductions, *others)}
                     return
+
+    def _reductions(self, values: Iterable[Value]) -> list[Node]:
+        return [u for v in values for u in self.users.get(v, ()) if isinstance(u.op, Reduction)]
 
     def _is_read_whole(self, v: Value, cut: _Cut) -> bool:
         """Whether more than its slices and what is computed of it point by point read v; else the slices are those of what it is made of."""
@@ -184,6 +188,10 @@ def _is_done_by_parts(node: Node, cut: _Cut) -> bool:
     if (x.dtype.is_float and x.dtype.bits < 32) or (cut.axis in op.axis and type(op) not in _JOINED_BY):
         return False
     return cut.axis == x.rank - 1 or len(op.axis) == x.rank or x.shape[cut.axis] == cut.parts
+
+
+def _is_along(node: Node, cut: _Cut) -> bool:
+    return isinstance(node.op, Reduction) and cut.axis in node.op.axis
 
 
 def _cut_by(node: Node, v: Value) -> _Cut | None:

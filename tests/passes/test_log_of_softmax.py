@@ -96,11 +96,26 @@ def test_powers_of_a_log_softmax_of_what_is_not_finite() -> None:
     np.testing.assert_allclose(got[[0, 4]], [(np.arange(33) != 3) / 32, np.full(33, 1 / 33)], rtol=1e-6)
 
 
-def powers(dtype: dt.DType) -> int:
-    graph = run_pipeline(trace(entropy, TensorType(dtype, (40, 33))))[0]
+def below_the_largest_of_all(x: Tensor) -> Tensor:
+    d = x - x.max()
+    return ops.exp(d - ops.log(ops.exp(d).sum(-1, keepdims=True)))
+
+
+def powers(dtype: dt.DType, fn: Callable[..., Tensor] = entropy) -> int:
+    graph = run_pipeline(trace(fn, TensorType(dtype, (40, 33))))[0]
     return sum(isinstance(n.op, Exp) for n in graph.walk())
 
 
 def test_each_number_has_one_power() -> None:
     """Half precision keeps its own: there an exponent is rounded before it is a power."""
     assert [powers(dtype) for dtype in (dt.float32, dt.float64, dt.float16, dt.bfloat16)] == [1, 1, 2, 2]
+
+
+def test_the_maximum_must_be_that_of_the_row() -> None:
+    """Another one may be so large that all powers of a row vanish, before they are summed, not those of the differences."""
+    assert powers(dt.float32, below_the_largest_of_all) == 2
+    x = np.zeros((2, 4), np.float32)
+    x[1] = [-86.5, -86.75, -87, -87.125]
+    got = ms.jit(below_the_largest_of_all)(Tensor(x)).asnumpy()
+    wide = np.exp(x.astype(np.float64))
+    np.testing.assert_allclose(got, wide / wide.sum(1, keepdims=True), rtol=1e-4)

@@ -9,20 +9,7 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
-from graphcell.codegen.kernel import (
-    Access,
-    GatherLoad,
-    Guard,
-    Index,
-    Inverse,
-    Load,
-    LoopKernel,
-    MulAdd,
-    Splat,
-    Statement,
-    interleaved,
-    is_tiled,
-)
+from graphcell.codegen.kernel import Access, GatherLoad, Guard, Index, Inverse, Load, LoopKernel, MulAdd, Splat, Statement, interleaved, is_tiled
 from graphcell.codegen.llvm.arithmetic import inverse_below, inverse_rest, inverse_scale
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.combine import place
@@ -456,7 +443,7 @@ class PointEmitter:
         b, vector = self.b, self.kernel.vector
         stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
         reach = sum(abs(step) * extent for step, extent in zip(what.steps, what.extents, strict=True)) + abs(stride) * self.lanes
-        kind = I32 if reach < 1 << 31 else I64
+        kind = I32 if max(reach, *what.extents) < 1 << 31 else I64
         steps: list[Val] = []
         for local, step, extent in zip(s.args, what.steps, what.extents, strict=True):
             index = scope.find(local)
@@ -467,7 +454,6 @@ class PointEmitter:
         total = b.splat(steps[0], lanes)
         for x in steps[1:]:
             total = b.add(total, b.splat(x, lanes))
-        stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
         pointer = self._pointer(what.access, what.dtype)
         if not lanes:
             pointer = b.gep(pointer, total, storage_type(what.dtype))

@@ -9,7 +9,7 @@ import contextlib
 import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
-from graphcell.codegen.kernel import FEWEST_PARTS, KEPT_POINTS, Access, Load, LoopKernel, Splat, Statement, Store, held_in_tile, interleaved, is_tiled
+from graphcell.codegen.kernel import FEWEST_PARTS, Access, Load, LoopKernel, Splat, Statement, Store, held_in_tile, interleaved, is_tiled, keeps_points
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
@@ -231,7 +231,7 @@ class RowEmitter(TilePointEmitter):
 
     def _row_is_unrolled(self) -> bool:
         if self.kernel.tile >= 0:
-            return len(self.kernel.extents) == self.kernel.outer + 1 and self.kernel.inner_points <= max(self.lanes, KEPT_POINTS)
+            return keeps_points(self.kernel, self.lanes)
         return self.kernel.inner_points <= self.unrolled_points
 
     # -- inner loops -------------------------------------------------------------------------------------------------

@@ -35,24 +35,26 @@ class WorkOfLaterStages:
 
     def _one_by_one(self, sizes: Mapping[int, int], room: int) -> list[int]:
         chosen: list[int] = []
+        cost = self._cost(chosen)
         while True:
             left = room - sum(sizes[n] for n in chosen)
-            found = sorted(n for n in self._needed(chosen) if sizes.get(n, left + 1) <= left)
-            best = min(([*chosen, n] for n in found), key=self._cost, default=chosen)
-            if self._cost(best) >= self._cost(chosen):
+            found = (n for n in self._needed(chosen) if sizes.get(n, left + 1) <= left)
+            less, best = min(((self._cost([*chosen, n]), n) for n in found), default=(cost, -1))
+            if less >= cost:
                 return chosen
-            chosen = best
+            chosen, cost = [*chosen, best], less
 
     def _border(self, sizes: Mapping[int, int]) -> list[int]:
         """What later stages read of this one, without what costs more to keep than to compute; loads are read again."""
         needed = self._needed(())
         read = {a for n in needed if self.body[n].stage > self.stage for a in self.body[n].args} | {n for roots in self.roots for n in roots}
         border = sorted(n for n in read & needed if n in sizes and not isinstance(self.body[n].what, Load))
-        while border:
-            fewer = min(([m for m in border if m != n] for n in border), key=self._cost)
-            if self._cost(fewer) > self._cost(border):
-                break
-            border = fewer
+        cost = self._cost(border)
+        for n in list(border):
+            fewer = [m for m in border if m != n]
+            less = self._cost(fewer)
+            if less <= cost:
+                border, cost = fewer, less
         return border
 
     def _needed(self, kept: Sequence[int]) -> set[int]:
