@@ -368,7 +368,7 @@ class Fusion:
         return g
 
     def _is_too_much(self, p: Group, g: Group) -> bool:
-        """More ops, or more arrays, of which what both read is one, than a loop nest may have."""
+        """More ops, or more arrays, than a loop nest may have; what both read is one. Arrays are told from fills only where there may be too many."""
         read = {r for r in (*p.roots, *g.roots) if len(p.roots) + len(g.roots) > MAX_OPERANDS and not self.info.is_fill(r)}
         return len(p.nodes) + len(g.nodes) > MAX_NODES or len(read) > MAX_OPERANDS
 

@@ -29,11 +29,11 @@ FEWEST_PARTS, POINTS_OF_ONE_BLOCK = 4, 1 << 15
 """Blocks that are some for threads to share, and points up to which one suffices."""
 _BYTES_OF_SUMS, _SHORT = 1 << 14, 512
 """Of what rows of one block add to in turn, and points of rows that are read ahead only where they lie side by side."""
-KEPT_POINTS, _KEPT_INSTRUCTIONS = 16, 400
+_KEPT_POINTS, _KEPT_INSTRUCTIONS = 16, 400
 """Points of a row that lies in the lanes up to which all of them are kept from stage to stage, and rough instructions of all of these, where that takes two
-tiles. Measured on Zen 3: rows of 16 with four sines each take twice as long so, and those of 16 doubles, which are four tiles, 1.5 times as long.
+tiles. Measured on Zen 3: rows of 16 with four sines each take 1.7 times as long so, and those of 16 doubles, which are four tiles, 1.5 times as long.
 """
-MOST_INTERLEAVED, _STAGES_OF_INTERLEAVED = 3, 3
+_MOST_INTERLEAVED, _STAGES_OF_INTERLEAVED = 3, 3
 """Points of a tile up to which shuffles of as many vectors in memory take fewer instructions than squares; and stages of a kernel with such tiles: with more,
 several vectors side by side wait less for each other. Measured on Zen 3: three RMS norms of 8192 rows of 2 take 1.15 times as long by shuffles.
 """
@@ -48,7 +48,7 @@ def is_tiled(strides: tuple[int, ...], vector: int, tile: int) -> bool:
 
 def is_interleaved(strides: tuple[int, ...], vector: int, tile: int, extent: int) -> bool:
     """True for a tiled access of so few iterations of the tile loop, which has `extent`, that their vectors together are some whole ones in memory."""
-    return is_tiled(strides, vector, tile) and strides[vector] == extent <= MOST_INTERLEAVED
+    return is_tiled(strides, vector, tile) and strides[vector] == extent <= _MOST_INTERLEAVED
 
 
 def _affine(strides: Strides, offset: int) -> str:
@@ -162,23 +162,6 @@ class Load:
     def __str__(self) -> str:
         outside = [f"else {self.outside.value!r}"] if self.outside is not None else []
         return " ".join([f"load {self.access}", *(f"where 0 <= {g}" for g in self.guards), *outside])
-
-
-def shuffles_are_quick(kernel: LoopKernel) -> bool:
-    """Whether tiles of so few points take less time than what they spare; without reductions, short loops are unrolled instead (turns.py). Not of integers of
-    64 bits: with the place of the largest of three unsigned ones in vectors of 16 bytes LLVM 22 does not come to an end.
-    """
-    wide = any(t.itemsize == 8 and not t.is_float for t in kernel.operands)
-    return kernel.reduces and kernel.stages <= _STAGES_OF_INTERLEAVED and not wide
-
-
-def keeps_points(kernel: LoopKernel, lanes: int) -> bool:
-    """Whether all points of rows that lie in the lanes are kept from stage to stage, if the only inner loop is one of tiles."""
-    points = kernel.inner_points
-    if len(kernel.extents) != kernel.outer + 1 or points <= lanes:
-        return len(kernel.extents) == kernel.outer + 1
-    instructions = sum(s.instructions for s in kernel.body if s.loops & kernel.inner_mask)
-    return points <= min(KEPT_POINTS, 2 * lanes) and instructions * points <= _KEPT_INSTRUCTIONS
 
 
 def held_in_tile(guards: tuple[Guard, ...], tile: int, extent: int) -> range | None:
@@ -431,3 +414,20 @@ def with_accesses(kernel: LoopKernel, moved: Callable[[Access], Access]) -> Loop
 
     stores = tuple(replace(s, access=moved(s.access)) for s in kernel.stores)
     return replace(kernel, body=tuple(map(statement, kernel.body)), stores=stores)
+
+
+def shuffles_are_quick(kernel: LoopKernel) -> bool:
+    """Whether tiles of so few points take less time than what they spare; without reductions, short loops are unrolled instead (turns.py). Not of integers of
+    64 bits: with the place of the largest of three unsigned ones in vectors of 16 bytes LLVM 22 does not come to an end.
+    """
+    wide = any(t.itemsize == 8 and not t.is_float for t in kernel.operands)
+    return kernel.reduces and kernel.stages <= _STAGES_OF_INTERLEAVED and not wide
+
+
+def keeps_points(kernel: LoopKernel, lanes: int) -> bool:
+    """Whether all points of rows that lie in the lanes are kept from stage to stage, if the only inner loop is one of tiles."""
+    points = kernel.inner_points
+    if len(kernel.extents) != kernel.outer + 1 or points <= lanes:
+        return len(kernel.extents) == kernel.outer + 1
+    instructions = sum(s.instructions for s in kernel.body if s.loops & kernel.inner_mask)
+    return points <= min(_KEPT_POINTS, 2 * lanes) and instructions * points <= _KEPT_INSTRUCTIONS

@@ -1,5 +1,5 @@
 """What is read by parts, red, green and blue or the two halves of a row, is computed part by part: where y = f(x), and y[0], y[1] meet in something, and y is
-needed as a whole, too, then y is concat(f(x[0]), f(x[1])).
+needed as a whole, too, then y is concat(f(x[0]), f(x[1])). So it is where x is given and read by its parts, and sums or extrema of all of it are needed.
 
 Enters: a Graph. Leaves: an equal Graph in which elementwise ops of one shape that hang together, and their sums and extrema, are done for each of a few parts
 if slices read one of them by all its parts. So what the parts meet in, as a gate does or the grey of three colours, and what is done to the whole before and

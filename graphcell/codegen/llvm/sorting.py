@@ -218,16 +218,14 @@ class _SortEmitter:
         with b.loop(whole, k.extent, name="scan.rest") as loop:
             one(loop.index, self._keys(source, loop.index, 0))
 
-        def largest() -> None:
-            """There is no key above the bound: what has it comes last, in the order of the row."""
-            with b.loop(0, k.extent, name="last", at_least_once=True) as loop:
-                key, place = self._keys(source, loop.index, 0), b.load(count, I64)
-                with b.if_then(b.and_(b.icmp("eq", key, const(-1, self.element)), b.icmp("slt", place, i64(k.count)))):
-                    b.store(self._word(key, loop.index), b.gep(self.words, place, k.word))
-                    b.store(b.add(place, i64(1)), count)
-
-        with b.if_then(b.icmp("slt", b.load(count, I64), i64(k.count))):
-            largest()
+        with (
+            b.if_then(b.icmp("slt", b.load(count, I64), i64(k.count))),  # the bound is the largest key of all: what has it comes last, in the order of the row
+            b.loop(0, k.extent, name="last", at_least_once=True) as loop,
+        ):
+            key, place = self._keys(source, loop.index, 0), b.load(count, I64)
+            with b.if_then(b.and_(b.icmp("eq", key, const(-1, self.element)), b.icmp("slt", place, i64(k.count)))):
+                b.store(self._word(key, loop.index), b.gep(self.words, place, k.word))
+                b.store(b.add(place, i64(1)), count)
 
     def _keys(self, source: Val, at: Val, lanes: int) -> Val:
         return keys_of(self.b, self.kernel, self.b.load(self.b.gep(source, at, self.element), self.element.with_lanes(lanes), self.element.bytes))
