@@ -3,8 +3,8 @@ not above 0.
 
 Enters: a kernel. Leaves: the same kernel, in which a sigmoid that stands beside a softplus, or a tanh of one, of its operand is computed from the
 same power (alone, a sigmoid has a form that takes fewer instructions), tanh(softplus(x)), written so by hand, without its logarithm,
-logarithms of 1 + e**-|x| without what larger numbers would need, and logarithms of the bases of powers, as the slopes of these by their exponents
-have them, from what the powers need of them.
+logarithms of 1 + e**-|x|, and powers of x - max(x), without what larger numbers would need, and logarithms of the bases of powers, as the slopes of these by
+their exponents have them, from what the powers need of them.
 """
 
 from __future__ import annotations
@@ -14,8 +14,8 @@ from dataclasses import replace
 from graphcell.codegen.contract import without
 from graphcell.codegen.kernel import LoopKernel, Splat, Statement
 from graphcell.ir.op import Op, frozen
-from graphcell.ops.arithmetic import Abs, Neg, Select
-from graphcell.ops.base import Elementwise, Emitter, Val
+from graphcell.ops.arithmetic import Abs, Neg, Select, Sub
+from graphcell.ops.base import Elementwise, Emitter, Reduction, Val
 from graphcell.ops.comparison import Greater
 from graphcell.ops.mathematics import Exp, Log, Log1p, Pow, Sigmoid, Softplus, Tanh, TanhSoftplus
 
@@ -35,6 +35,13 @@ class SigmoidBesideTanhSoftplus(Sigmoid):
     """A factor of the slope of a tanh(softplus(x)) in the same kernel."""
 
     name = "sigmoid_beside_tanh_softplus"
+
+
+@frozen
+class ExpOfNegative(Exp):
+    """e ** x of x <= 0."""
+
+    name = "exp_of_negative"
 
 
 @frozen
@@ -99,9 +106,19 @@ def _with_what_is_known(body: tuple[Statement, ...], s: Statement) -> Statement:
             condition, _, x = chosen.args
             if any(isinstance(other.what, Pow) and other.args[0] == x for other in body):
                 return replace(s, what=LogBesidePower(), args=(condition, x))
+    if isinstance(s.what, Exp) and _is_below_its_largest(body, body[s.args[0]]):
+        return replace(s, what=ExpOfNegative())
     if isinstance(s.what, Log1p) and _leads_to(body, s, (Exp, Neg, Abs)):
         return replace(s, what=Log1pOfFraction())
     return s
+
+
+def _is_below_its_largest(body: tuple[Statement, ...], s: Statement) -> bool:
+    """x - max(x), as a softmax has it."""
+    if not isinstance(s.what, Sub):
+        return False
+    largest = body[s.args[1]]
+    return isinstance(largest.what, Reduction) and largest.what.kind == "max" and largest.args == s.args[:1]
 
 
 def _but_for_sign(body: tuple[Statement, ...], local: int) -> int:

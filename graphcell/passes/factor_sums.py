@@ -1,4 +1,5 @@
-"""Factors that are the same all along a sum stand before it: sum(x * a) is a * sum(x). A B + A C is A (B + C), A B + A^T B is (A + A^T) B.
+"""Factors that are the same all along a sum stand before it: sum(x * a) is a * sum(x), and so do choices between what is summed and 0. A B + A C is A (B + C),
+A B + A^T B is (A + A^T) B.
 
 Enters: a differentiated Graph. Leaves: an equal Graph in which what does not vary along the dimensions of a sum is multiplied once, with
 the sum, instead of with every element; sums that differed only in such factors, as the gradients of a normalisation do, become one. The gradient of
@@ -26,7 +27,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from graphcell.dtype import DType, finfo
 from graphcell.ir.graph import Graph, Node, Value
 from graphcell.ir.types import Shape, TensorType
-from graphcell.ops.arithmetic import Add, Div, Mul, Neg, Sub
+from graphcell.ops.arithmetic import Add, Div, Mul, Neg, Select, Sub
 from graphcell.ops.base import Elementwise
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.creation import Full
@@ -186,6 +187,21 @@ def minus_before_sum(r: Rewriter, node: Node) -> Result:
     return r.emit(Neg(), *r.emit(node.op, *r.producers[x].operands))
 
 
+def choice_before_sum(r: Rewriter, node: Node) -> Result:
+    """sum(select(c, x, 0)) is select(c, sum(x), 0) if c is the same along the summed dimensions and nothing else needs what is chosen."""
+    op, result, chosen = node.op, node.results[0], r.producers.get(node.operands[0])
+    assert isinstance(op, ReduceSum)
+    if chosen is None or not isinstance(chosen.op, Select) or not r.used_once(node.operands[0]):
+        return None
+    condition, *choices = chosen.operands
+    zeros = [k for k, v in enumerate(choices) if r.number(v) == 0]
+    along = _same_along(r, condition, op, result) if len(zeros) == 1 else None
+    if along is None or choices[0].type != choices[1].type:
+        return None
+    sums = [r.full(0, result)[0] if k in zeros else r.emit(op, v)[0] for k, v in enumerate(choices)]
+    return r.emit(Select(), along, *sums)
+
+
 def sum_of_mirrored_products(r: Rewriter, node: Node) -> Result:
     """A B + A^T B is (A + A^T) B, and B A + B A^T is B (A + A^T), if nothing else needs the two products."""
     one, other = (r.producers.get(v) for v in node.operands)
@@ -317,6 +333,7 @@ def _is_normal(number: float, dtype: DType) -> bool:
 def factor_sums(graph: Graph) -> Graph:
     """The graph with the sums named above rewritten, regions included."""
     safe, shared = (ReduceSum, safe_factor_before_sum), _SharedSums()
-    graph = rewrite(graph, Rules(safe, (ReduceSum, minus_before_sum), (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
+    before = safe, (ReduceSum, minus_before_sum), (ReduceSum, choice_before_sum)
+    graph = rewrite(graph, Rules(*before, (Add, sum_of_mirrored_products), (Add, sum_of_products_with_one_matrix)))
     sums = safe, (ReduceSum, shared.rule), (ReduceSum, shared.sum_of_two)
     return rewrite(graph, Rules(*sums, (Mul, powers_of_two_together), (Add, add_twice)))

@@ -145,3 +145,28 @@ def test_logarithms_where_other_conditions_hold(other: float, is_shared: bool) -
 def test_logarithms_of_other_numbers_are_their_own() -> None:
     text, _ = kernels_of(lambda x: (ops.log(ops.select(x == 0, ops.ones_like(x), x + 1)), (x + 2) ** x, ops.log(x), 3.0 ** (x + 1)), X)
     assert "pow" in text and "= log t" in text and "log_beside_power" not in text
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_powers_of_a_softmax_have_the_bits_of_others(dtype: type) -> None:
+    """Of what is infinite and no number, too: no power of x - max(x) is above 1."""
+    x = np.random.default_rng(3).normal(size=(9, 40)).astype(dtype) * np.array([1, 10, 100, 1000, 3, 1, 1, 1, 1], dtype)[:, None]
+    x[4, 3], x[5, 2], x[6, 1], x[7, 7], x[8] = np.inf, -np.inf, np.nan, np.finfo(dtype).max, np.finfo(dtype).min
+
+    def f(x: Any) -> Any:
+        return ops.exp(x - x.max(1, keepdims=True))
+
+    text, (found,) = kernels_of(f, x)
+    assert "exp_of_negative" in text
+    with np.errstate(over="ignore", invalid="ignore"):
+        exponents = x - x.max(1, keepdims=True)
+    (other,) = kernels_of(lambda x: ops.exp(x), exponents)[1]
+    np.testing.assert_array_equal(found, other)
+    with np.errstate(invalid="ignore"):
+        np.testing.assert_allclose(found, np.exp(exponents.astype(np.float64)), rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
+
+
+def test_other_differences_have_powers_above_one() -> None:
+    x = np.random.default_rng(3).normal(size=(9, 40)).astype(np.float32) * 10
+    for f in (lambda x: ops.exp(x - x.min(1, keepdims=True)), lambda x: ops.exp(x.max(1, keepdims=True) - x), lambda x: ops.exp(2 * x - x.max(1, keepdims=True))):
+        assert "exp_of_negative" not in kernels_of(f, x)[0]

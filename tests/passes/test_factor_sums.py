@@ -95,6 +95,38 @@ def test_minus_stands_before_a_sum() -> None:
     assert names(after) == ["reduce_sum", "neg"]
 
 
+CHOICE = """graph @f(%x: f32[6, 5], %c: i1[{small}]) {{
+  %z = full[value={other}, shape=(6, 5), dtype=f32]
+  %b = broadcast_to[shape=(6, 5)] %c
+  %p = select %b, {choices}
+  %s = reduce_sum[axis=(1,), keep_dims={keep}] %p
+  return %s{more}
+}}"""
+
+
+@pytest.mark.parametrize("keep", [True, False])
+@pytest.mark.parametrize("choices", ["%x, %z", "%z, %x"])
+def test_a_choice_between_a_row_and_zeros_stands_before_its_sum(choices: str, keep: bool) -> None:
+    after = done(CHOICE.format(small="6, 1", other="0.0", choices=choices, keep=keep, more=""))
+    assert after.nodes[-1].op.name == "select"
+    assert after.nodes[-1].results[0].type.size == 6
+
+
+@pytest.mark.parametrize(("small", "other", "more"), [("5", "0.0", ""), ("6, 1", "1.0", ""), ("6, 1", "0.0", ", %p")])
+def test_other_choices_stay(small: str, other: str, more: str) -> None:
+    """That of a column, one between other numbers, and one that is needed."""
+    after = done(CHOICE.format(small=small, other=other, choices="%x, %z", keep=False, more=more))
+    assert after.nodes[-1].op.name == "reduce_sum"
+
+
+def test_what_is_no_number_is_not_chosen() -> None:
+    graph = eliminate_dead(factor_sums(parse(CHOICE.format(small="6, 1", other="0.0", choices="%x, %z", keep=False, more=""))))
+    x, c = np.full((6, 5), np.nan, np.float32), np.array([[True], [False]] * 3)
+    x[4] = np.inf
+    (found,) = evaluate_graph(graph, [x, c])
+    np.testing.assert_array_equal(found, [np.nan, 0, np.nan, 0, np.inf, 0])
+
+
 CENTRED = """graph @f(%x: f32[6, 5], %y: f32[6, 5], %a: f32[6, 1]) {{
   %s = reduce_sum[axis={of}, keep_dims=True] {summed}
   %k = full[value={number}, shape={shape}, dtype=f32]

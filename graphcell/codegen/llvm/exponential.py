@@ -71,6 +71,15 @@ def exp(b: FunctionBuilder, x: Val) -> Val:
 
 
 @widened
+def exp_of_negative(b: FunctionBuilder, x: Val) -> Val:
+    """e**x for x that is not above 0: the same bits."""
+    if uses_tables(b, x):
+        return by_table.exp_of_negative(b, x)
+    p, s = _exp_parts(b, at_least(b, x, _EXP_RANGE[format_of(x).kind][0]))
+    return times_small(b, b.mul(p, s), s)
+
+
+@widened
 def exp2(b: FunctionBuilder, x: Val) -> Val:
     """2**x, exact for integers."""
     if uses_tables(b, x):

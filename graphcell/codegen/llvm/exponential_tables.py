@@ -56,6 +56,11 @@ def exp(b: FunctionBuilder, x: Val, close: bool = False) -> Val:
     return _exp(b, _within(b, x, _EXP_RANGE), close)
 
 
+def exp_of_negative(b: FunctionBuilder, x: Val) -> Val:
+    """e**x for x that is not above 0."""
+    return _exp(b, at_least(b, x, _EXP_RANGE[x.type.kind][0]))
+
+
 def _within(b: FunctionBuilder, x: Val, ranges: dict[str, tuple[float, float]]) -> Val:
     low, high = ranges[x.type.kind]
     return at_least(b, at_most(b, x, high), low)

@@ -41,7 +41,7 @@ _ROOMS = {
         "trunc_div",
     ],
     "exponential": [
-        "exp", "exp2", "expm1", "log", "log1p", "log1p_of_fraction", "log2", "log10", "log_sigmoid", "sigmoid", "sigmoid_beside_softplus",
+        "exp", "exp_of_negative", "exp2", "expm1", "log", "log1p", "log1p_of_fraction", "log2", "log10", "log_sigmoid", "sigmoid", "sigmoid_beside_softplus",
         "sigmoid_beside_tanh_softplus", "softplus", "tanh_softplus",
     ],
     "gamma": ["digamma", "lgamma"],

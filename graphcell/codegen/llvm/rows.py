@@ -13,7 +13,8 @@ from graphcell.codegen.kernel import FEWEST_PARTS, Access, Load, LoopKernel, Spl
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
-from graphcell.codegen.llvm.points import Scope, lanes_of, registers_of
+from graphcell.codegen.llvm.labels import element_at_label, label_of_row
+from graphcell.codegen.llvm.points import Scope, lanes_of, register_lanes, registers_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.ranges import ranges_of
 from graphcell.codegen.llvm.spills import WorkOfLaterStages
@@ -97,6 +98,7 @@ class RowEmitter(TilePointEmitter):
         self.row_tiles: dict[tuple[int, str], list[Val]] = {}
         self.stage_work: tuple[Sequence[int], Sequence[int]] = ((), ())
         """The stores and reductions of the current stage."""
+        self.label = label_of_row(kernel, register_lanes(kernel, target)) if along else None
 
     def _uniform_values(self) -> None:
         """Values that vary along no loop are computed once."""
@@ -349,6 +351,12 @@ class RowEmitter(TilePointEmitter):
         if k.tile >= 0:
             n = k.extents[k.vector]
             return self._tiled_vector_loop(n, acc, lambda at, mask, acc: self._inner_points(at, 1, mask, stores, reductions, acc, spills))
+        others = [*spills, *(a for n in reductions for a in k.body[n].args)]
+        asking = self.label.stores_asking(k, stores, self._inner_of_stage(stores, reductions), others) if self.label is not None else []
+        with element_at_label(self, self.row_scopes[0], self.label, asking) if self.label is not None and asking else contextlib.nullcontext():
+            return self._along_row(acc, stores, reductions, spills)
+
+    def _along_row(self, acc: list[Val], stores: Sequence[int], reductions: Sequence[int], spills: dict[int, Val]) -> list[Val]:
         wide = self.lanes * self.slots
         for here in self.ranges:
             self.here, at = here, here.start
