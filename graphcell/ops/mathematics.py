@@ -273,6 +273,54 @@ class GeluSlope(Real):
         return apply1(Exp(), x * x * -0.5) * (x * x * -1.0 + 2.0) * (1.0 / math.sqrt(2 * math.pi))
 
 
+_TANH_SLOPE = math.sqrt(2.0 / math.pi)
+_TANH_CUBE = 0.044715 * _TANH_SLOPE
+"""Of x and x**3 in the argument of the tanh in gelu_tanh."""
+
+
+def _gate_of_gelu(x: Array) -> tuple[Array, Array]:
+    """(1 + tanh(u)) / 2 and its derivative by u, where u is that argument, without cancellation."""
+    z = np.exp(np.abs(x) * (x * x * _TANH_CUBE + _TANH_SLOPE) * -2.0)
+    rest = z / (1.0 + z)
+    return np.where(x < 0, rest, 1.0 - rest), 2.0 * rest * (1.0 - rest)
+
+
+@frozen
+class GeluTanh(Real):
+    """Gelu by a tanh: 0.5 x (1 + tanh(sqrt(2 / pi) (x + 0.044715 x**3))). Its error is absolute, not relative."""
+
+    name = "gelu_tanh"
+    eval_element_nanoseconds = 40.0
+    at_least = np.float64
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        return np.asarray(x * _gate_of_gelu(x)[0])
+
+    def slope(self, x: T, y: T) -> T:
+        return apply1(GeluTanhSlope(), x)
+
+
+@frozen
+class GeluTanhSlope(Real):
+    """The derivative of gelu_tanh; 0 at -inf and 1 at inf. Its error is absolute, not relative."""
+
+    name = "gelu_tanh_slope"
+    eval_element_nanoseconds = 50.0
+    at_least = np.float64
+
+    @staticmethod
+    def function(x: Array) -> Array:
+        x = np.clip(x, -40, 40)
+        gate, slope = _gate_of_gelu(x)
+        return np.asarray(gate + x * (x * x * (3 * _TANH_CUBE) + _TANH_SLOPE) * slope)
+
+    def slope(self, x: T, y: T) -> T:
+        square = x * x
+        t, inner = apply1(Tanh(), x * (square * _TANH_CUBE + _TANH_SLOPE)), square * (3 * _TANH_CUBE) + _TANH_SLOPE
+        return (1.0 - t * t) * (inner + x * (x * (3 * _TANH_CUBE) - t * inner * inner))
+
+
 @frozen
 class Erfinv(Real):
     """The inverse of erf."""

@@ -313,7 +313,19 @@ def test_erfinv_of_halves() -> None:
 
 
 # Of these the error is absolute: 1 + erf(x) has no more digits far below zero.
-ABSOLUTE: dict[str, Reference] = {"gelu": lambda x: x * mp.ncdf(x), "gelu_slope": lambda x: mp.ncdf(x) + x * mp.npdf(x)}
+def gate_of_gelu(x: Any) -> Any:
+    return (1 + mp.tanh(mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3))) / 2
+
+
+def slope_of_gelu_tanh(x: Any) -> Any:
+    s = gate_of_gelu(x)
+    return s + 2 * x * s * (1 - s) * mp.sqrt(2 / mp.pi) * (1 + 3 * mp.mpf("0.044715") * x**2)
+
+
+ABSOLUTE: dict[str, Reference] = {
+    "gelu": lambda x: x * mp.ncdf(x), "gelu_slope": lambda x: mp.ncdf(x) + x * mp.npdf(x),
+    "gelu_tanh": lambda x: x * gate_of_gelu(x), "gelu_tanh_slope": slope_of_gelu_tanh,
+}  # fmt: skip
 
 
 def points_of_gelu(kind: str) -> Any:
@@ -322,8 +334,9 @@ def points_of_gelu(kind: str) -> Any:
 
 def is_close_to_absolute(name: str, x: Any, got: Any) -> bool:
     """Whether results of one of ABSOLUTE are as close as is promised."""
-    want = np.array([float(ABSOLUTE[name](mp.mpf(v))) for v in x.tolist()])
-    bound = np.finfo(x.dtype).eps * (np.maximum(1, np.abs(x)) if name == "gelu" else 1.5)
+    with mp.workprec(PRECISION):
+        want = np.array([float(ABSOLUTE[name](mp.mpf(v))) for v in x.tolist()])
+    bound = np.finfo(x.dtype).eps * (1.5 if name.endswith("slope") else np.maximum(1, np.abs(x)))
     return bool(np.all(np.abs(got.astype(np.float64) - want) <= bound))
 
 
@@ -339,8 +352,12 @@ def test_absolute_errors_of_gelu_and_equal_bits_at_every_width(name: str, kind: 
 
 @pytest.mark.parametrize("kind", ["half", "bfloat", "float", "double"])
 def test_ends_of_gelu(kind: str) -> None:
-    assert same(*evaluated("gelu", kind, [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, NAN), (NAN, NAN)]))
-    assert same(*evaluated("gelu_slope", kind, [(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN)]))
+    """And beyond, where the last of the tail is gone."""
+    far = [(100.0, 100.0), (-100.0, -0.0), (30000.0, 30000.0), (-30000.0, -0.0)]
+    for name in ("gelu", "gelu_tanh"):
+        assert same(*evaluated(name, kind, [(0.0, 0.0), (-0.0, -0.0), (INF, INF), (-INF, NAN), (NAN, NAN), *far]))
+    for name in ("gelu_slope", "gelu_tanh_slope"):
+        assert same(*evaluated(name, kind, [(0.0, 0.5), (-0.0, 0.5), (INF, 1.0), (-INF, 0.0), (NAN, NAN), *((x, float(x > 0)) for x, _ in far)]))
 
 
 # -- the gamma function's family below zero ------------------------------------------------------------------

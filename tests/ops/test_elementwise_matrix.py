@@ -43,6 +43,11 @@ class Case:
     """False for stop_gradient, overwrite and casts, whose gradient is not the derivative; they have tests of their own."""
 
 
+def gate_of_gelu(x: Any) -> Any:
+    """What gelu_tanh multiplies x with."""
+    return (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3))) / 2
+
+
 def exact(function: Callable[..., Any]) -> Reference:
     """A function of Python numbers or mpmath's, for arrays."""
     return np.vectorize(lambda *xs: float(function(*xs)), otypes=[np.float64])
@@ -164,6 +169,8 @@ CASES: dict[type[Op], Case] = {
     mathematics.Erfc: Case((mathematics.Erfc(),), exact(math.erfc)),
     mathematics.Gelu: Case((mathematics.Gelu(),), exact(lambda x: x * mpmath.ncdf(x)), -0.9, 2.0, ulps=8.0),
     mathematics.GeluSlope: Case((mathematics.GeluSlope(),), exact(lambda x: mpmath.ncdf(x) + x * mpmath.npdf(x)), -0.3, 2.0, ulps=8.0),
+    mathematics.GeluTanh: Case((mathematics.GeluTanh(),), exact(lambda x: x * gate_of_gelu(x)), -0.9, 2.0, ulps=8.0),
+    mathematics.GeluTanhSlope: Case((mathematics.GeluTanhSlope(),), exact(lambda x: mpmath.diff(lambda z: z * gate_of_gelu(z), x)), -0.3, 2.0, ulps=8.0),
     mathematics.Erfinv: Case((mathematics.Erfinv(),), exact(mpmath.erfinv), -0.8, 0.8),
     mathematics.Sin: Case((mathematics.Sin(),), np.sin),
     mathematics.Cos: Case((mathematics.Cos(),), np.cos),

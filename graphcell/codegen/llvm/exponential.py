@@ -79,6 +79,20 @@ def exp_of_negative(b: FunctionBuilder, x: Val) -> Val:
     return times_small(b, b.mul(p, s), s)
 
 
+def exp_within(b: FunctionBuilder, x: Val) -> Val:
+    """e**x for x <= 0 whose power is a normal number, or so little smaller that its power of two would be denormal by one place; then it is 0.
+
+    One part of ln2 is enough where 1 is added to the result, see `half_expm1_of_double`.
+    """
+    if uses_tables(b, x):
+        return by_table.exp_within(b, x)
+    form = format_of(x)
+    magic = b.const(form.magic + form.bias, x)
+    shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), magic)
+    r = b.fma(b.sub(shifted, magic), b.const(-split(LN2, form.kind, 1)[0], x), x)
+    return b.mul(polynomial(b, r, (1.0, 1.0, *EXP_NARROW[form.kind]), plain=2), scaled_by_low_bits(b, shifted))
+
+
 @widened
 def exp2(b: FunctionBuilder, x: Val) -> Val:
     """2**x, exact for integers."""

@@ -48,7 +48,7 @@ _ROOMS = {
     "hyperbolic": ["acosh", "asinh", "atanh", "cosh", "sinh", "tanh"],
     "philox": ["normal_f32", "normal_f64", "normal_pair", "philox", "uniform_f32", "uniform_f64"],
     "power": ["cbrt", "constant_pow", "log_beside_power", "pow", "rsqrt", "sqrt"],
-    "special": ["erf", "erfc", "erfinv", "gelu", "gelu_slope"],
+    "special": ["erf", "erfc", "erfinv", "gelu", "gelu_slope", "gelu_tanh", "gelu_tanh_slope"],
     "trigonometry": ["acos", "asin", "atan", "atan2", "cos", "sin", "tan"],
 }  # fmt: skip
 """The functions of each subject, which is imported for the first of them."""

@@ -5,7 +5,6 @@ Where a formula has two branches, the branch not taken sees a harmless argument,
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from graphcell import dtype as dt
@@ -15,9 +14,8 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import clamp
 from graphcell.ops.functional.axes import normalize_axis, tensor_of
 from graphcell.ops.functional.common import cast, full_like, select, zeros_like
-from graphcell.ops.functional.reductions import wide
 from graphcell.ops.kernels import composite, elementary
-from graphcell.ops.mathematics import Expm1, Gelu, Sigmoid, Softplus, Tanh, TanhSoftplus
+from graphcell.ops.mathematics import Expm1, Gelu, GeluTanh, Sigmoid, Softplus, Tanh, TanhSoftplus
 from graphcell.tensor import Tensor
 
 __all__ = [
@@ -121,9 +119,7 @@ def gelu(input: Any, approximate: str = "none") -> Tensor:
     """
     x = floats(input, "gelu")
     if approximate == "tanh":
-        slope, w = math.sqrt(2.0 / math.pi), wide(x)
-        inner = w * (w * w * (0.044715 * slope) + slope)  # fewer products than x + 0.044715 x**3, in the gradient too
-        return cast(w * 0.5 * (1.0 + apply1(Tanh(), inner)), x.dtype)
+        return apply1(GeluTanh(), x)
     if approximate != "none":
         raise ArgumentValueError(f"gelu: approximate must be 'none' or 'tanh', but is {approximate!r}")
     return apply1(Gelu(), x)
