@@ -273,14 +273,14 @@ class GeluSlope(Real):
         return apply1(Exp(), x * x * -0.5) * (x * x * -1.0 + 2.0) * (1.0 / math.sqrt(2 * math.pi))
 
 
-_TANH_SLOPE = math.sqrt(2.0 / math.pi)
-_TANH_CUBE = 0.044715 * _TANH_SLOPE
+TANH_SLOPE = math.sqrt(2.0 / math.pi)
+TANH_CUBE = 0.044715 * TANH_SLOPE
 """Of x and x**3 in the argument of the tanh in gelu_tanh."""
 
 
 def _gate_of_gelu(x: Array) -> tuple[Array, Array]:
     """(1 + tanh(u)) / 2 and its derivative by u, where u is that argument, without cancellation."""
-    z = np.exp(np.abs(x) * (x * x * _TANH_CUBE + _TANH_SLOPE) * -2.0)
+    z = np.exp(np.abs(x) * (x * x * TANH_CUBE + TANH_SLOPE) * -2.0)
     rest = z / (1.0 + z)
     return np.where(x < 0, rest, 1.0 - rest), 2.0 * rest * (1.0 - rest)
 
@@ -313,12 +313,17 @@ class GeluTanhSlope(Real):
     def function(x: Array) -> Array:
         x = np.clip(x, -40, 40)
         gate, slope = _gate_of_gelu(x)
-        return np.asarray(gate + x * (x * x * (3 * _TANH_CUBE) + _TANH_SLOPE) * slope)
+        return np.asarray(gate + x * (x * x * (3 * TANH_CUBE) + TANH_SLOPE) * slope)
 
     def slope(self, x: T, y: T) -> T:
-        square = x * x
-        t, inner = apply1(Tanh(), x * (square * _TANH_CUBE + _TANH_SLOPE)), square * (3 * _TANH_CUBE) + _TANH_SLOPE
-        return (1.0 - t * t) * (inner + x * (x * (3 * _TANH_CUBE) - t * inner * inner))
+        from graphcell.ops.functional.common import cast
+        from graphcell.ops.functional.reductions import wide
+
+        w = wide(x)
+        square = w * w
+        twice, inner = w * (square * TANH_CUBE + TANH_SLOPE) * 2.0, square * (3 * TANH_CUBE) + TANH_SLOPE
+        p, q = apply1(Sigmoid(), twice), apply1(Sigmoid(), -twice)  # of the tanh t: p - q is t, and 4 p q is 1 - t**2
+        return cast(p * q * 4.0 * (inner + w * (w * (3 * TANH_CUBE) - (p - q) * inner * inner)), x.dtype)
 
 
 @frozen

@@ -18,6 +18,11 @@ INF, NAN = float("inf"), float("nan")
 LANES = (0, 4, 8, 16)
 
 
+def gate_of_gelu(x: Any) -> Any:
+    """What a GELU by tanh multiplies x with."""
+    return (1 + mp.tanh(mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3))) / 2
+
+
 def ulps(got: Array, want: list[Any]) -> Array:
     """The distance of each result from the exact value, in units of the last place of that value."""
     info = np.finfo(got.dtype)

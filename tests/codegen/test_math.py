@@ -19,7 +19,7 @@ from graphcell.codegen.llvm.polynomials import times_small
 from graphcell.codegen.llvm.target import host
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from graphcell.ops import special
-from tests.codegen.accuracy import INF, LANES, NAN, PRECISION, ULPS, Array, compiled, pairs_of_ends, same, ulps
+from tests.codegen.accuracy import INF, LANES, NAN, PRECISION, ULPS, Array, compiled, gate_of_gelu, pairs_of_ends, same, ulps
 from tests.codegen.harness import NUMPY_TYPES, build, text_of
 
 Reference = Callable[..., Any]
@@ -312,16 +312,12 @@ def test_erfinv_of_halves() -> None:
     assert np.max(ulps(got, want)) <= 0.501
 
 
-# Of these the error is absolute: 1 + erf(x) has no more digits far below zero.
-def gate_of_gelu(x: Any) -> Any:
-    return (1 + mp.tanh(mp.sqrt(2 / mp.pi) * (x + mp.mpf("0.044715") * x**3))) / 2
-
-
 def slope_of_gelu_tanh(x: Any) -> Any:
     s = gate_of_gelu(x)
     return s + 2 * x * s * (1 - s) * mp.sqrt(2 / mp.pi) * (1 + 3 * mp.mpf("0.044715") * x**2)
 
 
+# Of these the error is absolute: 1 + erf(x) has no more digits far below zero.
 ABSOLUTE: dict[str, Reference] = {
     "gelu": lambda x: x * mp.ncdf(x), "gelu_slope": lambda x: mp.ncdf(x) + x * mp.npdf(x),
     "gelu_tanh": lambda x: x * gate_of_gelu(x), "gelu_tanh_slope": slope_of_gelu_tanh,

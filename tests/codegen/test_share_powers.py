@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import pytest
 
@@ -164,6 +165,23 @@ def test_powers_of_a_softmax_have_the_bits_of_others(dtype: type) -> None:
     np.testing.assert_array_equal(found, other)
     with np.errstate(invalid="ignore"):
         np.testing.assert_allclose(found, np.exp(exponents.astype(np.float64)), rtol=4 * float(np.finfo(dtype).eps), atol=float(np.finfo(dtype).tiny))
+
+
+@pytest.mark.parametrize("dtype", [np.float16, ml_dtypes.bfloat16])
+def test_no_power_of_halves_is_above_one(dtype: type) -> None:
+    """Where the maximum is rounded, since another op takes it so, what it is of is, too."""
+    random = np.random.default_rng(5)
+    a, b, y = (random.uniform(1, 2, (64, 300)).astype(dtype), (random.uniform(1, 2, (64, 300)) * 1000).astype(dtype), np.ones((64, 1), dtype))
+
+    def f(a: Any, b: Any, y: Any) -> Any:
+        x = a * b
+        largest = x.max(1, keepdims=True)
+        return ops.exp(x - largest), largest > y
+
+    powers, _ = gc.jit(f)(*map(Tensor, (a, b, y)))
+    eager, _ = f(*map(Tensor, (a, b, y)))
+    np.testing.assert_allclose(powers.asnumpy().astype(np.float32), eager.asnumpy().astype(np.float32), atol=1e-3)
+    assert powers.asnumpy().max() == 1
 
 
 def test_other_differences_have_powers_above_one() -> None:

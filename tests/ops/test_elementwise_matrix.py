@@ -24,6 +24,7 @@ from graphcell.ir.types import TensorType
 from graphcell.ops import arithmetic, comparison, fallback, mathematics
 from graphcell.ops.dispatch import apply1
 from graphcell.tensor import Tensor
+from tests.codegen.accuracy import gate_of_gelu
 from tests.helpers import check_gradients
 
 Array = np.ndarray[Any, Any]
@@ -41,11 +42,6 @@ class Case:
     ulps: float = 4.0
     differentiable: bool = True
     """False for stop_gradient, overwrite and casts, whose gradient is not the derivative; they have tests of their own."""
-
-
-def gate_of_gelu(x: Any) -> Any:
-    """What gelu_tanh multiplies x with."""
-    return (1 + mpmath.tanh(mpmath.sqrt(2 / mpmath.pi) * (x + mpmath.mpf("0.044715") * x**3))) / 2
 
 
 def exact(function: Callable[..., Any]) -> Reference:

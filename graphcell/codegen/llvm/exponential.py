@@ -80,7 +80,7 @@ def exp_of_negative(b: FunctionBuilder, x: Val) -> Val:
 
 
 def exp_within(b: FunctionBuilder, x: Val) -> Val:
-    """e**x for x <= 0 whose power is a normal number, or so little smaller that its power of two would be denormal by one place; then it is 0.
+    """e**x for x <= 0 that is rounded to k ln2 with k >= -bias; where k is -bias it is 0.
 
     One part of ln2 is enough where 1 is added to the result, see `half_expm1_of_double`.
     """

@@ -62,7 +62,7 @@ def exp_of_negative(b: FunctionBuilder, x: Val) -> Val:
 
 
 def exp_within(b: FunctionBuilder, x: Val) -> Val:
-    """e**x for x within the range of exp, or a little below it."""
+    """e**x for x <= 0 down to a little below the range of exp, where it is 0."""
     return _exp(b, x)
 
 

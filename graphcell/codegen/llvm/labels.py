@@ -21,15 +21,16 @@ _FEWEST_VECTORS = 32
 
 @dataclass(frozen=True)
 class Label:
-    """Comparisons (locals) of a label with an index along the vector loop, which is `first` where that loop begins."""
+    """Comparisons (`hits`) of a label with an index along the vector loop, which is `first` where that loop begins. The former two are numbers of locals."""
 
     hits: frozenset[int]
     label: int
     first: int
 
-    def stores_asking(self, kernel: LoopKernel, stores: Sequence[int], inner: Collection[int], others: Collection[int]) -> list[Store]:
-        """Those of a stage's stores that depend on the comparisons, where they can be written element by element, and none of `others` depends on them.
-        `inner`: the locals that the stage computes."""
+    def stores_apart(self, kernel: LoopKernel, stores: Sequence[int], inner: Collection[int], others: Collection[int]) -> list[Store]:
+        """Those of a stage's stores that depend on the comparisons; none if one of them cannot be written element by element, or if something else depends
+        on them, one of `others`. `inner`: the locals that the stage computes.
+        """
         asking = set(self.hits)
         for n in sorted(inner):
             if not kernel.body[n].is_reduction and not asking.isdisjoint(kernel.body[n].args):
@@ -49,7 +50,9 @@ def label_of_row(kernel: LoopKernel, lanes: int) -> Label | None:
     for n, s in enumerate(body):
         for index, label in (s.args, s.args[::-1]) if isinstance(s.what, Equal) else ():
             what, dtype = body[index].what, body[label].dtype
-            if isinstance(what, Index) and what.strides == along and dtype.is_integer and dtype.signed and not body[label].loops >> vector & 1:
+            if not isinstance(what, Index) or what.strides != along or not (dtype.is_integer and dtype.signed) or body[label].loops >> vector & 1:
+                continue
+            if -(1 << dtype.bits - 1) <= what.offset <= (1 << dtype.bits - 1) - kernel.extents[vector]:  # else it wraps, and may be the label twice
                 found.setdefault((label, what.offset), set()).add(n)
     if len(found) != 1:
         return None

@@ -20,7 +20,7 @@ from graphcell.codegen.llvm.ranges import holds_in, is_less_in
 from graphcell.codegen.llvm.text import I32, I64, LType, Val, const, constant_mask, i64
 from graphcell.codegen.llvm.tiles import load_interleaved, load_strided, store_interleaved, store_strided
 from graphcell.dtype import DType
-from graphcell.ops.base import Elementwise
+from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.mathematics import Digamma, Lgamma, Pow
 from graphcell.passes.costs import MASKED_STRIDE, SMALL_STRIDE, masks_are_quick
 from graphcell.records import dataclass
@@ -108,9 +108,14 @@ def registers_of(kernel: LoopKernel, target: Target) -> int:
 
 
 def _rounded_somewhere(kernel: LoopKernel) -> set[int]:
-    """Locals of half precision that an op takes as they are rounded; not where that compares with a number, for which rounding matters to nobody else."""
+    """Locals of half precision that an op takes as they are rounded; not where that compares with a number, for which rounding matters to nobody else. Where an
+    extremum is rounded, what it is of is, too: else that could lie beyond it.
+    """
     ops = [s for s in kernel.body if isinstance(s.what, Elementwise) and s.what.rounds]
     taken = {a for s in ops for a in s.args if not any(isinstance(kernel.body[other].what, Splat) for other in s.args)}
+    for local, s in reversed([*enumerate(kernel.body)]):
+        if local in taken and isinstance(s.what, Reduction) and s.what.kind in ("max", "min"):
+            taken.update(s.args)
     return {local for local in taken if kernel.body[local].dtype.llvm in ("half", "bfloat")}
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import math
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 
 from graphcell.codegen.kernel import FEWEST_PARTS, Access, Load, LoopKernel, Splat, Statement, Store, held_in_tile, interleaved, is_tiled, keeps_points
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
@@ -351,10 +351,16 @@ class RowEmitter(TilePointEmitter):
         if k.tile >= 0:
             n = k.extents[k.vector]
             return self._tiled_vector_loop(n, acc, lambda at, mask, acc: self._inner_points(at, 1, mask, stores, reductions, acc, spills))
-        others = [*spills, *(a for n in reductions for a in k.body[n].args)]
-        asking = self.label.stores_asking(k, stores, self._inner_of_stage(stores, reductions), others) if self.label is not None else []
-        with element_at_label(self, self.row_scopes[0], self.label, asking) if self.label is not None and asking else contextlib.nullcontext():
+        with self._element_at_label(stores, reductions, spills):
             return self._along_row(acc, stores, reductions, spills)
+
+    def _element_at_label(self, stores: Sequence[int], reductions: Sequence[int], spills: Collection[int]) -> contextlib.AbstractContextManager[None]:
+        """Has the element at the row's label computed apart from the row's loop, if there is one that can be."""
+        if self.label is None:
+            return contextlib.nullcontext()
+        others = [*spills, *(a for n in reductions for a in self.kernel.body[n].args)]
+        apart = self.label.stores_apart(self.kernel, stores, self._inner_of_stage(stores, reductions), others)
+        return element_at_label(self, self.row_scopes[0], self.label, apart) if apart else contextlib.nullcontext()
 
     def _along_row(self, acc: list[Val], stores: Sequence[int], reductions: Sequence[int], spills: dict[int, Val]) -> list[Val]:
         wide = self.lanes * self.slots

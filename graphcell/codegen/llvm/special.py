@@ -40,13 +40,14 @@ from graphcell.codegen.llvm.polynomials import (
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from graphcell.codegen.llvm.values import rounded
+from graphcell.ops.mathematics import TANH_CUBE, TANH_SLOPE
 
 _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
 _ROOT_HALF = 0.7071067811865476
 _NORMAL_PEAK = 0.3989422804014327  # 1 / sqrt(2 pi)
-_TANH_SLOPE, _TANH_CUBE = 0.7978845608028654, 0.035677408136300125  # of x and x**3 in the argument of the tanh in gelu_tanh
-_GATE_LIMIT = {"float": 10.0311, "double": 21.1527}  # there exp_within is 0
-_GATE_LIMIT_OF_TABLES = 21.54
+# There 2 |u| is 127 (of double: 1023) times ln 2, where exp_within is 0; a bit further it would be no number.
+_GATE_LIMIT = {"float": 10.0311, "double": 21.1527}
+_GATE_LIMIT_OF_TABLES = 21.54  # there e**(-2 |u|) is less than the smallest denormal double
 _GELU_LIMIT = 40.0  # the slope of gelu is 0 or 1 beyond, in double too
 _NORMAL_LIMIT = 13.0  # beyond, neither a normal number's tail nor that times its distance counts
 _HALF_ROOT_PI = "0.8862269254527580136490837416705725913987747280611935641069038949"
@@ -114,7 +115,7 @@ def gelu_tanh(b: FunctionBuilder, x: Val) -> Val:
 def gelu_tanh_slope(b: FunctionBuilder, x: Val) -> Val:
     """Its derivative: the logistic function of 2 u plus x times its slope; 0 at -inf, 1 at inf. The error is absolute, as that of gelu_tanh."""
     gate, limited, square, slope = _logistic_gate(b, x)
-    inner = b.fma(square, b.const(3 * _TANH_CUBE, x), b.const(_TANH_SLOPE, x))
+    inner = b.fma(square, b.const(3 * TANH_CUBE, x), b.const(TANH_SLOPE, x))
     return b.fma(b.mul(limited, inner), slope, gate)
 
 
@@ -129,9 +130,9 @@ def _logistic_gate(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
     limited = at_least(b, at_most(b, x, limit), -limit)
     square = b.mul(limited, limited)
     if uses_float_tables(b, x):
-        t = odd_function(b, b.mul(limited, b.fma(square, b.const(_TANH_CUBE, x), b.const(_TANH_SLOPE, x))), tables.TANH)
+        t = odd_function(b, b.mul(limited, b.fma(square, b.const(TANH_CUBE, x), b.const(TANH_SLOPE, x))), tables.TANH)
         return b.fma(t, half, half), limited, square, b.fma(b.mul(t, b.const(-0.5, x)), t, half)
-    exponent = b.mul(absolute(b, limited), b.fma(square, b.const(-2 * _TANH_CUBE, x), b.const(-2 * _TANH_SLOPE, x)))
+    exponent = b.mul(absolute(b, limited), b.fma(square, b.const(-2 * TANH_CUBE, x), b.const(-2 * TANH_SLOPE, x)))
     z, one = exp_within(b, exponent), b.const(1.0, x)
     rest = b.div(z, b.add(z, one))
     w = b.sub(one, rest)
