@@ -87,6 +87,15 @@ def _twice_gelu_slope_minus_one(x: mpf) -> mpf:
     return mp.erf(x / mp.sqrt(2)) + 2 * x * mp.npdf(x)
 
 
+def _tanh_of_gelu(x: mpf) -> mpf:
+    return mp.tanh(mp.sqrt(2 / mp.pi) * (x + mpf("0.044715") * x**3))
+
+
+def _twice_gelu_tanh_slope_minus_one(x: mpf) -> mpf:
+    t = _tanh_of_gelu(x)
+    return t + x * (1 - t * t) * mp.sqrt(2 / mp.pi) * (1 + 3 * mpf("0.044715") * x * x)
+
+
 def _scaled_complement(x: mpf) -> mpf:
     return mp.exp(x * x) * mp.erfc(x)
 
@@ -94,11 +103,15 @@ def _scaled_complement(x: mpf) -> mpf:
 _ERF_SLOPE, _NORMAL_SLOPE = 2 / mp.sqrt(mp.pi), 2 * mp.npdf(0)
 _NORMAL = Piecewise("2 normal distribution - 1", _twice_normal_minus_one, _NORMAL_SLOPE, 1.3125, 0.5738, 3, 6.2)
 _NORMAL_OF_DOUBLES = Piecewise(_NORMAL.comment, _twice_normal_minus_one, _NORMAL_SLOPE, 1.25, 0.4166, 2, 9.0, entries=8, degree=16, kind=DOUBLE)
+_GATE = Piecewise("tanh(u) of gelu_tanh", _tanh_of_gelu, _NORMAL_SLOPE, 1.3125, 0.6134, 3, 5.8)
+_GATE_OF_DOUBLES = Piecewise(_GATE.comment, _tanh_of_gelu, _NORMAL_SLOPE, 1.25, 0.4869, 2, 7.7, entries=8, degree=16, kind=DOUBLE)
 PIECEWISE = {
     "TANH": Piecewise("tanh", mp.tanh, mpf(1), 1.0, 1.6, 2, 9.1),
     "ERF": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.3125, 0.9, 3, 3.95),
     "NORMAL": _NORMAL,
     "GELU_SLOPE": Piecewise("2 gelu' - 1", _twice_gelu_slope_minus_one, 2 * _NORMAL_SLOPE, 1.3125, 0.5738, 3, 6.2, _NORMAL),
+    "GATE": _GATE,
+    "GATE_SLOPE": Piecewise("2 gelu_tanh' - 1", _twice_gelu_tanh_slope_minus_one, 2 * _NORMAL_SLOPE, 1.3125, 0.6134, 3, 5.8, _GATE),
     "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.25, 1.856, 2, 10.1, degree=7),
     "ERF_SHORT": Piecewise("erf", mp.erf, _ERF_SLOPE, 1.25, 0.9258, 2, 4.05, None, *SHORT),
 }
@@ -107,6 +120,10 @@ PIECEWISE_OF_DOUBLES = {
     "NORMAL": _NORMAL_OF_DOUBLES,
     "GELU_SLOPE": replace(
         _NORMAL_OF_DOUBLES, comment="2 gelu' - 1", function=_twice_gelu_slope_minus_one, slope=2 * _NORMAL_SLOPE, centred_as=_NORMAL_OF_DOUBLES
+    ),
+    "GATE": _GATE_OF_DOUBLES,
+    "GATE_SLOPE": replace(
+        _GATE_OF_DOUBLES, comment="2 gelu_tanh' - 1", function=_twice_gelu_tanh_slope_minus_one, slope=2 * _NORMAL_SLOPE, centred_as=_GATE_OF_DOUBLES
     ),
     "ERFCX": Piecewise("e**(x**2) (1 - erf(x))", _scaled_complement, None, 1.5, 0.824, 1, 27.3, entries=8, degree=18, kind=DOUBLE),
 }

@@ -84,8 +84,6 @@ def exp_within(b: FunctionBuilder, x: Val) -> Val:
 
     One part of ln2 is enough where 1 is added to the result, see `half_expm1_of_double`.
     """
-    if uses_tables(b, x):
-        return by_table.exp_within(b, x)
     form = format_of(x)
     magic = b.const(form.magic + form.bias, x)
     shifted = b.fma(x, b.const(split(LOG2_E, form.kind, 1)[0], x), magic)

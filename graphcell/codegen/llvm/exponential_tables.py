@@ -61,11 +61,6 @@ def exp_of_negative(b: FunctionBuilder, x: Val) -> Val:
     return _exp(b, at_least(b, x, _EXP_RANGE[x.type.kind][0]))
 
 
-def exp_within(b: FunctionBuilder, x: Val) -> Val:
-    """e**x for x <= 0 down to a little below the range of exp, where it is 0."""
-    return _exp(b, x)
-
-
 def _within(b: FunctionBuilder, x: Val, ranges: dict[str, tuple[float, float]]) -> Val:
     low, high = ranges[x.type.kind]
     return at_least(b, at_most(b, x, high), low)

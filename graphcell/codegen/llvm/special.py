@@ -20,7 +20,7 @@ from graphcell.codegen.llvm.coefficients import (
 )
 from graphcell.codegen.llvm.exponential import exp, exp_within, expm1_parts, log_and_rest
 from graphcell.codegen.llvm.exponential_tables import tables_for, times_power_of_minus_square
-from graphcell.codegen.llvm.lookup import odd_function, piecewise, uses_float_tables, uses_short_tables, uses_tables
+from graphcell.codegen.llvm.lookup import odd_function, piecewise, uses_short_tables, uses_tables
 from graphcell.codegen.llvm.polynomials import (
     LN2,
     LOG2_E,
@@ -47,7 +47,6 @@ _ROOT_HALF = 0.7071067811865476
 _NORMAL_PEAK = 0.3989422804014327  # 1 / sqrt(2 pi)
 # There 2 |u| is 127 (of double: 1023) times ln 2, where exp_within is 0; a bit further it would be no number.
 _GATE_LIMIT = {"float": 10.0311, "double": 21.1527}
-_GATE_LIMIT_OF_TABLES = 21.54  # there e**(-2 |u|) is less than the smallest denormal double
 _GELU_LIMIT = 40.0  # the slope of gelu is 0 or 1 beyond, in double too
 _NORMAL_LIMIT = 13.0  # beyond, neither a normal number's tail nor that times its distance counts
 _HALF_ROOT_PI = "0.8862269254527580136490837416705725913987747280611935641069038949"
@@ -108,12 +107,18 @@ def gelu_slope(b: FunctionBuilder, x: Val) -> Val:
 @widened
 def gelu_tanh(b: FunctionBuilder, x: Val) -> Val:
     """x times the logistic function of 2 u, where u is the argument of the tanh in gelu_tanh. The absolute error is that of 1 + tanh(u)."""
+    if uses_tables(b, x):
+        half = b.const(0.5, x)
+        return b.mul(x, b.fma(odd_function(b, x, tables_for(x).GATE), half, half))
     return b.mul(x, _logistic_gate(b, x)[0])
 
 
 @widened
 def gelu_tanh_slope(b: FunctionBuilder, x: Val) -> Val:
     """Its derivative: the logistic function of 2 u plus x times its slope; 0 at -inf, 1 at inf. The error is absolute, as that of gelu_tanh."""
+    if uses_tables(b, x):
+        half = b.const(0.5, x)
+        return b.fma(odd_function(b, x, tables_for(x).GATE_SLOPE), half, half)
     gate, limited, square, slope = _logistic_gate(b, x)
     inner = b.fma(square, b.const(3 * TANH_CUBE, x), b.const(TANH_SLOPE, x))
     return b.fma(b.mul(limited, inner), slope, gate)
@@ -122,16 +127,11 @@ def gelu_tanh_slope(b: FunctionBuilder, x: Val) -> Val:
 def _logistic_gate(b: FunctionBuilder, x: Val) -> tuple[Val, Val, Val, Val]:
     """s(2u), x within limits beyond which that is 0 or 1, the square of the latter, and 2 s'(2u).
 
-    With z = e**(-2|u|), s(-2|u|) is r = z / (1 + z), s(2|u|) is 1 - r and the slope of s, at both, r (1 - r): nothing cancels. In float with AVX-512 a tanh
-    of u by table takes fewer instructions than z.
+    With z = e**(-2|u|), s(-2|u|) is r = z / (1 + z), s(2|u|) is 1 - r and the slope of s, at both, r (1 - r): nothing cancels.
     """
-    kind, half = x.type.kind, b.const(0.5, x)
-    limit = _GATE_LIMIT_OF_TABLES if uses_tables(b, x) else _GATE_LIMIT[kind]
+    limit = _GATE_LIMIT[x.type.kind]
     limited = at_least(b, at_most(b, x, limit), -limit)
     square = b.mul(limited, limited)
-    if uses_float_tables(b, x):
-        t = odd_function(b, b.mul(limited, b.fma(square, b.const(TANH_CUBE, x), b.const(TANH_SLOPE, x))), tables.TANH)
-        return b.fma(t, half, half), limited, square, b.fma(b.mul(t, b.const(-0.5, x)), t, half)
     exponent = b.mul(absolute(b, limited), b.fma(square, b.const(-2 * TANH_CUBE, x), b.const(-2 * TANH_SLOPE, x)))
     z, one = exp_within(b, exponent), b.const(1.0, x)
     rest = b.div(z, b.add(z, one))
