@@ -164,7 +164,8 @@ class RowGroupEmitter(RowEmitter):
         return self.b.gep(self.kept[local], at, compute_type(self.kernel.body[local].dtype))
 
     def _spilled_elements(self) -> int:
-        return self.size * self._pitch()
+        """What is kept of all rows, and the rest of a vector that begins at the last one's label."""
+        return self.size * self._pitch() + self.lanes
 
     # -- reductions --------------------------------------------------------------------------------------------------
     def _reserve_partial(self, local: int) -> None:
