@@ -37,7 +37,7 @@ def seen(monkeypatch: pytest.MonkeyPatch) -> list[int]:
 
 
 def lowered(fn: Any, arrays: Sequence[Array]) -> None:
-    lower(run_pipeline(graph_of(fn, arrays))[0], (), TARGETS[32])
+    lower(run_pipeline(graph_of(fn, arrays))[0], (), TARGETS[16])
 
 
 def cross_entropy(smoothing: float) -> Any:
@@ -139,7 +139,7 @@ def test_labels_outside_of_the_row(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_an_input_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
     """The element is computed before the row is written."""
     calls = seen(monkeypatch)
-    parameter, y = ms.Parameter(ms.Tensor(np.arange(1200, dtype=np.float32).reshape(3, 400)), name="p"), ms.Tensor(np.array([399, 0, 200], np.int32))
+    parameter, y = ms.Parameter(ms.Tensor(np.arange(1800, dtype=np.float32).reshape(3, 600)), name="p"), ms.Tensor(np.array([599, 0, 200], np.int32))
 
     class Net(ms.nn.Cell):
         def __init__(self) -> None:
@@ -152,7 +152,7 @@ def test_an_input_that_is_written_over(monkeypatch: pytest.MonkeyPatch) -> None:
 
     ms.jit(Net().construct)(y)
     assert 1 in calls
-    want = np.arange(1200).reshape(3, 400) * 2 + (np.arange(400) == np.array([399, 0, 200])[:, None])
+    want = np.arange(1800).reshape(3, 600) * 2 + (np.arange(600) == np.array([599, 0, 200])[:, None])
     np.testing.assert_array_equal(parameter.asnumpy(), want)
 
 
@@ -162,7 +162,7 @@ def test_where_it_pays(monkeypatch: pytest.MonkeyPatch) -> None:
     x, y = normal(6, 300), np.array([0, 1, 2, 3, 4, 5], np.int32)
     lowered(chosen, [x, y])
     assert calls.pop() == 1
-    lowered(chosen, [x[:, :200], y])
+    lowered(chosen, [x[:, :127], y])
     lowered(lambda x, y: chosen(chosen(x, y), y + 1), [x, y])
     assert not calls
     lowered(lambda x, y: (chosen(x, y), ops.square(chosen(x, y)).sum(1)), [x, y])

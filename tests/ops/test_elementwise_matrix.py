@@ -21,7 +21,7 @@ from graphcell.dtype import DType
 from graphcell.errors import DTypeError, ShapeError
 from graphcell.ir.op import Op, evaluate, infer_types
 from graphcell.ir.types import TensorType
-from graphcell.ops import arithmetic, comparison, fallback, mathematics
+from graphcell.ops import arithmetic, comparison, fallback, gelus, mathematics
 from graphcell.ops.dispatch import apply1
 from graphcell.tensor import Tensor
 from tests.codegen.accuracy import gate_of_gelu
@@ -163,10 +163,10 @@ CASES: dict[type[Op], Case] = {
     mathematics.Softplus: Case((mathematics.Softplus(),), exact(lambda x: mpmath.log1p(mpmath.exp(x)))),
     mathematics.Erf: Case((mathematics.Erf(),), exact(math.erf)),
     mathematics.Erfc: Case((mathematics.Erfc(),), exact(math.erfc)),
-    mathematics.Gelu: Case((mathematics.Gelu(),), exact(lambda x: x * mpmath.ncdf(x)), -0.9, 2.0, ulps=8.0),
-    mathematics.GeluSlope: Case((mathematics.GeluSlope(),), exact(lambda x: mpmath.ncdf(x) + x * mpmath.npdf(x)), -0.3, 2.0, ulps=8.0),
-    mathematics.GeluTanh: Case((mathematics.GeluTanh(),), exact(lambda x: x * gate_of_gelu(x)), -0.9, 2.0, ulps=8.0),
-    mathematics.GeluTanhSlope: Case((mathematics.GeluTanhSlope(),), exact(lambda x: mpmath.diff(lambda z: z * gate_of_gelu(z), x)), -0.3, 2.0, ulps=8.0),
+    gelus.Gelu: Case((gelus.Gelu(),), exact(lambda x: x * mpmath.ncdf(x)), -0.9, 2.0, ulps=8.0),
+    gelus.GeluSlope: Case((gelus.GeluSlope(),), exact(lambda x: mpmath.ncdf(x) + x * mpmath.npdf(x)), -0.3, 2.0, ulps=8.0),
+    gelus.GeluTanh: Case((gelus.GeluTanh(),), exact(lambda x: x * gate_of_gelu(x)), -0.9, 2.0, ulps=8.0),
+    gelus.GeluTanhSlope: Case((gelus.GeluTanhSlope(),), exact(lambda x: mpmath.diff(lambda z: z * gate_of_gelu(z), x)), -0.3, 2.0, ulps=8.0),
     mathematics.Erfinv: Case((mathematics.Erfinv(),), exact(mpmath.erfinv), -0.8, 0.8),
     mathematics.Sin: Case((mathematics.Sin(),), np.sin),
     mathematics.Cos: Case((mathematics.Cos(),), np.cos),
@@ -194,7 +194,7 @@ CASES: dict[type[Op], Case] = {
     fallback.NextAfter: Case((fallback.NextAfter(),), np.nextafter),
 }  # fmt: skip
 
-MODULES = (arithmetic, comparison, mathematics, fallback)
+MODULES = (arithmetic, comparison, mathematics, gelus, fallback)
 OPS = [cls for cls in Op.table.values() if cls.__module__ in {m.__name__ for m in MODULES}]
 SHAPES = ((), (0,), (1,), (3, 1), (2, 0, 3), (17,), (2, 3, 5))
 

@@ -22,7 +22,8 @@ from graphcell.ir.types import TensorType
 from graphcell.ir.verify import verify
 from graphcell.ops.arithmetic import Relu
 from graphcell.ops.dispatch import apply1
-from graphcell.ops.mathematics import Erf, Exp, Gelu, GeluSlope
+from graphcell.ops.gelus import Gelu, GeluSlope
+from graphcell.ops.mathematics import Erf, Exp
 from graphcell.ops.random import RandomUniform
 from graphcell.passes import recompute as module
 from graphcell.passes import residuals

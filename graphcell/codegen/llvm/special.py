@@ -40,7 +40,7 @@ from graphcell.codegen.llvm.polynomials import (
 )
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from graphcell.codegen.llvm.values import rounded
-from graphcell.ops.mathematics import TANH_CUBE, TANH_SLOPE
+from graphcell.ops.gelus import TANH_CUBE, TANH_SLOPE
 
 _ERF_LIMIT = {"float": 4.0, "double": 5.95}  # erf is 1 above these
 _ROOT_HALF = 0.7071067811865476

@@ -14,8 +14,9 @@ from graphcell.ops.dispatch import apply1
 from graphcell.ops.functional.arithmetic import clamp
 from graphcell.ops.functional.axes import normalize_axis, tensor_of
 from graphcell.ops.functional.common import cast, full_like, select, zeros_like
+from graphcell.ops.gelus import Gelu, GeluTanh
 from graphcell.ops.kernels import composite, elementary
-from graphcell.ops.mathematics import Expm1, Gelu, GeluTanh, Sigmoid, Softplus, Tanh, TanhSoftplus
+from graphcell.ops.mathematics import Expm1, Sigmoid, Softplus, Tanh, TanhSoftplus
 from graphcell.tensor import Tensor
 
 __all__ = [
