@@ -15,6 +15,7 @@ from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls
 from graphcell.codegen.memory import aligned_size
+from graphcell.codegen.past_caches import waits_for_output
 from graphcell.codegen.prepare import LETTERS, Request, own_stages, run_stages, title_of
 from graphcell.codegen.reach import Matrix, Reach, reach_of_product
 from graphcell.codegen.schedule import ScheduledKernel
@@ -24,15 +25,22 @@ from graphcell.ops.contraction import MatMul
 
 
 class Contractions(LinearAlgebra):
-    """The contractions of a frame; `requests`: of what is prepared for them elsewhere, `epilogues`: what they hand their results to."""
+    """The contractions of a frame; `requests`: of what is prepared for them elsewhere, `epilogues`: what they hand their results to, `past`:
+    what is written past the caches."""
 
     in_place: dict[Value, Value]
     requests: dict[Node, Request]
     epilogues: dict[Node, FusedEpilogue]
+    past: frozenset[Value]
 
     def native_plan(self, node: Node) -> Plan | None:
         """The plan of a node's kernel, if it has one of its own."""
         raise NotImplementedError
+
+    def writes_past_caches(self, node: Node) -> bool:
+        """Whether the result of a product, or what its epilogue makes of it, is written past the caches."""
+        fused = self.epilogues.get(node)
+        return bool(fused.kernel.past) if fused is not None else node.results[0] in self.past and waits_for_output(node)
 
     def shared_bytes(self, node: Node, plan: Plan) -> int:
         """Bytes of the shared buffers that a plan fills each time."""
@@ -100,6 +108,8 @@ class Contractions(LinearAlgebra):
             note += f"\n  epilogue {self.epilogues[node].kernel}"
         with self.lowering.step(b, title_of(node), note, sum(s.blocks for s in stages if s not in each.values())):
             run_stages(b, call, plan, stages, each, table, None if each else self._reach(node, plan, table, scheduled, call.units))
+            if self.writes_past_caches(node):  # see `run_loops`
+                b.order_stores()
 
     def _reach(self, node: Node, plan: Plan, table: Mapping[str, Val], scheduled: ScheduledKernel | None, units: Units | None) -> Reach | None:
         """What the last stage of a product of matrices touches, for a team; None if nobody asks, or for other plans."""

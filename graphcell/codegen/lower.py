@@ -32,6 +32,7 @@ from graphcell.codegen.lowering import Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_apart, plan_by_size
 from graphcell.codegen.native import Site, epilogue_columns, is_mirrored_product, native_kernel
 from graphcell.codegen.order import Step, order
+from graphcell.codegen.past_caches import is_large, waits_for_output
 from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, title_of
 from graphcell.codegen.program import HostCall, Program
@@ -40,7 +41,6 @@ from graphcell.codegen.schedule import ScheduledKernel, schedule
 from graphcell.codegen.tasks import share
 from graphcell.codegen.units import Units
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.locks import cached_property
 from graphcell.ops import linear_algebra
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import For, If, While
@@ -54,9 +54,6 @@ from graphcell.records import dataclass
 _APART = 4
 """Caches of the second level up to which no two temporaries of a program, or of a branch, share memory. Measured on Zen 4: ten training steps that keep 0.3
 to 3.7 MB so take 0.94 to 0.99 of the time on two threads, one 1.02, and up to 1.006 on one; of larger ones nothing is gained."""
-_PAST_CACHES_FROM = 16 << 20
-"""Bytes of a result that is written past the caches. Measured on Emerald Rapids (L2 2 MB, L3 shared with others): 4 MB are written 1.3 times, 8 MB and more
-1.5 to 1.9 times as fast, but are read again at half the speed."""
 
 
 @dataclass
@@ -127,6 +124,8 @@ class _Frame(ControlFlow):
         """Loops that a team of threads goes through, and by which units of rows."""
         self.is_program = False
         """Whether this is no region."""
+        self.past: frozenset[Value] = frozenset()
+        """Large results of the whole program that are written past the caches: they would not stay there until somebody reads them."""
 
     def _unit(self, group: Group) -> _Unit:
         if is_loop_op(group.nodes[0].op):
@@ -169,6 +168,8 @@ class _Frame(ControlFlow):
         """Plans the temporaries; the buffers of `given` values exist already."""
         last = self._last_reads() | dict.fromkeys(self.outputs, len(self.units))
         self._place_pieces(given)
+        if self.is_program and self.lowering.target.writes_past_caches:
+            self._write_past_caches(given)
         parts: dict[Value, list[Value]] = {}
         for x, piece in self.pieces.items():
             parts.setdefault(piece.whole, []).append(x)
@@ -192,6 +193,20 @@ class _Frame(ControlFlow):
         intervals = [*self.intervals.values(), *self.scratch.values()]
         l2_bytes = self.lowering.target.l2_bytes
         self.arena_bytes = plan_by_size(intervals, l2_bytes // 2) if self.in_loop else plan_apart(intervals, _APART * l2_bytes)
+
+    def _write_past_caches(self, given: set[Value]) -> None:
+        """Finds outputs in memory of the caller's that no step reads, none that takes over an input's, or is copied there at the end."""
+        unread = (self.info.outputs & given) - self._last_reads().keys() - self.in_place.keys()
+        self.past = frozenset(filter(is_large, unread))
+        for unit in self.units:
+            if unit.kernel is None or self.past.isdisjoint(unit.kernel.buffers):
+                continue
+            past = frozenset(k for k, v in enumerate(unit.kernel.buffers) if v in self.past)
+            if unit.node is None:
+                unit.kernel = replace(unit.kernel, kernel=replace(unit.kernel.kernel, past=past))
+            elif waits_for_output(unit.node):
+                fused = self.epilogues[unit.node]
+                self.epilogues[unit.node] = replace(fused, kernel=replace(fused.kernel, past=past))
 
     def _steps(self) -> Iterator[tuple[int, _Unit]]:
         """The steps in order, numbered; what may run at one time has one number."""
@@ -323,12 +338,11 @@ class _Frame(ControlFlow):
         fused, steady = self.epilogues.get(node), self._steady_operands(node)
         written = tuple(self.pieces[v].strides if v in self.pieces else None for v in node.results)
         mirrored = fused is None and is_mirrored_product(node, has_epilogue=False)
-        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored, self.in_loop)
+        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored, self.in_loop, self.writes_past_caches(node))
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
-            site = Site(
-                self.lowering.module, name, types, strides, self.lowering.target, steady=steady, written=written, mirrored=mirrored, for_team=self.in_loop
-            )
+            where, past = (self.lowering.module, name, types, strides, self.lowering.target), self.writes_past_caches(node)
+            site = Site(*where, steady=steady, written=written, mirrored=mirrored, for_team=self.in_loop, past=past)
             if fused is not None:
                 site = replace(site, epilogue=fused.emitter(), extra=fused.extra)
             plan = emit(node.op, site)
@@ -339,11 +353,6 @@ class _Frame(ControlFlow):
 
     def _strided(self, v: Value) -> tuple[int, ...]:
         return self.info.layout(v).strides
-
-    @cached_property
-    def _unread_outputs(self) -> frozenset[Value]:
-        """Outputs in memory of the caller's that no step reads: none that takes over an input's, or is copied there at the end."""
-        return self.info.outputs - self._last_reads().keys() - self.in_place.keys() - self.storage.keys() - self.intervals.keys()
 
     # -- code --------------------------------------------------------------------------------------------------------
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:
@@ -400,17 +409,9 @@ class _Frame(ControlFlow):
         places = [self.place[v] for v in scheduled.buffers]
         if scheduled.partial:
             places += [b.gep(own, begin, I8) for begin in itertools.accumulate(map(aligned_size, scheduled.partial[:-1]), initial=0)]
-        self.run_loops(b, self._past_caches(scheduled), places, call)
+        self.run_loops(b, scheduled.kernel, places, call)
         for f in scheduled.after:
             self.run_loops(b, f.kernel, [places[k] for k in f.operands], call)
-
-    def _past_caches(self, scheduled: ScheduledKernel) -> LoopKernel:
-        """The kernel, which writes large results of the whole program past the caches: they would not stay there until somebody reads them."""
-        if not (self.is_program and self.lowering.target.writes_past_caches):
-            return scheduled.kernel
-        buffers = enumerate(scheduled.buffers)
-        past = frozenset(k for k, v in buffers if v in self._unread_outputs and v.type.nbytes >= _PAST_CACHES_FROM)
-        return replace(scheduled.kernel, past=past)
 
     def _emit_node(self, b: FunctionBuilder, node: Node, own: Val, call: Calls) -> None:
         op = node.op

@@ -39,6 +39,7 @@ class Site:
         written: strides of the results where they are not contiguous.
         mirrored: whether half of a product is copied (see `is_mirrored_product`).
         for_team: whether it may be a step of a loop that a team of threads goes through.
+        past: whether the result, or what an epilogue makes of it, is written past the caches.
         epilogue: what becomes of each vector of the result (llvm/contraction.py), with the pointers `extra` that it needs.
     """
 
@@ -53,6 +54,7 @@ class Site:
     written: tuple[tuple[int, ...] | None, ...] = ()
     mirrored: bool = False
     for_team: bool = False
+    past: bool = False
 
     def result_strides(self, number: int, type: TensorType) -> tuple[int, ...]:
         """How a result lies in memory; the last dimension is contiguous."""
@@ -79,7 +81,7 @@ def emit_matmul_op(op: MatMul, site: Site) -> Plan | None:
     k = x.shape[-2] if op.transpose_x else x.shape[-1]
     out = site.result_strides(0, result)
     left, right = Operand(kind, rows, inner, sx[:-2]), Operand(kind, down, across, sy[:-2])
-    spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2]), result.shape[:-2], for_team=site.for_team)
+    spec = MatmulSpec(m, n, k, left, right, Operand(kind, out[-2], 1, out[:-2], past=site.past), result.shape[:-2], for_team=site.for_team)
     if site.mirrored:
         spec = replace(spec, mirrored=True)
     elif 1 in site.steady:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from graphcell import ops
-from graphcell.codegen import lower as lowering
+from graphcell.codegen import past_caches
 from graphcell.codegen.llvm.values import NONTEMPORAL
 from graphcell.codegen.lower import lower
 from graphcell.passes.pipeline import run_pipeline
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.skipif(not WIDE, reason="vectors are short")
 
 @pytest.fixture(autouse=True)
 def _small_results_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lowering, "_PAST_CACHES_FROM", 1024)
+    monkeypatch.setattr(past_caches, "_FROM", 1024)
 
 
 def stores(fn: Any, arrays: Any, updates: tuple[tuple[int, int], ...] = ()) -> int:
@@ -106,3 +106,51 @@ def test_the_listing_says_so() -> None:
 
 def test_not_what_is_copied_over_an_input_at_the_end() -> None:
     assert not stores(lambda x: ops.flip(x, (0,)) * 2, [normal(16, 128)], ((0, 0),))
+
+
+def product(x: Any, w: Any) -> Any:
+    return ops.matmul(x, w)
+
+
+def rectified(x: Any, w: Any) -> Any:
+    return ops.relu(ops.matmul(x, w) + 1)
+
+
+def transposed(x: Any, w: Any) -> Any:
+    return ops.matmul(x.T, w)
+
+
+PRODUCTS = [(product, lambda x, w: x @ w), (rectified, lambda x, w: np.maximum(x @ w + 1, 0)), (transposed, lambda x, w: x.T @ w)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+@pytest.mark.parametrize("sizes", [(33, 7, 48), (7, 1, 64), (100, 16, 16), (61, 31, 240), (3, 5, 8), (40, 33, 32), (40, 65, 48), (50, 4, 17), (1, 3, 512), (6, 0, 64)])
+@pytest.mark.parametrize(("fn", "reference"), PRODUCTS)
+def test_products_wherever_they_lie(fn: Any, reference: Any, sizes: tuple[int, int, int], dtype: Any) -> None:
+    """Few steps and many, rows of whole lines and others."""
+    m, k, n = sizes
+    x, w = normal(*((k, m) if fn is transposed else (m, k))).astype(dtype), normal(k, n).astype(dtype)
+    want = reference(x.astype(np.float64), w.astype(np.float64))
+    for target in TARGETS.values():
+        for at_end in (True, False):
+            (got,) = run_guarded(graph_of(fn, [x, w]), [x, w], target, at_end)
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("fn", [product, rectified])
+def test_products_that_wait_for_their_output(fn: Any) -> None:
+    assert stores(fn, [normal(40, 7), normal(7, 48)])
+    assert not stores(fn, [normal(40, 100), normal(100, 48)]), "many steps"
+    assert not stores(fn, [normal(40, 7), normal(7, 47)]), "rows begin anywhere in a line"
+    assert not stores(fn, [normal(40, 7), normal(7, 512)]), "rows half a page apart"
+    assert not stores(lambda x, w: (lambda y: (y, ops.matmul(y, y.T)))(fn(x, w)), [normal(40, 7), normal(7, 48)]), "read again"
+
+
+def test_batches_of_products() -> None:
+    x, w = normal(3, 20, 5), normal(3, 5, 32)
+    assert stores(product, [x, w])
+    for target in TARGETS.values():
+        for at_end in (True, False):
+            (got,) = run_guarded(graph_of(product, [x, w]), [x, w], target, at_end)
+            np.testing.assert_allclose(got, x.astype(np.float64) @ w.astype(np.float64), rtol=1e-5, atol=1e-5)

@@ -321,29 +321,37 @@ def tile_cost(rows: int, vectors: float) -> float:
 
 
 def choose_tile(
-    rows: int, columns: int, kind: str, target: ContractionTarget, most_rows: int = 64
+    rows: int, columns: int, kind: str, target: ContractionTarget, most_rows: int = 64, whole_lines: bool = False
 ) -> TileShape:
     """The register tile with the least estimated time for a `rows` x `columns` output, of at most `most_rows`
-    rows.
+    rows. `whole_lines`: each of its rows is whole cache lines.
     """
-    return choose_grid_tile((1, 1, rows), columns, kind, target, most_rows)[2]
+    return choose_grid_tile((1, 1, rows), columns, kind, target, most_rows, whole_lines=whole_lines)[2]
 
 
 @functools.cache
 def choose_grid_tile(
-    grid: tuple[int, int, int], columns: int, kind: str, target: ContractionTarget, most_rows: int = 64, heights: frozenset[int] | None = None
+    grid: tuple[int, int, int],
+    columns: int,
+    kind: str,
+    target: ContractionTarget,
+    most_rows: int = 64,
+    heights: frozenset[int] | None = None,
+    whole_lines: bool = False,
 ) -> tuple[float, tuple[int, int, int], TileShape]:
     """The register tile for an output of `columns` columns whose rows are a box (images, rows of pixels,
     pixels).
 
     Returns the estimated time of one reduction step of all tiles, the tile's extents in the box, and its
     shape. A tile spans images only if it has all their rows and pixels. `heights`: how many rows it may have, if not any number; the time is infinite if none
-    fits.
+    fits. `whole_lines`: each of its rows is whole cache lines, if it is not the only one beside each other.
     """
     lanes = lanes_for(columns, kind, target)
     all_vectors = ceil_div(columns, lanes)
     best, box, shape = math.inf, (1, 1, 1), TileShape(1, 1, lanes)
     for vectors in range(1, min(all_vectors, 8) + 1):
+        if whole_lines and vectors < all_vectors and vectors * lanes * LType(kind).bytes % LINE_BYTES:
+            continue
         limit = min(most_rows, (vector_registers(target) - 1 - vectors) // vectors)
         across = column_counts(columns, TileShape(1, vectors, lanes), kind)
         for extents in _boxes(grid, limit):

@@ -116,7 +116,8 @@ class _BlockedMatmul:
             stages.append(self._emit_sum(plan))
         if plan.mirrored:
             stages.append(emit_mirror(self.module, f"{self.name}.mirror", spec, self.target))
-        note = ", ".join([str(plan), *(["weights asked for ahead"] if self._streams(plan) else []), *(["blocks in turns"] if self._turns_back(plan) else [])])
+        also = {"weights asked for ahead": self._streams(plan), "blocks in turns": self._turns_back(plan), "written past the caches": spec.c.past}
+        note = ", ".join([str(plan), *(text for text, holds in also.items() if holds)])
         resumes = plan.passes > 1 and plan.splits == 1
         is_of_rows = spec.for_team and not spec.batch and not plan.mirrored
         return Plan(tuple(stages), tuple(shared), self._scratch(plan)[1], note, resumes, plan.first_rows if is_of_rows else ())
@@ -241,6 +242,7 @@ class _BlockedMatmul:
                     streams=self._streams(plan),
                     rows_ahead=plan.rows_ahead if in_place else 0,
                     packs=packs,
+                    past=spec.c.past,
                     fetch=None if packs else fetch_of(spec, plan),
                 )
                 name = emit_micro(

@@ -91,7 +91,7 @@ _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which a
 @dataclass(frozen=True, slots=True)
 class Operand:
     """A matrix in memory: element kind and strides in elements; `batch` has one stride per batch dimension
-    (0: broadcast). `pair` is nonzero where a reduction step takes two elements at this distance.
+    (0: broadcast). `pair` is nonzero where a reduction step takes two elements at this distance. `past`: of an output that is written past the caches.
     """
 
     kind: str
@@ -99,6 +99,7 @@ class Operand:
     column: int
     batch: tuple[int, ...] = ()
     pair: int = 0
+    past: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -343,7 +344,7 @@ def schedule(spec: MatmulSpec, target: ContractionTarget) -> Schedule:
     most_rows = _ALIASING_ROWS[has_few_ways(target)] if spec.a_rows_alias else 64
     by_rows = _reads_b_by_rows(spec, target)
     of_few = tile_for_few_rows(spec, by_rows, most_rows, target)
-    tile = (_tile_for_team(spec, most_rows, target) or choose_tile(spec.m, spec.n, kind, target, most_rows)) if of_few is None else of_few[0]
+    tile = (_tile_for_team(spec, most_rows, target) or choose_tile(spec.m, spec.n, kind, target, most_rows, spec.c.past)) if of_few is None else of_few[0]
     rows, columns = split_evenly(spec.m, tile.rows), split_columns(spec.n, tile)
     row_tiles, column_tiles = sum(s.tiles for s in rows), sum(s.tiles for s, _ in columns)
     way = _pack_b(spec, row_tiles, size, target) if of_few is None else of_few[1]

@@ -86,6 +86,7 @@ class MicroKernel:
     is). `next_tile`: so many elements further begins what the next tile reads of A, which is asked for line by line meanwhile (0: it is not). `streams`:
     few tiles read a panel of B, which comes from memory: it is asked for earlier than the processor does by itself. `rows_ahead`: in each reduction step,
     what is read of B so many steps further is asked for (0: it is not). `packs`: what is read of B is copied to `panel`, which a packed B is read from.
+    `past`: C is written past the caches, if there is no epilogue that does it.
     `fetch`: what of B, where it lies, other tiles will read (None: nothing is asked for).
     """
 
@@ -108,6 +109,7 @@ class MicroKernel:
     streams: bool = False
     rows_ahead: int = 0
     packs: bool = False
+    past: bool = False
     fetch: Fetch | None = None
 
     @property
@@ -469,7 +471,10 @@ def _finish(b: FunctionBuilder, kernel: MicroKernel, total: Accumulators, epilog
         total = list(loop.results)
     if epilogue is None:
         for value, p, m in zip(total, at, masks, strict=True):
-            store_as(b, value, p, kernel.c_kind, m)
+            if kernel.past and m is None:
+                b.store_past_caches(b.cast(value, value.type.with_kind(kernel.c_kind)), p)
+            else:
+                store_as(b, value, p, kernel.c_kind, m)
         return
 
     def finish() -> None:
