@@ -59,11 +59,11 @@ def check(op: Sort | TopK, x: Array) -> None:
         assert got.asnumpy().tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
-@pytest.fixture(params=["in turn", "side by side"])
+@pytest.fixture(params=["in turn", "side by side", "in registers"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sequence after the other, or as many at once as a vector has lanes, even if one has no company."""
-    together = request.param == "side by side"
-    monkeypatch.setattr(sorting, "suits_network", lambda kernel, target: together)
+    """One sequence after the other, or as many at once as a vector has lanes, even if one has no company, the first few in registers or not."""
+    monkeypatch.setattr(sorting, "suits_network", lambda kernel, target: request.param != "in turn")
+    monkeypatch.setattr(sorting, "suits_few", lambda kernel, target: request.param == "in registers" and kernel.count <= 16)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
@@ -128,7 +128,30 @@ def test_the_first_few_of_long_rows_are_found_in_a_walk() -> None:
     assert sorting.suits_network(columns, host()) == (host().lanes("double") >= 4)
 
 
-@pytest.mark.parametrize("count", [5, 70, 203])
+def test_the_first_few_of_many_sequences_stay_in_registers() -> None:
+    many, few = 64, host().lanes("float") // 2
+    for inner in (1, many):
+        assert sorting.suits_few(SortKernel(dt.float32, many // inner, 64, inner, 2, True), host()) == (host().lanes("float") >= 4)
+        assert not sorting.suits_few(SortKernel(dt.float32, many // inner, 64, inner, 20, True), host())
+    assert not sorting.suits_few(SortKernel(dt.float32, many, 3000, 1, 2, True), host()), "found in a walk"
+    assert not sorting.suits_few(SortKernel(dt.float32, few, 64, 1, 2, True), host()), "lanes without a sequence"
+
+
+@pytest.mark.parametrize("kind", [np.int8, np.uint16, np.float16, ml_dtypes.bfloat16, np.float32, np.uint32, np.float64, np.int64], ids=lambda kind: np.dtype(kind).name)
+@pytest.mark.parametrize("k", [1, 2, 5, 16])
+def test_the_first_few_in_registers(kind: type, k: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Rows of squares and a rest, columns that lie beside each other in whole vectors and not, keys that are all the largest or smallest there is."""
+    monkeypatch.setattr(sorting, "suits_few", lambda kernel, target: True)
+    extremes = (np.nan, -np.inf, 0) if np.dtype(kind).kind not in "iu" else (np.iinfo(kind).max, np.iinfo(kind).min, 0)
+    for shape, axis in (((33, k), 1), ((17, k + 7), 1), ((16, k + 32), 1), ((19, 61), 1), ((k + 5, 32), 0), ((61, 21), 0), ((3, 20, 16), 1)):
+        x = some(kind, shape, k)
+        for value in [np.array(n).astype(kind) for n in extremes]:
+            for largest in (True, False):
+                check(TopK(k, axis, largest), x)
+                check(TopK(k, axis, largest), np.full_like(x, value))
+
+
+@pytest.mark.parametrize("count", [5, 16, 70, 203])
 @pytest.mark.parametrize(("shape", "axis"), [((7, 203), 1), ((203, 6), 0), ((2, 203, 3), 1)], ids=str)
 def test_nothing_is_touched_outside_of_the_arrays(shape: tuple[int, ...], axis: int, count: int, way: None) -> None:
     for kind in (np.float32, np.float64, np.int16):

@@ -24,6 +24,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from graphcell.codegen.llvm.contraction import Plan, Stage, ceil_div, round_up
+from graphcell.codegen.llvm.first_few import emit_few, suits_few
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.sort_keys import INSERTED, SortKernel, keys_of
 from graphcell.codegen.llvm.sorting_network import emit_network, suits_network
@@ -42,6 +43,8 @@ def emit_sort(module: Module, name: str, kernel: SortKernel, target: Target) -> 
     buffers = ("a", "c", "c1", "scratch")
     if not kernel.sequences or not kernel.count:
         return Plan((), note="empty output")
+    if suits_few(kernel, target):
+        return emit_few(module, name, kernel, target)
     if suits_network(kernel, target):
         return emit_network(module, name, kernel, target)
     emitter = _SortEmitter(module, name, kernel, target)

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 from graphcell.codegen.llvm.contraction import Plan, Stage, ceil_div
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.sequence_groups import GroupEmitter, fills_lanes
 from graphcell.codegen.llvm.sort_keys import SortKernel, keys_of
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Module, Val, const, i64
 
@@ -24,8 +25,8 @@ _SHORTEST, _LONGEST = 6, {1: 128, 2: 1024, 4: 8192, 8: 4096}
 """Elements of a sequence, the latter by their bytes, between which this takes less time than to insert them one by one or to sort byte by byte."""
 _WALKED_FROM = 128, 2048
 """Elements of a row of which the first ones are found in one walk, if they are few, or some more."""
-_FEWEST_LANES, _FEWEST_FULL = 4, 0.75
-"""Lanes of a vector that is long enough, and how many of all lanes must have a sequence."""
+_FEWEST_LANES = 4
+"""Of a vector that is long enough."""
 _RUN = 8
 """Words that are sorted in registers."""
 _FIRST_RUN = (
@@ -47,7 +48,7 @@ def suits_network(kernel: SortKernel, target: Target) -> bool:
     if lanes < _FEWEST_LANES or not _SHORTEST <= kernel.extent <= _LONGEST[kernel.bits // 8]:
         return False
     walks = kernel.inner == 1 and kernel.buffer(lanes) < kernel.extent and kernel.extent > _WALKED_FROM[not kernel.inserts]
-    return not walks and kernel.sequences >= _FEWEST_FULL * lanes * ceil_div(kernel.sequences, lanes)
+    return not walks and fills_lanes(kernel.sequences, lanes)
 
 
 def emit_network(module: Module, name: str, kernel: SortKernel, target: Target) -> Plan:
@@ -69,50 +70,33 @@ def _words(kernel: SortKernel) -> int:
     return 1 + (kernel.bits == 64)
 
 
-class _NetworkEmitter:
+class _NetworkEmitter(GroupEmitter):
     def __init__(self, module: Module, name: str, kernel: SortKernel, lanes: int):
-        params = [(n, PTR) for n in ("a", "c", "c1", "scratch")] + [("begin", I64), ("end", I64)]
-        self.kernel, self.lanes = kernel, lanes
-        self.element, self.words = LType(f"i{kernel.bits}"), LType("i64", lanes)
+        super().__init__(module, name, kernel, lanes)
+        self.words = LType("i64", lanes)
         self.sort = _emit_bitonic(module, lanes, _words(kernel))
-        self.b = FunctionBuilder(module, name, params, internal=False)
         self.indices_at = _room(kernel.extent) * lanes if _words(kernel) == 2 else 0
         """Where indices lie that are words of their own."""
 
-    def emit(self) -> str:
-        b, k, scratch = self.b, self.kernel, self.b.args["scratch"]
-        with b.loop(b.args["begin"], b.args["end"], name="group") as loop:
-            first = b.mul(loop.index, i64(self.lanes))
-            sequences = [b.binary("smin", b.add(first, i64(lane)), i64(k.sequences - 1)) for lane in range(self.lanes)]  # the last one again where none is left
-            sources = [b.gep(b.args["a"], self._begin(s, k.extent), self.element) for s in sequences]
-            self._fill(sources)
-            b.call(self.sort, LType("void"), scratch, i64(k.extent), i64(_room(k.extent)))
-            to = [self._begin(s, k.count) for s in sequences]
-            every, some = range(self.lanes), range(k.sequences % self.lanes)
-            if not some:
-                self._write(every, sources, to)
-            else:
-                whole = b.icmp("sle", b.add(first, i64(self.lanes)), i64(k.sequences))
-                b.if_else(whole, lambda: self._write(every, sources, to), lambda: self._write(some, sources, to))
-        return b.finish()
+    def find(self, sources: list[Val]) -> None:
+        self._fill(sources)
+        self.b.call(self.sort, LType("void"), self.b.args["scratch"], i64(self.kernel.extent), i64(_room(self.kernel.extent)))
 
-    def _begin(self, sequence: Val, count: int) -> Val:
-        """Where a sequence begins in an array of `count` elements in each."""
-        b, inner = self.b, self.kernel.inner
-        if inner == 1:
-            return b.mul(sequence, i64(count))
-        row = b.div(sequence, i64(inner), signed=False)
-        return b.add(b.mul(row, i64(count * inner)), b.rem(sequence, i64(inner), signed=False))
+    def write(self, lanes: range, sources: list[Val], to: list[Val]) -> None:
+        b, k = self.b, self.kernel
+        with b.loop(0, k.count, name="write", at_least_once=True) as loop:
+            at = b.mul(loop.index, i64(self.lanes))
+            words = [b.load(self._word(b.add(at, i64(self.indices_at + lane))), I64) for lane in lanes]
+            for lane, word in zip(lanes, words, strict=True):
+                self.put(sources[lane], word if self.indices_at else b.and_(word, i64((1 << k.shift) - 1)), to[lane], loop.index)
 
     def _fill(self, sources: list[Val]) -> None:
         """The words of all lanes, element by element."""
         b, k = self.b, self.kernel
         sign = const(-(1 << 63), self.words)
         with b.loop(0, k.extent, name="fill", at_least_once=True) as loop:
-            at, bits = b.mul(loop.index, i64(k.inner)), const(0, self.element.with_lanes(self.lanes))
-            for lane, source in enumerate(sources):
-                bits = b.insert(bits, b.load(b.gep(source, at, self.element), self.element), lane)
-            place, keys, index = b.mul(loop.index, i64(self.lanes)), b.cast(keys_of(b, k, bits), self.words, signed=False), b.splat(loop.index, self.lanes)
+            keys = b.cast(keys_of(b, k, self.elements(sources, loop.index)), self.words, signed=False)
+            place, index = b.mul(loop.index, i64(self.lanes)), b.splat(loop.index, self.lanes)
             if self.indices_at:
                 b.store(b.xor(keys, sign), self._word(place))
                 b.store(index, self._word(b.add(place, i64(self.indices_at))))
@@ -121,18 +105,6 @@ class _NetworkEmitter:
 
     def _word(self, at: Val) -> Val:
         return self.b.gep(self.b.args["scratch"], at, I64)
-
-    def _write(self, lanes: range, sources: list[Val], to: list[Val]) -> None:
-        """The first elements of the sequences in these lanes."""
-        b, k = self.b, self.kernel
-        with b.loop(0, k.count, name="write", at_least_once=True) as loop:
-            at, step = b.mul(loop.index, i64(self.lanes)), b.mul(loop.index, i64(k.inner))
-            words = [b.load(self._word(b.add(at, i64(self.indices_at + lane))), I64) for lane in lanes]
-            for lane, word in zip(lanes, words, strict=True):
-                index, place = word if self.indices_at else b.and_(word, i64((1 << k.shift) - 1)), b.add(to[lane], step)
-                value = b.load(b.gep(sources[lane], b.mul(index, i64(k.inner)), self.element), self.element)
-                b.store(value, b.gep(b.args["c"], place, self.element))
-                b.store(index, b.gep(b.args["c1"], place, I64))
 
 
 def _emit_bitonic(module: Module, lanes: int, words: int) -> str:
