@@ -1,8 +1,9 @@
 """What is computed of a concatenation element by element is computed part by part.
 
-Enters: a Graph. Leaves: a Graph in which elementwise ops, and sums along that dimension, of a few large parts that loops make are done for each part, before
-these are put together; so each part goes on in the loops that made it, and slices of the results (in gradients of the concatenation, as a rule) or sums
-never need the whole. A last concatenation has its parts written in place. What lies together along the last dimension stays so: vectors would be cut.
+Enters: a Graph. Leaves: a Graph in which elementwise ops, and sums, of a few large parts that loops make are done for each part, before these are put
+together; so each part goes on in the loops that made it, and slices of the results (in gradients of the concatenation, as a rule) or sums never need the
+whole. A last concatenation has its parts written in place. What lies together along the last dimension stays so, but for sums of long lines: vectors would
+be cut.
 """
 
 from __future__ import annotations
@@ -59,27 +60,32 @@ class _Parts:
 
 
 def _sum(r: Rewriter, node: Node) -> Sequence[Value] | None:
-    """The sum of a concatenation along its dimension is that of the sums of its parts."""
-    (x,) = node.operands
-    assert isinstance(node.op, ReduceSum)
+    """The sum of a concatenation along its dimension is that of the sums of its parts; along others they are put together."""
+    op, (x,) = node.op, node.operands
+    assert isinstance(op, ReduceSum)
+    joined = r.producers.get(x)
+    if joined is None or not isinstance(joined.op, Concat):
+        return None
+    axis = joined.op.axis
+    if axis not in op.axis:
+        if not _is_in_parts(r, x, min(part.type.shape[axis] for part in joined.operands)):
+            return None
+        return r.emit(Concat(axis - (0 if op.keep_dims else sum(a < axis for a in op.axis))), *(r.emit(op, part)[0] for part in joined.operands))
     if not _is_in_parts(r, x) or not x.type.dtype.is_float or x.type.dtype.bits < 32:
         return None
-    joined = r.producers[x]
-    assert isinstance(joined.op, Concat)
-    if joined.op.axis not in node.op.axis:
-        return None
-    first, *others = (r.emit(node.op, part)[0] for part in joined.operands)
+    first, *others = (r.emit(op, part)[0] for part in joined.operands)
     for other in others:
         (first,) = r.emit(Add(), first, other)
     return (first,)
 
 
-def _is_in_parts(r: Rewriter, v: Value) -> bool:
-    """Whether v consists of a few large parts, each made by a loop, or of such concatenations."""
+def _is_in_parts(r: Rewriter, v: Value, lines: int = 1) -> bool:
+    """Whether v consists of a few large parts, each made by a loop, or of such concatenations; `lines`: how many of the lines behind the dimension of the
+    parts are read together."""
     made = r.producers.get(v)
     if made is None or not isinstance(made.op, Concat) or len(made.operands) > MOST_PARTS:
         return False
-    if math.prod(v.type.shape[made.op.axis + 1 :]) < SHORTEST_LINE or any(p.type.size < SMALLEST_PART for p in made.operands):
+    if lines * math.prod(v.type.shape[made.op.axis + 1 :]) < SHORTEST_LINE or any(p.type.size < SMALLEST_PART for p in made.operands):
         return False
     return all(_is_made_by_loop(r, p) for p in made.operands)
 

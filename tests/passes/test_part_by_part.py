@@ -65,6 +65,27 @@ def test_gradients(fn: Function, shape: tuple[int, ...]) -> None:
         np.testing.assert_allclose(g.asnumpy(), w, rtol=1e-4, atol=1e-4 * np.abs(w).max())
 
 
+def gated(x: Tensor, weight: Tensor, bias: Tensor) -> Tensor:
+    """A layer norm whose halves gate each other: the gradient of its bias sums what the halves hand back, put together."""
+    y = ops.layer_norm(x, (2400,), weight, bias)
+    a, b = ops.chunk(y, 2, axis=-1)
+    return ops.square(a * ops.gelu(b)).sum()
+
+
+def test_the_bias_of_halves_is_summed_beside_the_rows() -> None:
+    types = [TensorType(dt.float32, shape) for shape in ((64, 2400), (2400,), (2400,))]
+    graph = vjp(trace(gated, *types), (0, 1, 2))
+    after, _ = run_pipeline(graph)
+    wholes = [n for n in after.nodes if isinstance(n.op, Concat)]
+    assert all(n.results[0] in after.outputs for n in wholes)
+    given = [*(RNG.standard_normal(t.shape) for t in types), np.ones(())]
+    doubles = vjp(trace(gated, *(TensorType(dt.float64, t.shape) for t in types)), (0, 1, 2))
+    want = evaluate_graph(doubles, given)
+    got = compile_graph(graph)([Tensor(x.astype(np.float32)) for x in given])
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g.asnumpy(), w, rtol=1e-4, atol=1e-4 * np.abs(w).max())
+
+
 def kernels(graph: Graph) -> int:
     groups, _ = fuse(legalize(graph))
     return sum(1 for g in groups if g.values)
