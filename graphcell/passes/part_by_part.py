@@ -12,11 +12,11 @@ import math
 from collections.abc import Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ops.arithmetic import Add
-from graphcell.ops.base import Elementwise
+from graphcell.ops.arithmetic import Add, Maximum, Minimum, Mul
+from graphcell.ops.base import Elementwise, Reduction
 from graphcell.ops.creation import Constant, Full
 from graphcell.ops.movement import BroadcastTo, Concat, Reshape, Slice
-from graphcell.ops.reduction import ReduceSum
+from graphcell.ops.reduction import ReduceMax, ReduceMin, ReduceProd, ReduceSum
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
 MOST_PARTS, SMALLEST_PART = 4, 1 << 12
@@ -27,12 +27,16 @@ _MOST_OPS = 256
 _MOST_BEFORE, _MOST_AGAIN = 16, 4
 """Ops in a row that make the other operand of such an op, and are taken apart with it: for that alone, and for others as well."""
 
+_MOST_STACKED = 32
+"""Slices, each one element long in a dimension, of which what combines them along it is made one by one."""
+_JOINED_BY: dict[type[Reduction], type[Elementwise]] = {ReduceSum: Add, ReduceMax: Maximum, ReduceMin: Minimum, ReduceProd: Mul}
+
 
 def part_by_part(graph: Graph) -> Graph:
     """The graph with what is done to concatenations done to their parts, regions included."""
     if not any(isinstance(node.op, Concat) for node in graph.walk()):
         return graph
-    return rewrite(graph, Rules((Elementwise, _Parts().elementwise), (ReduceSum, _sum)))
+    return rewrite(graph, Rules((Elementwise, _Parts().elementwise), (ReduceSum, _sum), (Reduction, _of_stack)))
 
 
 class _Parts:
@@ -77,6 +81,27 @@ def _sum(r: Rewriter, node: Node) -> Sequence[Value] | None:
     for other in others:
         (first,) = r.emit(Add(), first, other)
     return (first,)
+
+
+def _of_stack(r: Rewriter, node: Node) -> Sequence[Value] | None:
+    """The sum of a stack along its dimension, a moving average as a rule, is that of what is stacked: a chain of additions in one loop, and no stack."""
+    op, (x,) = node.op, node.operands
+    assert isinstance(op, Reduction)
+    joined, by = r.producers.get(x), _JOINED_BY.get(type(op))
+    if by is None or joined is None or not isinstance(joined.op, Concat) or op.axis != (joined.op.axis,):
+        return None
+    if len(joined.operands) > _MOST_STACKED or any(part.type.shape[joined.op.axis] != 1 or part.type.size < SMALLEST_PART for part in joined.operands):
+        return None
+    if by in (Add, Mul) and x.type.dtype.is_float and x.type.dtype.bits < 32:
+        return None
+    first, *others = joined.operands
+    if by is Add:
+        zero = Full(0.0 if x.type.dtype.is_float else 0, first.type.shape, x.type.dtype)
+        (first,) = r.emit(Add(), first, *r.emit(zero))  # a sum of -0 alone is 0
+    for other in others:
+        (first,) = r.emit(by(), first, other)
+    shape = node.results[0].type.shape
+    return (first,) if first.type.shape == shape else r.emit(Reshape(shape), first)
 
 
 def _is_in_parts(r: Rewriter, v: Value, lines: int = 1) -> bool:

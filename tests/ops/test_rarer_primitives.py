@@ -11,6 +11,7 @@ import pytest
 
 import graphcell as ms
 from graphcell import Tensor, ops
+from graphcell.ops import incomplete
 from graphcell.ops.functional.special import betainc
 from tests.recording import check, load
 
@@ -104,6 +105,14 @@ def test_values(name: str, dtype: Any) -> None:
     operands = [Tensor(p, dtype) for p in points]
     want = [float(exact(*map(float, row))) for row in zip(*(t.asnumpy() for t in operands))]
     close(function(*operands), want, FLOATS[dtype] * 10)
+
+
+def test_continued_fractions_end(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of many elements some have factors that stay a few units in the last place beside 1."""
+    rng, turns, kept = np.random.default_rng(1), [], incomplete._kept_off_zero
+    monkeypatch.setattr(incomplete, "_kept_off_zero", lambda x: (turns.append(1), kept(x))[1])
+    incomplete.igamma(rng.uniform(0.5, 4, 20_003), rng.uniform(0.5, 4, 20_003))
+    assert len(turns) < 1000
 
 
 @pytest.mark.parametrize("name, place", [("igamma", 0), ("igamma", 1), ("igammac", 0), ("igammac", 1), ("betainc", 2), ("zeta", 1)])

@@ -86,6 +86,20 @@ def test_the_bias_of_halves_is_summed_beside_the_rows() -> None:
         np.testing.assert_allclose(g.asnumpy(), w, rtol=1e-4, atol=1e-4 * np.abs(w).max())
 
 
+@pytest.mark.parametrize("axis", [0, 2])
+def test_a_moving_average_needs_no_stack(axis: int) -> None:
+    def fn(x: Tensor) -> Tensor:
+        return ops.square(ops.stack([x[:, k : k + 480] for k in range(20)], axis).mean(axis)).sum()
+
+    graph, given = gradient(fn, 16, 499), [RNG.standard_normal((16, 499)), np.ones(())]
+    after, _ = run_pipeline(graph)
+    assert all(len(n.operands) < 20 for n in after.nodes if isinstance(n.op, Concat))
+    want = evaluate_graph(gradient(fn, 16, 499, dtype=dt.float64), given)
+    got = compile_graph(graph)([Tensor(x.astype(np.float32)) for x in given])
+    for w, g in zip(want, got, strict=True):
+        np.testing.assert_allclose(g.asnumpy(), w, rtol=1e-4, atol=1e-4 * np.abs(w).max())
+
+
 def kernels(graph: Graph) -> int:
     groups, _ = fuse(legalize(graph))
     return sum(1 for g in groups if g.values)

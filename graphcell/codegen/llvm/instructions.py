@@ -387,6 +387,8 @@ class Instructions:
             return self.cast(self.cast(x, source.with_kind("float")), to, signed=signed)
         if source.is_float and to.bits < 32:
             return self._cast_to_short(x, to, signed)
+        if source.is_float and source.lanes:
+            return self._cast_to_long(x, to, signed)
         if source.is_float:
             return self.intrinsic(f"fpto{'si' if signed else 'ui'}.sat.{to.suffix}.{source.suffix}", to, x)
         if source.bits > to.bits:
@@ -405,6 +407,18 @@ class Instructions:
         x = self.select(self.fcmp("olt", x, high), x, high)
         wide = to.with_kind("i32")
         return self.raw(f"trunc {self.raw(f'fptosi {x} to {wide}', wide)} to {to}", to)
+
+    def _cast_to_long(self, x: Val, to: LType, signed: bool) -> Val:
+        """Floats as integers of 32 or 64 bits: what these do not hold is selected apart (LLVM's own saturating conversion goes element by element)."""
+        if x.type.bits < 32:
+            x = self.cast(x, x.type.with_kind("float"))
+        low, past = (-(2.0 ** (to.bits - 1)), 2.0 ** (to.bits - 1)) if signed else (0.0, 2.0**to.bits)
+        fits = self.and_(self.fcmp("oge" if signed else "ogt", x, self.const(low, x)), self.fcmp("olt", x, self.const(past, x)))
+        kept = self.select(fits, x, self.const(0, x))  # NaN is 0
+        found = self.raw(f"{'fptosi' if signed else 'fptoui'} {kept} to {to}", to)
+        if signed:
+            found = self.select(self.fcmp("olt", x, self.const(low, x)), const(-(1 << to.bits - 1), to), found)
+        return self.select(self.fcmp("oge", x, self.const(past, x)), const((1 << to.bits - 1) - 1 if signed else -1, to), found)
 
     def _cast_from_integer(self, x: Val, to: LType, signed: bool) -> Val:
         if to.bits == 16:  # exact where it matters for half: integers that float rounds are beyond its range

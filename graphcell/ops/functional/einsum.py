@@ -1,7 +1,7 @@
 """`einsum`: sums of products written as an equation.
 
 Enters: an equation such as "bij,bjk->bik" and its operands. Leaves: the result, computed two operands at a time, as a matrix product where
-dimensions are summed, else as a product of elements. Refuses: equations that do not fit the operands.
+dimensions are summed beside others, else as a product of elements. Refuses: equations that do not fit the operands.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from graphcell import dtype as dt
 from graphcell.errors import ArgumentTypeError, ArgumentValueError, DTypeError
 from graphcell.ops.automatic import listed
 from graphcell.ops.contraction import MatMul
@@ -157,6 +158,9 @@ def _multiply(first: tuple[Tensor, Labels], second: tuple[Tensor, Labels], neede
     batch, inner = tuple(c for c in both if c in needed), tuple(c for c in both if c not in needed)
     left, right = tuple(c for c in x_labels if c not in both), tuple(c for c in y_labels if c not in both)
     labels = batch + left + right
+    if inner and not left and not right and x.dtype in (dt.float32, dt.float64):
+        y = permuted(y, tuple(y_labels.index(c) for c in x_labels))
+        return _summed((mul(x, y), x_labels), needed)
 
     def extents(group: Labels) -> tuple[int, ...]:
         return tuple(sizes[c] for c in group)
