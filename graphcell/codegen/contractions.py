@@ -15,6 +15,7 @@ from graphcell.codegen.llvm.contraction import Plan, Stage
 from graphcell.codegen.llvm.text import I8, FunctionBuilder, Val
 from graphcell.codegen.lowering import Calls
 from graphcell.codegen.memory import aligned_size
+from graphcell.codegen.native import is_mirrored_product
 from graphcell.codegen.past_caches import waits_for_output
 from graphcell.codegen.prepare import LETTERS, Request, own_stages, run_stages, title_of
 from graphcell.codegen.reach import Matrix, Reach, reach_of_product
@@ -40,7 +41,9 @@ class Contractions(LinearAlgebra):
     def writes_past_caches(self, node: Node) -> bool:
         """Whether the result of a product, or what its epilogue makes of it, is written past the caches."""
         fused = self.epilogues.get(node)
-        return bool(fused.kernel.past) if fused is not None else node.results[0] in self.past and waits_for_output(node)
+        if fused is not None:
+            return bool(fused.kernel.past)
+        return node.results[0] in self.past and waits_for_output(node) and not is_mirrored_product(node, has_epilogue=False)  # which reads half of it again
 
     def shared_bytes(self, node: Node, plan: Plan) -> int:
         """Bytes of the shared buffers that a plan fills each time."""

@@ -195,7 +195,7 @@ class _Frame(ControlFlow):
         self.arena_bytes = plan_by_size(intervals, l2_bytes // 2) if self.in_loop else plan_apart(intervals, _APART * l2_bytes)
 
     def _write_past_caches(self, given: set[Value]) -> None:
-        """Finds outputs in memory of the caller's that no step reads, none that takes over an input's, or is copied there at the end."""
+        """Finds large outputs in memory of the caller's that no step reads, but those that are written or copied over an input; all kernels are known."""
         unread = (self.info.outputs & given) - self._last_reads().keys() - self.in_place.keys()
         self.past = frozenset(filter(is_large, unread))
         for unit in self.units:
@@ -205,8 +205,9 @@ class _Frame(ControlFlow):
             if unit.node is None:
                 unit.kernel = replace(unit.kernel, kernel=replace(unit.kernel.kernel, past=past))
             elif waits_for_output(unit.node):
-                fused = self.epilogues[unit.node]
-                self.epilogues[unit.node] = replace(fused, kernel=replace(fused.kernel, past=past))
+                fused, (result,) = self.epilogues[unit.node], unit.node.results
+                alike = frozenset(k for k in past if unit.kernel.buffers[k].type.nbytes == result.type.nbytes)  # whose lines a tile fills as well
+                self.epilogues[unit.node] = replace(fused, kernel=replace(fused.kernel, past=alike))
 
     def _steps(self) -> Iterator[tuple[int, _Unit]]:
         """The steps in order, numbered; what may run at one time has one number."""
@@ -334,14 +335,15 @@ class _Frame(ControlFlow):
         emit = native_kernel(type(node.op))
         if emit is None:
             return None
-        types, strides = tuple(v.type for v in node.operands), tuple(self._strided(v) for v in node.operands)
+        types, strides = tuple(v.type for v in node.operands), tuple(self.info.layout(v).strides for v in node.operands)
         fused, steady = self.epilogues.get(node), self._steady_operands(node)
         written = tuple(self.pieces[v].strides if v in self.pieces else None for v in node.results)
         mirrored = fused is None and is_mirrored_product(node, has_epilogue=False)
-        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored, self.in_loop, self.writes_past_caches(node))
+        past = self.writes_past_caches(node)
+        key = (node.op, types, strides, written, fused and (fused.kernel, fused.operand), steady, mirrored, self.in_loop, past)
         if key not in self.lowering.plans:
             name = f"{node.op.name}{len(self.lowering.plans)}"
-            where, past = (self.lowering.module, name, types, strides, self.lowering.target), self.writes_past_caches(node)
+            where = self.lowering.module, name, types, strides, self.lowering.target
             site = Site(*where, steady=steady, written=written, mirrored=mirrored, for_team=self.in_loop, past=past)
             if fused is not None:
                 site = replace(site, epilogue=fused.emitter(), extra=fused.extra)
@@ -350,9 +352,6 @@ class _Frame(ControlFlow):
                 return None
             self.lowering.plans[key] = plan
         return self.lowering.plans[key]
-
-    def _strided(self, v: Value) -> tuple[int, ...]:
-        return self.info.layout(v).strides
 
     # -- code --------------------------------------------------------------------------------------------------------
     def emit(self, b: FunctionBuilder, arena: Val, call: Calls) -> None:

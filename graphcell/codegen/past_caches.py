@@ -1,7 +1,7 @@
 """Which results of a program are written past the caches: their lines are not read first, and displace nothing.
 
-Enters: results of the whole program that no step reads, and the product that makes one. Leaves: whether it is large enough, and whether the product's time is
-that of writing it; of loop nests that is taken for granted.
+Enters: results of the whole program that no step reads, and the product that makes one. Leaves: whether it is large enough. That is all for a loop nest; a
+product must wait for its output, too.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from graphcell.ops.contraction import MatMul
 
 _FROM = 8 << 20
 """Bytes. Measured on Emerald Rapids (L2 2 MB, L3 shared with others): 4 MB are written 1.3 times, 8 MB and more 1.5 to 1.9 times as fast, but are read again
-at half the speed; on Zen 3 (L3 32 MB, another program beside) loops write 10 to 16 MB 1.0 to 2.5 times as fast, products 12 MB 1.09 to 1.28 times, and a chain
-of six ops on 9 MB, op by op, each of which reads what the one before has written, takes 0.6 to 0.75 of the time."""
+at half the speed. On Zen 3 (L3 32 MB, another program beside): loops write 10 to 16 MB 1.0 to 2.5 times as fast, products 12 MB 1.09 to 1.28 times; even six
+ops on 9 MB in eager mode, each of which reads what the one before has written, take 0.6 to 0.75 of the time."""
 _FEW_STEPS = 64
 """Measured on Zen 3: with 16 to 64 reduction steps 1.0 to 1.6 times as fast, on two threads 1.0 to 1.9 times; where rows lie multiples of half a page
 apart 0.75 to 0.85 times."""

@@ -3,7 +3,7 @@
 Enters: a Graph. Leaves: a Graph in which elementwise ops, and sums, of a few large parts that loops make are done for each part, before these are put
 together; so each part goes on in the loops that made it, and slices of the results (in gradients of the concatenation, as a rule) or sums never need the
 whole. A last concatenation has its parts written in place. What lies together along the last dimension stays so, but for sums of long lines: vectors would
-be cut.
+be cut. A reduction of a stack along its dimension becomes a chain of additions, extrema or products.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
 MOST_PARTS, SMALLEST_PART = 4, 1 << 12
 SHORTEST_LINE = 64
-"""Elements behind the dimension of the parts, which lie together in memory."""
+"""Elements that lie together in memory and are read as one: those behind the dimension of the parts, or of a whole part."""
 _MOST_OPS = 256
 """Elementwise ops of concatenations that are taken apart, in one graph."""
 _MOST_BEFORE, _MOST_AGAIN = 16, 4
 """Ops in a row that make the other operand of such an op, and are taken apart with it: for that alone, and for others as well."""
 
 _MOST_STACKED = 32
-"""Slices, each one element long in a dimension, of which what combines them along it is made one by one."""
+"""Slices, one element long in a dimension, up to which a reduction along their stack becomes a chain."""
 _JOINED_BY: dict[type[Reduction], type[Elementwise]] = {ReduceSum: Add, ReduceMax: Maximum, ReduceMin: Minimum, ReduceProd: Mul}
 
 
@@ -64,18 +64,18 @@ class _Parts:
 
 
 def _sum(r: Rewriter, node: Node) -> Sequence[Value] | None:
-    """The sum of a concatenation along its dimension is that of the sums of its parts; along others they are put together."""
-    op, (x,) = node.op, node.operands
+    """A sum of a concatenation in parts that loops make."""
+    op, joined = node.op, r.producers.get(node.operands[0])
     assert isinstance(op, ReduceSum)
-    joined = r.producers.get(x)
     if joined is None or not isinstance(joined.op, Concat):
         return None
-    axis = joined.op.axis
-    if axis not in op.axis:
-        if not _is_in_parts(r, x, min(part.type.shape[axis] for part in joined.operands)):
-            return None
-        return r.emit(Concat(axis - (0 if op.keep_dims else sum(a < axis for a in op.axis))), *(r.emit(op, part)[0] for part in joined.operands))
-    if not _is_in_parts(r, x) or not x.type.dtype.is_float or x.type.dtype.bits < 32:
+    return _sum_along(r, op, joined) if joined.op.axis in op.axis else _sum_beside(r, op, joined, joined.op.axis)
+
+
+def _sum_along(r: Rewriter, op: ReduceSum, joined: Node) -> Sequence[Value] | None:
+    """Along the dimension of the parts, it is the sum of their sums; not of half precision, of which each would be rounded."""
+    (whole,) = joined.results
+    if not _is_in_parts(r, whole) or not whole.type.dtype.is_float or whole.type.dtype.bits < 32:
         return None
     first, *others = (r.emit(op, part)[0] for part in joined.operands)
     for other in others:
@@ -83,8 +83,17 @@ def _sum(r: Rewriter, node: Node) -> Sequence[Value] | None:
     return (first,)
 
 
+def _sum_beside(r: Rewriter, op: ReduceSum, joined: Node, axis: int) -> Sequence[Value] | None:
+    """Along other dimensions, their sums are put together."""
+    if not _is_in_parts(r, joined.results[0], min(part.type.shape[axis] for part in joined.operands)):
+        return None
+    behind = axis - (0 if op.keep_dims else sum(a < axis for a in op.axis))
+    return r.emit(Concat(behind), *(r.emit(op, part)[0] for part in joined.operands))
+
+
 def _of_stack(r: Rewriter, node: Node) -> Sequence[Value] | None:
-    """The sum of a stack along its dimension, a moving average as a rule, is that of what is stacked: a chain of additions in one loop, and no stack."""
+    """What combines a stack along its dimension, as a moving average does, combines what is stacked: a chain in one loop, and no stack. Not sums and products
+    of half precision, whose every step would be rounded."""
     op, (x,) = node.op, node.operands
     assert isinstance(op, Reduction)
     joined, by = r.producers.get(x), _JOINED_BY.get(type(op))
@@ -105,8 +114,8 @@ def _of_stack(r: Rewriter, node: Node) -> Sequence[Value] | None:
 
 
 def _is_in_parts(r: Rewriter, v: Value, lines: int = 1) -> bool:
-    """Whether v consists of a few large parts, each made by a loop, or of such concatenations; `lines`: how many of the lines behind the dimension of the
-    parts are read together."""
+    """Whether v consists of a few large parts, each made by a loop, or of such concatenations; `lines`: of those behind the dimension of the parts,
+    how many are read as one."""
     made = r.producers.get(v)
     if made is None or not isinstance(made.op, Concat) or len(made.operands) > MOST_PARTS:
         return False

@@ -8,6 +8,7 @@ import ml_dtypes
 import numpy as np
 import pytest
 
+from graphcell import dtype as ms
 from graphcell import ops
 from graphcell.codegen import past_caches
 from graphcell.codegen.llvm.values import NONTEMPORAL
@@ -145,6 +146,24 @@ def test_products_that_wait_for_their_output(fn: Any) -> None:
     assert not stores(fn, [normal(40, 7), normal(7, 47)]), "rows begin anywhere in a line"
     assert not stores(fn, [normal(40, 7), normal(7, 512)]), "rows half a page apart"
     assert not stores(lambda x, w: (lambda y: (y, ops.matmul(y, y.T)))(fn(x, w)), [normal(40, 7), normal(7, 48)]), "read again"
+
+
+def test_not_products_that_are_read_again_or_results_whose_lines_tiles_do_not_fill() -> None:
+    """Half of a mirrored product is copied from the other half; halves, of which a tile has half a line."""
+    assert not stores(lambda x: ops.matmul(x, x.T), [normal(160, 64)])
+    assert stores(lambda x, y: ops.matmul(x, y.T), [normal(160, 64), normal(160, 64)])
+
+    def narrow(x: Any, w: Any) -> Any:
+        return ops.matmul(x, w).astype(ms.float16)
+
+    program = lower(run_pipeline(graph_of(narrow, [normal(160, 16), normal(16, 80)]))[0], (), WIDE[-1])
+    assert NONTEMPORAL not in program.text and not any("past the caches" in step.kernel for step in program.steps)
+
+    def both(x: Any, w: Any) -> Any:
+        y = ops.matmul(x, w)
+        return y.astype(ms.float16), ops.relu(y)
+
+    assert stores(both, [normal(160, 16), normal(16, 80)])
 
 
 def test_batches_of_products() -> None:

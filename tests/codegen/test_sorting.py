@@ -195,6 +195,7 @@ def test_threads_share_the_rows() -> None:
             pool.resize(size)
             check(Sort(1), x)
             check(TopK(10, 1), x)
+            check(TopK(2, 1), np.ascontiguousarray(x[:, :100]))
     finally:
         pool.resize(before)
 

@@ -106,6 +106,8 @@ def test_bincount_and_histogram() -> None:
     close(ops.bincount(Tensor([-1, 2, 2])), np.array([0, 0, 2], np.float32))
     close(ops.bincount(Tensor(np.zeros(0, np.int64))), np.zeros(0, np.float32))
     close(ops.bincount(Tensor(x.astype(np.uint8))), np.bincount(x).astype(np.float32))
+    close(ops.bincount(Tensor(x.astype(np.uint64)), minlength=3), np.bincount(x).astype(np.float32))
+    close(ops.bincount(Tensor([-3, -1]), minlength=2), np.zeros(2, np.float32))
     with pytest.raises(TypeError, match="must hold integers"):
         ops.bincount(Tensor([1.0]))
     y = array(200)

@@ -344,7 +344,7 @@ def choose_grid_tile(
 
     Returns the estimated time of one reduction step of all tiles, the tile's extents in the box, and its
     shape. A tile spans images only if it has all their rows and pixels. `heights`: how many rows it may have, if not any number; the time is infinite if none
-    fits. `whole_lines`: each of its rows is whole cache lines, if it is not the only one beside each other.
+    fits. `whole_lines`: each of its rows is whole cache lines, unless one tile spans all columns.
     """
     lanes = lanes_for(columns, kind, target)
     all_vectors = ceil_div(columns, lanes)

@@ -22,9 +22,9 @@ _FEWEST_LANES = 4
 _SHORT = 12
 """Elements of a sequence that is sorted so even if all are asked for. These bounds were measured on Zen 3, where they meet what the other ways take."""
 _FEW, _LONG = 8, 16
-"""How many are few, and as many times as long are sequences of which twice as many are. The registers of AVX2 hold the first four."""
+"""Of columns, how many are few; up to twice as many, if a column is at least `_LONG` times as long. The registers of AVX2 hold the first four."""
 _FEW_OF_ROW = ((4, 256), (8, 128))
-"""How many of a row of how many elements: of longer ones they are found in a walk."""
+"""Of rows: so many, of so many elements at most; of longer ones they are found in a walk."""
 _STEPS_OF_A_PLACE = 6
 """Rough instructions for an element of all lanes and one of the first."""
 
@@ -82,7 +82,7 @@ class _FewEmitter(GroupEmitter):
                 found = self._with(found, keys, b.add(index, b.const(n, index)))
             loop.carry(*(v for pair in found for v in pair))
         with b.loop(k.count + squares, k.extent, carried=loop.results, name="element") as rest:
-            found = self._with(_pairs(rest.carried), self._keys(self._elements(sources, rest.index)), self._index(rest.index))
+            found = self._with(_pairs(rest.carried), self._keys(self.elements(sources, rest.index)), self._index(rest.index))
             rest.carry(*(v for pair in found for v in pair))
         self.first = _pairs(rest.results)
 
@@ -92,10 +92,10 @@ class _FewEmitter(GroupEmitter):
             for place, (_, indices) in enumerate(self.first):
                 self.put(sources[lane], b.cast(b.extract(indices, lane), I64, signed=False), to[lane], i64(place))
 
-    def _elements(self, sources: list[Val], index: Val) -> Val:
+    def elements(self, sources: list[Val], index: Val) -> Val:
         b, inner = self.b, self.kernel.inner
         if inner % self.lanes:
-            return self.elements(sources, index)
+            return super().elements(sources, index)
         return b.load(b.gep(sources[0], b.mul(index, i64(inner)), self.element), self.element.with_lanes(self.lanes), self.element.bytes)
 
     def _keys(self, bits: Val) -> Val:

@@ -412,13 +412,13 @@ class Instructions:
         """Floats as integers of 32 or 64 bits: what these do not hold is selected apart (LLVM's own saturating conversion goes element by element)."""
         if x.type.bits < 32:
             x = self.cast(x, x.type.with_kind("float"))
-        low, past = (-(2.0 ** (to.bits - 1)), 2.0 ** (to.bits - 1)) if signed else (0.0, 2.0**to.bits)
-        fits = self.and_(self.fcmp("oge" if signed else "ogt", x, self.const(low, x)), self.fcmp("olt", x, self.const(past, x)))
+        low, above = (-(2.0 ** (to.bits - 1)), 2.0 ** (to.bits - 1)) if signed else (0.0, 2.0**to.bits)
+        fits = self.and_(self.fcmp("oge" if signed else "ogt", x, self.const(low, x)), self.fcmp("olt", x, self.const(above, x)))
         kept = self.select(fits, x, self.const(0, x))  # NaN is 0
         found = self.raw(f"{'fptosi' if signed else 'fptoui'} {kept} to {to}", to)
         if signed:
             found = self.select(self.fcmp("olt", x, self.const(low, x)), const(-(1 << to.bits - 1), to), found)
-        return self.select(self.fcmp("oge", x, self.const(past, x)), const((1 << to.bits - 1) - 1 if signed else -1, to), found)
+        return self.select(self.fcmp("oge", x, self.const(above, x)), const((1 << to.bits - 1) - 1 if signed else -1, to), found)
 
     def _cast_from_integer(self, x: Val, to: LType, signed: bool) -> Val:
         if to.bits == 16:  # exact where it matters for half: integers that float rounds are beyond its range

@@ -1,4 +1,4 @@
-"""What is sorted, and the keys and words that stand for elements while they are (sorting.py, sorting_network.py)."""
+"""What is sorted, and the keys and words that stand for elements while they are (sorting.py, first_few.py, sorting_network.py)."""
 
 from __future__ import annotations
 

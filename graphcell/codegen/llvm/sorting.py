@@ -6,7 +6,8 @@ An element becomes a word: above, a key whose unsigned order is the order asked 
 than any number, and so are both zeros one. Words are sorted by their keys, byte by byte from the lowest (least significant digit first), in which equal keys
 stay in the order they came in; bytes that all keys share are passed over, and few words are inserted one by one instead.
 
-Several sequences are sorted side by side instead, where that takes less time (sorting_network.py).
+Several sequences are sorted side by side instead, where that takes less time: a few elements in registers (first_few.py), more by a network
+(sorting_network.py).
 
 A short row needs no words: the place of an element is the number of those before it, which vectors of keys are compared with each key to count. That
 takes the square of its length, so how long it may be depends on what the other ways take, which was measured.

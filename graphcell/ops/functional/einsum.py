@@ -1,7 +1,8 @@
 """`einsum`: sums of products written as an equation.
 
 Enters: an equation such as "bij,bjk->bik" and its operands. Leaves: the result, computed two operands at a time, as a matrix product where
-dimensions are summed beside others, else as a product of elements. Refuses: equations that do not fit the operands.
+dimensions are summed, else as a product of elements. So is a sum, but along rows, to which no operand brings a dimension of its own. Refuses: equations
+that do not fit the operands.
 """
 
 from __future__ import annotations
@@ -158,7 +159,8 @@ def _multiply(first: tuple[Tensor, Labels], second: tuple[Tensor, Labels], neede
     batch, inner = tuple(c for c in both if c in needed), tuple(c for c in both if c not in needed)
     left, right = tuple(c for c in x_labels if c not in both), tuple(c for c in y_labels if c not in both)
     labels = batch + left + right
-    if inner and not left and not right and x.dtype in (dt.float32, dt.float64):
+    by_rows = x_labels == y_labels == batch + inner
+    if inner and not left and not right and not by_rows and x.dtype in (dt.float32, dt.float64):  # products of half precision would be rounded
         y = permuted(y, tuple(y_labels.index(c) for c in x_labels))
         return _summed((mul(x, y), x_labels), needed)
 
