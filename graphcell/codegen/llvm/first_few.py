@@ -35,7 +35,7 @@ First = list[tuple[Val, Val]]
 def suits_few(kernel: SortKernel, target: Target) -> bool:
     """Whether this takes less time than the other ways."""
     lanes = _lanes(kernel, target)
-    if lanes < _FEWEST_LANES or not fills_lanes(kernel.sequences, lanes):
+    if lanes < _FEWEST_LANES or not fills_lanes(kernel.sequences, lanes) or kernel.extent >= 1 << 31:
         return False
     if kernel.extent <= _SHORT:
         return True
