@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import math
 
 import ml_dtypes
@@ -59,11 +60,15 @@ def check(op: Sort | TopK, x: Array) -> None:
         assert got.asnumpy().tobytes() == np.ascontiguousarray(wanted).tobytes()
 
 
-@pytest.fixture(params=["in turn", "side by side", "in registers"])
+def choose(way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sorting, "suits_network", lambda kernel, target: way == "side by side")
+    monkeypatch.setattr(sorting, "suits_few", lambda kernel, target: way == "in registers")
+
+
+@pytest.fixture(params=["in turn", "side by side"])
 def way(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """One sequence after the other, or as many at once as a vector has lanes, even if one has no company, the first few in registers or not."""
-    monkeypatch.setattr(sorting, "suits_network", lambda kernel, target: request.param != "in turn")
-    monkeypatch.setattr(sorting, "suits_few", lambda kernel, target: request.param == "in registers" and kernel.count <= 16)
+    """One sequence after the other, or as many at once as a vector has lanes, even if one has no company."""
+    choose(request.param, monkeypatch)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: np.dtype(kind).name)
@@ -151,9 +156,10 @@ def test_the_first_few_in_registers(kind: type, k: int, monkeypatch: pytest.Monk
                 check(TopK(k, axis, largest), np.full_like(x, value))
 
 
-@pytest.mark.parametrize("count", [5, 16, 70, 203])
+@pytest.mark.parametrize(("way", "count"), [*itertools.product(("in turn", "side by side"), (5, 70, 203)), ("in registers", 5), ("in registers", 16)])
 @pytest.mark.parametrize(("shape", "axis"), [((7, 203), 1), ((203, 6), 0), ((2, 203, 3), 1)], ids=str)
-def test_nothing_is_touched_outside_of_the_arrays(shape: tuple[int, ...], axis: int, count: int, way: None) -> None:
+def test_nothing_is_touched_outside_of_the_arrays(shape: tuple[int, ...], axis: int, count: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    choose(way, monkeypatch)
     for kind in (np.float32, np.float64, np.int16):
         x = some(kind, shape, 9)
         graph = trace(lambda t: apply(TopK(count, axis), t), TensorType(from_numpy(np.dtype(kind)), shape))
