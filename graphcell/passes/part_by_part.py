@@ -26,10 +26,12 @@ _MOST_OPS = 256
 """Elementwise ops of concatenations that are taken apart, in one graph."""
 _MOST_BEFORE, _MOST_AGAIN = 16, 4
 """Ops in a row that make the other operand of such an op, and are taken apart with it: for that alone, and for others as well."""
-
 _MOST_STACKED = 32
 """Slices, one element long in a dimension, up to which a reduction along their stack becomes a chain."""
-_JOINED_BY: dict[type[Reduction], type[Elementwise]] = {ReduceSum: Add, ReduceMax: Maximum, ReduceMin: Minimum, ReduceProd: Mul}
+JOINED_BY: dict[type[Reduction], type[Elementwise]] = {ReduceSum: Add, ReduceMax: Maximum, ReduceMin: Minimum}
+"""What combines the results of a reduction of parts."""
+_CHAINED_BY = {**JOINED_BY, ReduceProd: Mul}
+"""What a reduction of a stack is a chain of."""
 
 
 def part_by_part(graph: Graph) -> Graph:
@@ -96,7 +98,7 @@ def _of_stack(r: Rewriter, node: Node) -> Sequence[Value] | None:
     of half precision, whose every step would be rounded."""
     op, (x,) = node.op, node.operands
     assert isinstance(op, Reduction)
-    joined, by = r.producers.get(x), _JOINED_BY.get(type(op))
+    joined, by = r.producers.get(x), _CHAINED_BY.get(type(op))
     if by is None or joined is None or not isinstance(joined.op, Concat) or op.axis != (joined.op.axis,):
         return None
     if len(joined.operands) > _MOST_STACKED or any(part.type.shape[joined.op.axis] != 1 or part.type.size < SMALLEST_PART for part in joined.operands):

@@ -18,14 +18,12 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value
-from graphcell.ops.arithmetic import Add, Maximum, Minimum
 from graphcell.ops.base import Elementwise, Reduction, View
 from graphcell.ops.contraction import MatMul
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.indexing import Gather, GatherElements
 from graphcell.ops.movement import BroadcastTo, Concat, Slice
-from graphcell.ops.reduction import ReduceMax, ReduceMin, ReduceSum
-from graphcell.passes.part_by_part import MOST_PARTS, SHORTEST_LINE, SMALLEST_PART, is_same_along, slices_of_parts
+from graphcell.passes.part_by_part import JOINED_BY, MOST_PARTS, SHORTEST_LINE, SMALLEST_PART, is_same_along, slices_of_parts
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 from graphcell.records import dataclass
 
@@ -35,7 +33,6 @@ _FEWER = 16
 """What is so many times smaller may be stored, to be read by parts."""
 _READ_WHOLE = (Conv, ConvInputGrad, Gather, GatherElements, MatMul)
 """Ops whose results loops take as they come."""
-_JOINED_BY: dict[type[Reduction], type[Elementwise]] = {ReduceSum: Add, ReduceMax: Maximum, ReduceMin: Minimum}
 
 
 @dataclass(frozen=True)
@@ -72,7 +69,7 @@ def _reduction(r: Rewriter, node: Node) -> Sequence[Value] | None:
     if cut.axis not in op.axis:
         return r.emit(Concat(cut.axis - (0 if op.keep_dims else sum(a < cut.axis for a in op.axis))), first, *others)
     for other in others:
-        (first,) = r.emit(_JOINED_BY[type(op)](), first, other)
+        (first,) = r.emit(JOINED_BY[type(op)](), first, other)
     return (first,)
 
 
@@ -185,7 +182,7 @@ def _is_done_by_parts(node: Node, cut: _Cut) -> bool:
     """Whether a reduction of parts takes as few loop nests as that of the whole: of rows, of everything, or of parts of one element."""
     op, x = node.op, node.operands[0].type
     assert isinstance(op, Reduction)
-    if (x.dtype.is_float and x.dtype.bits < 32) or (cut.axis in op.axis and type(op) not in _JOINED_BY):
+    if (x.dtype.is_float and x.dtype.bits < 32) or (cut.axis in op.axis and type(op) not in JOINED_BY):
         return False
     return cut.axis == x.rank - 1 or len(op.axis) == x.rank or x.shape[cut.axis] == cut.parts
 

@@ -90,9 +90,8 @@ _PART_FOR_OUTPUT = 3  # of the L2 cache that is for the output of blocks which a
 
 @dataclass(frozen=True, slots=True)
 class Operand:
-    """A matrix in memory: element kind and strides in elements; `batch` has one stride per batch dimension
-    (0: broadcast). `pair` is nonzero where a reduction step takes two elements at this distance. `past`: of an output that is written past the caches.
-    """
+    """A matrix in memory: element kind and strides in elements; `batch` has one stride per batch dimension (0: broadcast). `pair` is nonzero where a reduction
+    step takes two elements at this distance. `past`: of an output that is written past the caches."""
 
     kind: str
     row: int
