@@ -57,10 +57,10 @@ import graphcell as ms
 ms.jit(ms.nn.{})(ms.Tensor(np.ones((2, 3), np.float32)))
 print(*(m.rpartition(".")[2] for m in sys.modules if m.startswith("graphcell.codegen.llvm.")))
 """
-    rooms = {"matmul", "matmul_schedule", "convolution", "attention", "scan", "scatter", "scatter_step", "cholesky", "elimination", "triangular", "gamma", "philox", "trigonometry"}
+    rooms = {"matmul", "matmul_schedule", "matmul_spec", "convolution", "attention", "scan", "scatter", "scatter_step", "cholesky", "elimination", "triangular", "gamma", "philox", "trigonometry"}
     loops = set(_run(program.format("Softmax()"), GRAPHCELL_CACHE="0").split())
     assert "exponential" in loops and loops.isdisjoint(rooms), loops & rooms
-    assert rooms & set(_run(program.format("Dense(3, 2)"), GRAPHCELL_CACHE="0").split()) == {"matmul", "matmul_schedule"}
+    assert rooms & set(_run(program.format("Dense(3, 2)"), GRAPHCELL_CACHE="0").split()) == {"matmul", "matmul_schedule", "matmul_spec"}
 
 
 def test_functions_are_not_hidden_by_modules_of_their_names() -> None:

@@ -12,7 +12,7 @@ from graphcell.codegen.llvm.attention import emit_attention
 from graphcell.codegen.llvm.attention_gradient import GradientSpec, emit_attention_gradient
 from graphcell.codegen.llvm.attention_products import AttentionSpec
 from graphcell.codegen.llvm.contraction import Plan
-from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.matmul_spec import Operand
 from graphcell.codegen.native import Site
 from graphcell.ir.types import TensorType
 from graphcell.ops.attention import Attention, AttentionGrad, swap_sequence

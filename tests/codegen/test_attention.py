@@ -15,7 +15,7 @@ from graphcell import dtype as dt
 from graphcell.codegen.llvm import attention
 from graphcell.codegen.llvm.attention import emit_attention
 from graphcell.codegen.llvm.attention_products import AttentionSpec
-from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.matmul_spec import Operand
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.text import Module
 from graphcell.codegen.lower import lower

@@ -13,7 +13,7 @@ import pytest
 
 from graphcell.codegen.llvm.attention_masks import Factor, count_tiles, emit_seen, may_hide, split_queries
 from graphcell.codegen.llvm.attention_products import AttentionSpec, Parts
-from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.matmul_spec import Operand
 from graphcell.codegen.llvm.target import compile_object, host, load_object
 from graphcell.ir.op import Array
 from graphcell.ops.attention import Attention

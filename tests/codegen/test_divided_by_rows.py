@@ -8,7 +8,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from graphcell.codegen.llvm.matmul_schedule import dense_matmul, schedule
+from graphcell.codegen.llvm.matmul_schedule import schedule
+from graphcell.codegen.llvm.matmul_spec import dense_matmul
 from tests.codegen.plans import TARGETS, storage
 from tests.codegen.test_contraction import Case, build, check
 

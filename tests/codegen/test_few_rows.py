@@ -15,7 +15,8 @@ from graphcell.codegen.llvm.contraction import has_few_ways
 from graphcell.codegen.llvm.few_rows import FEW_ROWS, tile_for_few_rows
 from graphcell.codegen.llvm.matmul import dense_matmul, emit_matmul
 from graphcell.codegen.llvm.matmul_dot import uses_dot
-from graphcell.codegen.llvm.matmul_schedule import Operand, Schedule, in_pairs, schedule, with_prepared_weights
+from graphcell.codegen.llvm.matmul_schedule import Schedule, schedule
+from graphcell.codegen.llvm.matmul_spec import Operand, in_pairs, with_prepared_weights
 from graphcell.codegen.llvm.target import Target
 from graphcell.codegen.llvm.text import Module
 from tests.codegen.plans import TARGETS, compile_plan, with_chunks

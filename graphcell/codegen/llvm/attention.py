@@ -47,7 +47,7 @@ from graphcell.codegen.llvm.attention_products import (
 )
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, tile_loop
 from graphcell.codegen.llvm.exponential import exp
-from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.matmul_spec import Operand
 from graphcell.codegen.llvm.packing import displaced, load_as, store_as, zeros
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, i64
 from graphcell.records import dataclass

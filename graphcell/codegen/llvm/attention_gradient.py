@@ -34,7 +34,7 @@ from graphcell.codegen.llvm.attention_products import (
 )
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Plan, Stage, affine, ceil_div, round_up, split_evenly, split_index, tile_loop
 from graphcell.codegen.llvm.exponential import exp
-from graphcell.codegen.llvm.matmul_schedule import BLOCKS_WANTED, Operand
+from graphcell.codegen.llvm.matmul_spec import BLOCKS_WANTED, Operand
 from graphcell.codegen.llvm.packing import clear_run, copy_run, displaced, load_strided, zeros
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
 from graphcell.codegen.llvm.text import I1, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 from graphcell.codegen.llvm.attention_products import INFINITY, AttentionSpec, Parts, Row, Seen, at_column, at_row, largest, largest_lane, over_row
 from graphcell.codegen.llvm.contraction import Segment, split_evenly, tile_loop
-from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.matmul_spec import Operand
 from graphcell.codegen.llvm.packing import load_as, load_strided, zeros
 from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType, Val, const, i64
 from graphcell.records import dataclass

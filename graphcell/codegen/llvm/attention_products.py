@@ -25,7 +25,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_loop,
 )
 from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
-from graphcell.codegen.llvm.matmul_schedule import Operand
+from graphcell.codegen.llvm.matmul_spec import Operand
 from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_micro
 from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, load_strided, prefetch, zeros
 from graphcell.codegen.llvm.text import I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64

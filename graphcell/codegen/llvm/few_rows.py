@@ -34,7 +34,7 @@ from graphcell.codegen.llvm.contraction import (
 from graphcell.codegen.llvm.text import LType
 
 if TYPE_CHECKING:
-    from graphcell.codegen.llvm.matmul_schedule import MatmulSpec
+    from graphcell.codegen.llvm.matmul_spec import MatmulSpec
 
 HALVES = "halves"
 HARDLY_LONGER = 1.1  # times the time of the best tile, by estimate

@@ -38,18 +38,8 @@ from graphcell.codegen.llvm.matmul_blocks import balanced, blocks_of_strip, stri
 from graphcell.codegen.llvm.matmul_dot import DotMatmul, is_narrow, uses_dot
 from graphcell.codegen.llvm.matmul_mirror import emit_mirror
 from graphcell.codegen.llvm.matmul_prefetch import STEPS_AHEAD, elements_ahead, fetch_of, fetched_from, next_tile
-from graphcell.codegen.llvm.matmul_schedule import (
-    GROUPED_ROWS,
-    MOST_KEPT_BYTES,
-    MatmulSpec,
-    Operand,
-    Schedule,
-    dense_matmul,
-    in_pairs,
-    merge_batch,
-    schedule,
-    with_prepared_weights,
-)
+from graphcell.codegen.llvm.matmul_schedule import GROUPED_ROWS, MOST_KEPT_BYTES, Schedule, schedule
+from graphcell.codegen.llvm.matmul_spec import MatmulSpec, Operand, dense_matmul, in_pairs, merge_batch, with_prepared_weights
 from graphcell.codegen.llvm.microkernel import Fetch, Level, MicroKernel, batch_of, call_micro, come_from_memory, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum

@@ -27,7 +27,7 @@ from graphcell.codegen.llvm.contraction import (
     vector_registers,
 )
 from graphcell.codegen.llvm.dot_kernel import DotKernel, dot_tiles, emit_dot
-from graphcell.codegen.llvm.matmul_schedule import MatmulSpec, in_pairs
+from graphcell.codegen.llvm.matmul_spec import MatmulSpec, in_pairs
 from graphcell.codegen.llvm.packing import load_strided
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Module, Val, constant_mask, i64
 from graphcell.records import dataclass

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 from graphcell.codegen.llvm.contraction import ContractionTarget, KernelParams, Stage, affine, ceil_div, split_index
-from graphcell.codegen.llvm.matmul_schedule import MatmulSpec
+from graphcell.codegen.llvm.matmul_spec import MatmulSpec
 from graphcell.codegen.llvm.packing import emit_transpose
 from graphcell.codegen.llvm.text import VOID, FunctionBuilder, LType, Module, i64
 

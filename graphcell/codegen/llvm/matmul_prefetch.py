@@ -7,7 +7,8 @@ changes a result, and addresses may lie outside of buffers.
 from __future__ import annotations
 
 from graphcell.codegen.llvm.contraction import LINE_BYTES, PAGE_BYTES, ContractionTarget, ceil_div
-from graphcell.codegen.llvm.matmul_schedule import MatmulSpec, Schedule
+from graphcell.codegen.llvm.matmul_schedule import Schedule
+from graphcell.codegen.llvm.matmul_spec import MatmulSpec
 from graphcell.codegen.llvm.microkernel import Fetch
 from graphcell.codegen.llvm.packing import displaced
 from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val, i64
