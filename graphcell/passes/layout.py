@@ -5,6 +5,7 @@ channels-last, with transposes only where another layout is really asked for: el
 concatenations follow the layout of their operands. Fully convolutional parts so run channels-last from end to end.
 Sequences (N, C, L) follow, too: convolutions and pooling take them as images of one row, to which they are reshaped and back; and volumes, whose
 convolutions are those of images with more channels. What is shuffled between convolutions is copied once, from one channels-last layout to the other.
+Where channels do not meet and nothing else is channels-last, convolutions are loops along the rows of pixels instead (planes.py).
 """
 
 from __future__ import annotations
@@ -21,6 +22,7 @@ from graphcell.ops.creation import Full
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Concat, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, Windows
+from graphcell.passes.planes import convolutions_of_planes, sum_of_shifted
 from graphcell.records import dataclass
 
 RANKS = range(3, 9)
@@ -66,9 +68,10 @@ class _LayoutPass:
         self.made_by: dict[Value, Node] = {}
         self.pairs: dict[Value, _Pair] = {v: _Pair(v) for v in graph.inputs}
         self.of_new: dict[Value, _Pair] = {v: p for v, p in self.pairs.items()}
-        self.convolved = {v for node in graph.nodes if isinstance(node.op, _ACTIVE) for v in node.operands}
+        self.of_planes = convolutions_of_planes(graph.nodes)
+        self.convolved = {v for node in graph.nodes if isinstance(node.op, _ACTIVE) and node not in self.of_planes for v in node.operands}
         self.ahead = set(self.convolved)
-        """What a convolution of this graph, not of a region in it, depends on."""
+        """What a convolution of this graph, not of a region in it, depends on, but for those of planes."""
         for node in reversed(graph.nodes):
             if not self.ahead.isdisjoint(node.results):
                 self.ahead.update(node.operands)
@@ -201,8 +204,11 @@ class _LayoutPass:
         assert isinstance(op, (Conv, ConvInputGrad, ConvWeightGrad))
         if op.channels_last or op.rank != 2:
             return False
-        last = dataclasses.replace(op, channels_last=True)
         a, b = node.operands
+        images, weights = (b, a) if isinstance(op, ConvInputGrad) else (a, b)
+        if self.pairs[images].last is None and node.results[0] not in self.ahead and node in self.of_planes:
+            return self.set_value(node, straight(4), sum_of_shifted(node, self.first(images), self.first(weights), self.emit))
+        last = dataclasses.replace(op, channels_last=True)
         if isinstance(op, Conv):
             return self.set_last(node, to_last(4), last, self.last(a), self.first(b))
         if isinstance(op, ConvInputGrad):

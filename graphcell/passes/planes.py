@@ -1,0 +1,89 @@
+"""Convolutions in which every channel has filters of its own, as sums of shifted images: blurs, edge detectors, stencils, short filters of signals.
+
+Enters: such a convolution, or its gradient for the images, channels-first and between steps that are so, too. Leaves: multiply-adds of what is padded and
+shifted, which are loops along the rows of pixels together with the steps before and behind. Refuses: strides, which loops would gather; filters of more
+taps than there are registers for their weights, and short rows, unless the channels, along which the convolution's own kernel goes, are too few for it.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+from graphcell.ir.graph import Node, Value
+from graphcell.ir.types import Shape
+from graphcell.ops.arithmetic import Add, Mul
+from graphcell.ops.convolution import Conv, ConvInputGrad
+from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice
+
+_MOST_TAPS, _MOST_TAPS_OF_FEW = 9, 64
+_LEAST_WIDTH, _WIDE = 16, 64  # pixels of a row
+_MOST_FILTERS = 4  # of a channel with rows that are not wide
+_FEW, _VERY_FEW = 7, 3  # channels of the result
+_MOST_TERMS = 1024  # of a graph, such as of a loop that is unrolled; they take about a second to compile
+
+Emit = Callable[..., Value]
+Margins = tuple[tuple[int, int], ...]
+
+
+def convolutions_of_planes(nodes: Sequence[Node]) -> frozenset[Node]:
+    """Those of the nodes that are better sums of shifted images where these are channels-first; none if so many sums would take long to compile."""
+    terms = {node: n for node in nodes if (n := _terms(node))}
+    return frozenset(terms if sum(terms.values()) <= _MOST_TERMS else ())
+
+
+def _terms(node: Node) -> int:
+    """Of how many shifted images the result is the sum; 0 for nodes that stay as they are."""
+    op = node.op
+    if not isinstance(op, (Conv, ConvInputGrad)) or op.channels_last or op.rank != 2 or op.stride != (1, 1):
+        return 0
+    weights, result = node.operands[isinstance(op, Conv)].type.shape, node.results[0].type.shape
+    if weights[1] != 1 or 0 in result or min(itertools.chain(*_margins(op, weights[2:]))) < 0:
+        return 0
+    filters, taps, width = weights[0] // op.groups, math.prod(weights[2:]), result[-1]
+    terms = taps if isinstance(op, Conv) else taps * filters
+    if terms > (_MOST_TAPS_OF_FEW if weights[0] <= _VERY_FEW and width >= _WIDE else _MOST_TAPS):
+        return 0
+    suits = width >= _WIDE or (filters <= _MOST_FILTERS and (width >= _LEAST_WIDTH or weights[0] <= _FEW))
+    return terms if suits else 0
+
+
+def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Value:
+    """What `node` computes of images and weights that are channels-first."""
+    op = node.op
+    assert isinstance(op, (Conv, ConvInputGrad))
+    is_gradient = isinstance(op, ConvInputGrad)
+    filters, kernel = weights.type.shape[0] // op.groups, weights.type.shape[2:]
+    result = node.results[0].type.shape
+    low, high = zip(*_margins(op, kernel), strict=True)
+    padded = emit(Pad((0, 0, *low), (0, 0, *high), (0, 0, 0, 0), 0.0), images)
+    inner = 1 if is_gradient else filters  # images of the result for each channel
+    count, extents = result[0], padded.type.shape[2:]
+    planes = emit(Reshape((count, op.groups, padded.type.shape[1] // op.groups, *extents)), padded)
+    shape = (count, op.groups, inner, *result[2:])
+    numbers = emit(Reshape((1, op.groups, filters, *kernel)), weights)
+    total: Value | None = None
+    for filter, tap in itertools.product(range(filters if is_gradient else 1), _taps(kernel)):
+        start = tuple((k - 1 - t if is_gradient else t) * d for t, k, d in zip(tap, kernel, op.dilation, strict=True))
+        shifted = _part(emit, planes, (0, 0, filter, *start), (count, op.groups, 1, *result[2:]))
+        weight = _part(emit, numbers, (0, 0, filter, *tap), (1, op.groups, inner, 1, 1))
+        product = emit(Mul(), *[v if v.type.shape == shape else emit(BroadcastTo(shape), v) for v in (shifted, weight)])
+        total = product if total is None else emit(Add(), total, product)
+    assert total is not None
+    return emit(Reshape(result), total)
+
+
+def _margins(op: Conv | ConvInputGrad, kernel: Shape) -> Margins:
+    """Zeros before and behind the rows and columns of what is shifted; for a gradient, the results of a convolution, those that its filters reach over."""
+    if isinstance(op, Conv):
+        return op.padding
+    return tuple((d * (k - 1) - low, d * (k - 1) - high) for k, d, (low, high) in zip(kernel, op.dilation, op.padding, strict=True))
+
+
+def _taps(kernel: Shape) -> Iterator[tuple[int, ...]]:
+    return itertools.product(*map(range, kernel))
+
+
+def _part(emit: Emit, v: Value, start: tuple[int, ...], size: Shape) -> Value:
+    return v if size == v.type.shape else emit(Slice(start, size, (1,) * len(size)), v)
