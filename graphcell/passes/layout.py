@@ -11,6 +11,7 @@ Where channels do not meet and nothing else is channels-last, convolutions are l
 from __future__ import annotations
 
 import dataclasses
+from collections import Counter
 from collections.abc import Callable, Sequence
 
 from graphcell.ir.graph import Graph, Node, Value, copy_node
@@ -29,6 +30,8 @@ RANKS = range(3, 9)
 """Ranks of what is laid out so: sequences, images and volumes, their windows, and what reshapes make of these on the way."""
 VOLUME = (0, 2, 3, 4, 1)
 """The permutation of volumes (N, C, D, H, W)."""
+_CHANNELS_TO_SKIP = 8
+"""Of an image of which some pixels are transposed: with fewer, all of them take as long."""
 
 Perm = tuple[int, ...]
 
@@ -69,7 +72,7 @@ class _LayoutPass:
         self.pairs: dict[Value, _Pair] = {v: _Pair(v) for v in graph.inputs}
         self.of_new: dict[Value, _Pair] = {v: p for v, p in self.pairs.items()}
         self.of_planes = convolutions_of_planes(graph.nodes)
-        self.convolved = {v for node in graph.nodes if isinstance(node.op, _ACTIVE) and node not in self.of_planes for v in node.operands}
+        self.convolved = Counter(v for node in graph.nodes if isinstance(node.op, _ACTIVE) and node not in self.of_planes for v in node.operands)
         self.ahead = set(self.convolved)
         """What a convolution of this graph, not of a region in it, depends on, but for those of planes."""
         for node in reversed(graph.nodes):
@@ -210,10 +213,22 @@ class _LayoutPass:
             return self.set_value(node, straight(4), sum_of_shifted(node, self.first(images), self.first(weights), self.emit))
         last = dataclasses.replace(op, channels_last=True)
         if isinstance(op, Conv):
-            return self.set_last(node, to_last(4), last, self.last(a), self.first(b))
+            if self._reads_few_pixels(node):
+                few = self.emit(Slice((0,) * 4, (*a.type.shape[:2], *node.results[0].type.shape[2:]), (1, 1, *op.stride)), self.first(a))
+                last, image = dataclasses.replace(last, stride=(1, 1)), self.transpose(few, to_last(4))
+            else:
+                image = self.last(a)
+            return self.set_last(node, to_last(4), last, image, self.first(b))
         if isinstance(op, ConvInputGrad):
             return self.set_last(node, to_last(4), last, self.first(a), self.last(b))
         return self.set_value(node, straight(4), self.emit(last, self.last(a), self.last(b)))
+
+    def _reads_few_pixels(self, node: Node) -> bool:
+        """Whether a convolution of 1x1 taps skips pixels of an image that nobody else needs channels-last: the others are not worth a transpose."""
+        op, (x, w) = node.op, node.operands
+        assert isinstance(op, Conv)
+        skips = w.type.shape[2:] == (1, 1) and op.stride != (1, 1) and not any(map(any, op.padding))
+        return skips and x.type.shape[1] >= _CHANNELS_TO_SKIP and self.pairs[x].last is None and self.convolved[x] == 1
 
     def _broadcast(self, node: Node) -> bool:
         op, x = node.op, node.operands[0]

@@ -57,6 +57,11 @@ def test_a_large_b_is_read_row_by_row(m: int) -> None:
     assert plan_of(16, 1024, 1000).depth == 1024
 
 
+def test_a_large_b_of_few_rows_is_read_row_by_row() -> None:
+    for m in (1, 4):
+        assert plan_of(m, 33, 60000).depth == 16 and plan_of(m, 31, 60000).depth == 31 and plan_of(m, 33, 6000).depth == 33
+
+
 def test_row_tiles_ask_for_the_columns_that_follow() -> None:
     for m in (16, 24, 64):
         assert plan_of(m, 1000, 2000).fetches and "asked for by the others" in str(plan_of(m, 1000, 2000))

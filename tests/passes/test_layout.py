@@ -107,6 +107,34 @@ def test_gradients(name: str) -> None:
         np.testing.assert_allclose(got, want, rtol=1e-9, atol=1e-8)
 
 
+def skipping(x: Any, w: Any) -> Any:
+    return ops.relu(ops.conv2d(x, w, stride=(2, 3)))
+
+
+def test_pixels_that_no_filter_reads_are_not_transposed() -> None:
+    shapes = (2, 9, 11, 10), (5, 9, 1, 1)
+    graph = graph_of(skipping, *shapes)
+    optimized, _ = run_pipeline(graph)
+    assert [n.op.stride for n in optimized.nodes if isinstance(n.op, Conv)] == [(1, 1)]
+    assert all(n.operands[0].type.size <= 2 * 9 * 6 * 4 for n in optimized.nodes if isinstance(n.op, Transpose))
+    is_equal(graph, optimized, *shapes)
+
+
+@pytest.mark.parametrize("shapes", [((2, 9, 11, 10), (5, 9, 2, 1)), ((2, 3, 11, 10), (5, 3, 1, 1))])
+def test_pixels_that_may_as_well_be_transposed(shapes: tuple[tuple[int, ...], ...]) -> None:
+    """Where filters read some of them, and where there are few channels."""
+    assert [n.op.stride for n in run_pipeline(graph_of(skipping, *shapes))[0].nodes if isinstance(n.op, Conv)] == [(2, 3)]
+
+
+def test_pixels_of_an_image_that_is_channels_last_all_the_same() -> None:
+    """The gradient in the weights reads it, and another convolution has left it so."""
+    shapes = (2, 9, 11, 10), (5, 9, 1, 1)
+    graph = vjp(graph_of(lambda x, w: ops.square(skipping(x, w)).sum(), *shapes), [1])
+    assert {n.op.stride for n in run_pipeline(graph)[0].nodes if isinstance(n.op, Conv)} == {(2, 3)}
+    graph = graph_of(lambda x, w, v: skipping(ops.conv2d(x, v, pad_mode="same"), w), *shapes, (9, 9, 3, 3))
+    assert [n.op.stride for n in run_pipeline(graph)[0].nodes if isinstance(n.op, Conv)] == [(1, 1), (2, 3)]
+
+
 def patches(x: Any, w: Any, m: Any) -> Any:
     """An image in pieces, each a word: (N, words, channels)."""
     y = ops.conv2d(x, w, stride=2)

@@ -46,7 +46,7 @@ _ROWS_AHEAD = 8  # of a B that lies row by row, in pages of their own: the proce
 MOST_KEPT_BYTES = 1 << 21  # of B's panels that a thread keeps from one row block to the next
 _STREAMED_STEPS = 16, 8  # rows of a large B that are read side by side, from caches and from memory, where sixteen streams are a fifth slower
 _STREAMED_ALIASES = 8  # the same, of those that would fill all ways of a set
-_STREAMED_ROWS = 64  # of a part of k, at least
+_STREAMED_ROWS, _FEWEST_STREAMED = 64, 32  # of a part of k, at least, and of a B that one tile reads
 _COPIED_BY_ROWS_FROM = 4  # times the L2 cache: from there on, B is copied row by row where a tile would read its columns from pages that share few sets
 _STREAMED_FROM, _STREAMED_FROM_BYTES = 8, 4 << 20  # times the L2 cache, or bytes, whichever is less: from there on B comes from memory, more or less
 _IN_TILES = 9, 2  # rows, from which on it matters where those of B lie in the caches: several tiles may read it in turn, or, of short vectors, parts of lines
@@ -352,7 +352,8 @@ def _reads_b_by_rows(spec: MatmulSpec, target: ContractionTarget) -> bool:
     large = min(_STREAMED_FROM * target.l2_bytes, _STREAMED_FROM_BYTES)
     if spec.m >= _IN_TILES[target.vector_bytes < LINE_BYTES] and spec.b_aliases:
         large = min(large, target.l2_bytes)
-    return spec.b.column == 1 and spec.k >= 2 * _STREAMED_ROWS and _bytes_of_b(spec) > large
+    fewest = _FEWEST_STREAMED if spec.m < _IN_TILES[0] else 2 * _STREAMED_ROWS
+    return spec.b.column == 1 and spec.k >= fewest and _bytes_of_b(spec) > large
 
 
 def _pack_b(spec: MatmulSpec, row_tiles: int, size: int, target: ContractionTarget) -> str:
