@@ -32,7 +32,7 @@ from graphcell.codegen.lowering import Calls, Lowering, Translates
 from graphcell.codegen.memory import Interval, aligned_size, plan_apart, plan_by_size
 from graphcell.codegen.native import Site, epilogue_columns, is_mirrored_product, native_kernel
 from graphcell.codegen.order import Step, order
-from graphcell.codegen.past_caches import is_large, waits_for_output
+from graphcell.codegen.past_caches import large_results, waits_for_output
 from graphcell.codegen.pieces import Piece, find_pieces
 from graphcell.codegen.prepare import LETTERS, Request, Spot, Steady, preparation_of, title_of
 from graphcell.codegen.program import HostCall, Program
@@ -197,7 +197,7 @@ class _Frame(ControlFlow):
     def _write_past_caches(self, given: set[Value]) -> None:
         """Finds large outputs in memory of the caller's that no step reads, but those that are written or copied over an input; all kernels are known."""
         unread = (self.info.outputs & given) - self._last_reads().keys() - self.in_place.keys()
-        self.past = frozenset(filter(is_large, unread))
+        self.past = frozenset[Value]().union(*(large_results(unread.intersection(unit.writes())) for unit in self.units))
         for unit in self.units:
             if unit.kernel is None or self.past.isdisjoint(unit.kernel.buffers):
                 continue

@@ -57,6 +57,19 @@ def test_results_wherever_they_lie(fn: Any, reference: Any, shape: tuple[int, in
                 np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
 
 
+def test_several_results_of_a_step_count_in_sum(monkeypatch: pytest.MonkeyPatch) -> None:
+    x = normal(16, 64)  # 4096 bytes
+
+    def threefold(x: Any) -> Any:
+        y = ops.tanh(x)
+        return y, y + x, y * x
+
+    monkeypatch.setattr(past_caches, "_FROM", 12000)
+    assert stores(threefold, [x]) and not stores(lambda x: threefold(x)[:2], [x])
+    monkeypatch.setattr(past_caches, "_FROM", 4000)
+    assert stores(lambda x: (x.max(-1), x + x.max(-1, keepdims=True)), [x]) == stores(lambda x: x + x.max(-1, keepdims=True), [x]), "64 bytes beside"
+
+
 @pytest.mark.parametrize("dtype", [np.float64, np.float16, ml_dtypes.bfloat16, np.int32, np.int8])
 def test_dtypes(dtype: Any) -> None:
     x = (normal(16, 128) * 5).astype(dtype)
