@@ -16,7 +16,7 @@ _FEWEST_TURNS = 8
 """From which it pays. Measured on Zen 4: gradients of pooling pairs of pixels, of lines of 8 to 15 pixels, take 0.70 to 0.78 of the time."""
 _SHORT_VECTOR = 4
 """Lanes that are a vector on their own: quick unless something else lies side by side along the other loop, or functions take a whole one as long."""
-_MOST_INSTRUCTIONS = 100
+_MOST_INSTRUCTIONS = 400
 """Rough instructions of a point, of all turns, that a loop may have."""
 
 
@@ -35,8 +35,9 @@ def _takes_turns(kernel: LoopKernel, d: int) -> bool:
         return False
     if any(_depends_on_place(s, d) for s in kernel.body) or not all(s.access.strides[d] for s in kernel.stores):
         return False
-    accesses = [s.access for s in kernel.stores] + [s.what.access for s in kernel.body if isinstance(s.what, Load)]
-    found = [e for e in range(len(kernel.extents)) if e != d and kernel.extents[e] >= _FEWEST_TURNS and _lies_by_turns(accesses, d, e, extent)]
+    stores, loads = [s.access for s in kernel.stores], [s.what.access for s in kernel.body if isinstance(s.what, Load)]
+    found = [e for e in range(len(kernel.extents)) if e != d and kernel.extents[e] >= _FEWEST_TURNS and _lies_by_turns(stores, loads, d, e, extent)]
+    accesses = stores + loads
     if extent == _SHORT_VECTOR and not any(s.is_slow for s in kernel.body):
         return any(a.strides[e] == 1 for a in accesses for e in found)
     return bool(found)
@@ -50,9 +51,11 @@ def _depends_on_place(s: Statement, d: int) -> bool:
     return isinstance(what, (Index, GatherLoad)) and bool(s.loops >> d & 1)
 
 
-def _lies_by_turns(accesses: list[Access], d: int, e: int, extent: int) -> bool:
-    turns = [a for a in accesses if (a.strides[d], a.strides[e]) == (1, extent)]
-    return bool(turns) and all(a in turns or a.strides[e] in (0, 1) or not a.strides[d] for a in accesses)
+def _lies_by_turns(stores: list[Access], loads: list[Access], d: int, e: int, extent: int) -> bool:
+    """Of what is read, other elements may lie between, as of pixels with more channels, and pixels in the other direction."""
+    turns = [a for a in stores + loads if (a.strides[d], a.strides[e]) == (1, extent)]
+    near = [a for a in loads if abs(a.strides[e]) <= SMALL_STRIDE]
+    return bool(turns) and all(a in turns or a in near or a.strides[e] in (0, 1) or not a.strides[d] for a in stores + loads)
 
 
 def _unrolled(kernel: LoopKernel, d: int) -> LoopKernel:

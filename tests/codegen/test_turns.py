@@ -45,6 +45,17 @@ def test_numbers_of_a_channel_and_of_a_pixel(turns: int, dtype: Any) -> None:
     check(lambda x, c, p: ops.add(ops.mul(x, c), p), [x, channel, pixel], x * channel + pixel)
 
 
+@pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.uint8])
+@pytest.mark.parametrize("points", [9, 37, 130])
+def test_other_channels_between_and_pixels_backwards(points: int, dtype: Any) -> None:
+    x, y = whole(dtype, points, 4), whole(dtype, points, 3)
+    one = np.ones((), dtype)
+    check(lambda x: x[:, :3] + one, [x], x[:, :3] + one)
+    check(lambda x: x[:, 1:] + one, [x], x[:, 1:] + one)
+    check(lambda y: ops.flip(y, (0,)) + one, [y], y[::-1] + one)
+    check(lambda x, y: x[:, 3:] + x[:, :3] + ops.flip(y, (0,)), [x, y], x[:, 3:] + x[:, :3] + y[::-1])
+
+
 def test_several_results_take_turns() -> None:
     x, y = normal(3, 67), normal(67, 3)
     check(lambda x, y: (x.T + y, x - y.T), [x, y], [x.T + y, x - y.T])
@@ -59,6 +70,8 @@ def test_vectors_run_along_the_pixels() -> None:
     assert inner(lambda x: ops.neg(images_last(x)), [normal(2, 3, 500)]) == [500]
     assert inner(lambda x: ops.neg(images_last(x)), [normal(2, 500, 3)]) == [500]
     assert inner(lambda x, c: x - c, [normal(500, 3), normal(3)]) == [500]
+    assert inner(lambda x: ops.exp(x[:, :3]), [normal(500, 4)]) == inner(lambda x: ops.exp(ops.flip(x, (0,))), [normal(500, 3)]) == [500]
+    assert inner(lambda x, a: ops.pow(ops.pow(ops.pow(x[:, 1:], a), 2.2), a), [abs(normal(500, 3)), normal(500, 1)]) == [500]  # with much to do
 
 
 def test_four_channels_beside_their_numbers_are_vectors_themselves() -> None:
