@@ -11,6 +11,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import struct
+from collections import OrderedDict
 
 import numpy as np
 
@@ -37,6 +38,21 @@ def fingerprint(graph: Graph) -> bytes | None:
     except _Unknown:
         return None
     return _digest("\n".join(parts).encode("utf-8", "surrogatepass"))
+
+
+_KEPT_GRAPHS = 256
+_known: OrderedDict[bytes, Graph] = OrderedDict()
+
+
+def known(graph: Graph) -> Graph:
+    """The first graph that was asked for with this fingerprint, so that what was found out about it is found again; the oldest are forgotten."""
+    key = fingerprint(graph)
+    if key is None:
+        return graph
+    found = _known.setdefault(key, graph)
+    while len(_known) > _KEPT_GRAPHS:
+        _known.popitem(last=False)
+    return found
 
 
 def _digest(data: bytes) -> bytes:

@@ -240,6 +240,11 @@ class For(RegionOp):
                 y[i] = value
         return (*carried, *ys)
 
+    def eval_nanoseconds(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+        """All steps of the body, op by op."""
+        each = sum(n.op.eval_nanoseconds([v.type for v in n.operands], [v.type for v in n.results]) for n in self.body.nodes)
+        return super().eval_nanoseconds(operands, results) + self.trip_count * each
+
     def active_results(self, active: Mask) -> Mask:
         from graphcell.passes.autodiff import active_outputs
 

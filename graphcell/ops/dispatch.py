@@ -36,7 +36,7 @@ class Signature(Work):
         self.op = op
         self.each = op.eval_nanoseconds(types, results)
         self.has_regions = bool(op.regions)
-        self.is_candidate = bool(types or op.name == "full") and not (self.has_regions or op.has_effect or isinstance(op, View))
+        self.is_candidate = bool(types or op.name == "full") and not (op.has_effect or isinstance(op, View))
         self.exact = exact_key(op)
         self.results = len(results)
         self.rules: dict[tuple[bool, ...], Any] = {}  # graphcell.passes.rules.Rule, by which operands need gradients
@@ -92,15 +92,14 @@ def apply(op: Op, *operands: Tensor) -> tuple[Tensor, ...]:
         for tape in tapes:
             tape.record(signature, operands, outputs)
         return outputs
-    return _record_region(signature, op, operands) if tapes else _run_region(op, operands)
+    if tapes:
+        return _record_region(signature, op, operands)
+    return _run_graph(op, operands) if hasattr(op, "runner") else signature.run(op, operands)
 
 
-def _run_region(op: Op, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
-    """Runs an op that holds graphs."""
-    run_graph = getattr(op, "runner", None)
-    if run_graph is not None:
-        return run_graph(op.regions[0], operands)  # type: ignore[no-any-return]
-    return tuple(map(Tensor.of_array, evaluate(op, tuple([t.array() for t in operands]))))
+def _run_graph(op: Op, operands: Sequence[Tensor]) -> tuple[Tensor, ...]:
+    """Runs an op that is the call of a graph."""
+    return op.runner(op.regions[0], operands)  # type: ignore[attr-defined, no-any-return]
 
 
 def apply1(op: Op, *operands: Tensor) -> Tensor:
@@ -471,7 +470,7 @@ def _record_region(signature: Signature, op: Op, operands: tuple[Tensor, ...]) -
     needed = tuple([n is not None for n in numbers])
     forward, rule = region_rule(op, needed)  # type: ignore[arg-type]
     if not outer and hasattr(forward, "runner"):  # compiled: nothing inside looks at tapes
-        results = _run_region(forward, operands)
+        results = _run_graph(forward, operands)
     else:
         state.tapes = outer
         try:

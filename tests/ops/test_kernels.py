@@ -20,6 +20,7 @@ from graphcell.ops.creation import Full
 from graphcell.ops.dispatch import Signature, apply, apply1
 from graphcell.ops.kernels import Native, Work, composite
 from graphcell.runtime import eager as kernels_of_runtime
+from graphcell.runtime import executable
 from graphcell.tensor import state
 
 RNG = np.random.default_rng(7)
@@ -52,6 +53,7 @@ def arrays(x: Any) -> list[np.ndarray[Any, Any]]:
 
 X, W, B, IMAGE, KERNEL, LABELS = t(6, 16), t(8, 16), t(8), t(2, 3, 9, 9), t(4, 3, 3, 3), Tensor(np.array([0, 3, 5, 1, 15, 2], np.int32))
 GAMMA, BETA = t(16), t(16)
+SEQUENCE, RECURRENT = t(5, 2, 3), nn.GRU(3, 4, bidirectional=True)
 COMPOSITIONS: dict[str, Callable[[], Any]] = {
     "softmax": lambda: ops.softmax(X, axis=0),
     "log_softmax": lambda: ops.log_softmax(X),
@@ -74,6 +76,7 @@ COMPOSITIONS: dict[str, Callable[[], Any]] = {
     "norm": lambda: (ops.norm(X), ops.norm(X, dim=1, keepdim=True), ops.norm(X, ord=1, dim=0), ops.norm(X, ord=float("inf"), dim=(0, 1))),
     "masked_fill": lambda: (ops.masked_fill(X, X > 0.5, -1e4), ops.masked_fill(X, X[:, :1] > 0, Tensor(2.0)), ops.masked_fill(LABELS, LABELS > 3, 0)),
     "one_hot": lambda: (ops.one_hot(LABELS, 7), ops.one_hot(LABELS, 16, 2.5, -1.0, axis=0)),
+    "recurrent": lambda: RECURRENT(SEQUENCE, None, Tensor(np.array([5, 3], np.int32))),
     "running extrema": lambda: (*ops.cummax(X, 1), *ops.cummin(X, 0), *ops.cummin(LABELS, 0)),
 }
 
@@ -107,6 +110,7 @@ GRADIENTS: dict[str, tuple[Callable[..., Any], tuple[Tensor, ...]]] = {
     "cross": (lambda x: (ops.cross(x[:, :3], x[:, 3:6]) ** 2).sum(), (t(6, 16),)),
     "norm": (lambda x: (ops.norm(x, dim=1) * 3.0).sum() + ops.norm(x), (t(6, 16),)),
     "masked_fill": (lambda x: (ops.masked_fill(x, x > 0.5, 2.0) * x).sum(), (t(6, 16),)),
+    "recurrent": (lambda x: RECURRENT(x, None, Tensor(np.array([5, 3], np.int32)))[0], (SEQUENCE,)),
     "running extrema": (lambda x: (ops.cummax(x, 1)[0] * X).sum() - ops.cummin(x, 0)[0].sum(), (t(6, 16),)),
 }
 
@@ -296,6 +300,25 @@ def test_ops_are_compiled_once_and_views_never(monkeypatch: pytest.MonkeyPatch) 
         apply1(Mul(), x, x)
         x.reshape((39,)).reshape((3, 13))
     assert made == ["mul"]
+
+
+def test_loops_that_are_traced_again_are_compiled_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    made: list[str] = []
+    compile_graph = executable.compile_graph
+
+    def counted(graph: Graph, **options: Any) -> Any:
+        made.append(graph.name)
+        return compile_graph(graph, **options)
+
+    monkeypatch.setattr(executable, "compile_graph", counted)
+    layer, x = nn.LSTM(3, 4), t(7, 2, 3)
+    gradient = ms.grad(lambda x: (layer(x)[0] ** 2).sum(), weights=layer.trainable_params())
+    layer(x), gradient(x)
+    assert any("for" in name or "reversed" in name for name in made)
+    made.clear()
+    for _ in range(2):
+        layer(x), gradient(x)
+    assert made == []
 
 
 def test_a_composite_that_reads_other_tensors_stays_in_numpy() -> None:

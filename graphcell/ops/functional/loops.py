@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 
 from graphcell import dtype as dt
+from graphcell.ir.fingerprint import known
 from graphcell.ir.types import TensorType
 from graphcell.ops.control import For
 from graphcell.ops.dispatch import Trace, apply
@@ -37,5 +38,7 @@ def scan(
     with body.active():
         after, outputs = step(number, before, rows, inputs([t.ir_type for t in kept]))
         graph = body.finish([body.read(t) for t in (*after, *outputs)])
+    if state.trace is None:
+        graph = known(graph)  # each call traces another one
     results = apply(For(graph, scanned[0].shape[0], len(carried), len(scanned), backward), *carried, *scanned, *kept)
     return results[: len(carried)], results[len(carried) :]
