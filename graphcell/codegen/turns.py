@@ -52,10 +52,11 @@ def _depends_on_place(s: Statement, d: int) -> bool:
 
 
 def _lies_by_turns(stores: list[Access], loads: list[Access], d: int, e: int, extent: int) -> bool:
-    """Of what is read, other elements may lie between, as of pixels with more channels, and pixels in the other direction."""
+    """Whether something lies so, and all else side by side or where loop d does not matter. Of what is read, other elements may lie between, as of pixels
+    with more channels, or it lies backwards."""
     turns = [a for a in stores + loads if (a.strides[d], a.strides[e]) == (1, extent)]
-    near = [a for a in loads if abs(a.strides[e]) <= SMALL_STRIDE]
-    return bool(turns) and all(a in turns or a in near or a.strides[e] in (0, 1) or not a.strides[d] for a in stores + loads)
+    apart = [a for a in stores if a.strides[e] not in (0, 1)] + [a for a in loads if abs(a.strides[e]) > SMALL_STRIDE]
+    return bool(turns) and all(a in turns or not a.strides[d] for a in apart)
 
 
 def _unrolled(kernel: LoopKernel, d: int) -> LoopKernel:

@@ -45,11 +45,12 @@ _known: OrderedDict[bytes, Graph] = OrderedDict()
 
 
 def known(graph: Graph) -> Graph:
-    """The first graph that was asked for with this fingerprint, so that what was found out about it is found again; the oldest are forgotten."""
+    """The first graph that was asked for with this fingerprint, so that what was found out about it is found again; old ones are forgotten."""
     key = fingerprint(graph)
     if key is None:
         return graph
     found = _known.setdefault(key, graph)
+    _known.move_to_end(key)
     while len(_known) > _KEPT_GRAPHS:
         _known.popitem(last=False)
     return found

@@ -45,6 +45,15 @@ class Linearized:
 class RegionOp(Op):
     """An op that holds graphs."""
 
+    @property
+    def eval_steps(self) -> int:
+        """How often `eval` goes through the longest of its graphs, as far as is known."""
+        return 1
+
+    def eval_nanoseconds(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
+        graphs = [sum(n.op.eval_nanoseconds([v.type for v in n.operands], [v.type for v in n.results]) for n in g.nodes) for g in self.regions]
+        return super().eval_nanoseconds(operands, results) + self.eval_steps * max(graphs, default=0.0)
+
     def active_results(self, active: Mask) -> Mask:
         """Which results depend differentiably on the operands flagged in `active`."""
         raise NotImplementedError(f"{self.name}.active_results")
@@ -240,10 +249,9 @@ class For(RegionOp):
                 y[i] = value
         return (*carried, *ys)
 
-    def eval_nanoseconds(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
-        """All steps of the body, op by op."""
-        each = sum(n.op.eval_nanoseconds([v.type for v in n.operands], [v.type for v in n.results]) for n in self.body.nodes)
-        return super().eval_nanoseconds(operands, results) + self.trip_count * each
+    @property
+    def eval_steps(self) -> int:
+        return self.trip_count
 
     def active_results(self, active: Mask) -> Mask:
         from graphcell.passes.autodiff import active_outputs

@@ -11,9 +11,10 @@ import itertools
 import math
 from collections.abc import Callable, Iterator, Sequence
 
+from graphcell.dtype import float32
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import Shape
-from graphcell.ops.arithmetic import Add, Mul
+from graphcell.ops.arithmetic import Add, Cast, Mul
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice
 
@@ -21,7 +22,7 @@ _MOST_TAPS, _MOST_TAPS_OF_FEW = 9, 64
 _LEAST_WIDTH, _WIDE = 16, 64  # pixels of a row
 _MOST_FILTERS = 4  # of a channel with rows that are not wide
 _FEW, _VERY_FEW = 7, 3  # channels of the result
-_MOST_TERMS = 1024  # of a graph, such as of a loop that is unrolled; they take about a second to compile
+_MOST_TERMS = 1024  # of a graph or a region, such as of a loop that is unrolled; they take about a second to compile
 
 Emit = Callable[..., Value]
 Margins = tuple[tuple[int, int], ...]
@@ -50,9 +51,12 @@ def _terms(node: Node) -> int:
 
 
 def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Value:
-    """What `node` computes of images and weights that are channels-first."""
+    """What `node` computes of images and weights that are channels-first; of half precision in float32, rounded once, though a long sum be several loops."""
     op = node.op
     assert isinstance(op, (Conv, ConvInputGrad))
+    dtype = images.type.dtype
+    if dtype.itemsize == 2:
+        images, weights = emit(Cast(float32), images), emit(Cast(float32), weights)
     is_gradient = isinstance(op, ConvInputGrad)
     filters, kernel = weights.type.shape[0] // op.groups, weights.type.shape[2:]
     result = node.results[0].type.shape
@@ -71,7 +75,8 @@ def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Val
         product = emit(Mul(), *[v if v.type.shape == shape else emit(BroadcastTo(shape), v) for v in (shifted, weight)])
         total = product if total is None else emit(Add(), total, product)
     assert total is not None
-    return emit(Reshape(result), total)
+    rounded = total if total.type.dtype is dtype else emit(Cast(dtype), total)
+    return emit(Reshape(result), rounded)
 
 
 def _margins(op: Conv | ConvInputGrad, kernel: Shape) -> Margins:

@@ -104,6 +104,20 @@ def test_other_types_are_rounded_once(dtype: Any) -> None:
     np.testing.assert_allclose(got.astype(ms.float64).asnumpy(), want, rtol=1.01 * unit, atol=8 * 2.0**-22)
 
 
+@pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
+@pytest.mark.parametrize("kernel", [(3, 3), (5, 5), (7, 7), (1, 64)])
+def test_long_sums_of_half_precision(kernel: tuple[int, int], dtype: Any) -> None:
+    """Whose parts are larger than the numbers of the type, or round to others."""
+    taps = kernel[0] * kernel[1]
+    w = ms.Tensor(np.where(np.arange(taps) <= taps // 2, 1.0, -1.0).reshape(1, 1, *kernel)).astype(dtype)
+    x = ms.Tensor(np.full((1, 1, 16, 140), 4000.0)).astype(dtype)
+    fn = blur((0, 0, 0, 0), 1, 1)
+    want = float(x[0, 0, 0, 0].astype(ms.float64)) * float(w.astype(ms.float64).sum())
+    assert (ms.jit(fn)(x, w).astype(ms.float64).asnumpy() == want).all()
+    gradient = ms.jit(ms.grad(lambda x, w: fn(x, w).astype(ms.float32).sum()))(x, w).astype(ms.float64).asnumpy()
+    assert (gradient[0, 0, 8, 70:76] == float(w.astype(ms.float64).sum())).all()
+
+
 def test_one_loop_with_what_is_around() -> None:
     """A step of a diffusion."""
     graph = graph_of(lambda x, w: x + 0.1 * ops.conv2d(x, w, None, 1, "same"), (1, 1, 40, 70), (1, 1, 3, 3))
