@@ -49,8 +49,7 @@ def known(graph: Graph) -> Graph:
     key = fingerprint(graph)
     if key is None:
         return graph
-    found = _known.setdefault(key, graph)
-    _known.move_to_end(key)
+    found = _known[key] = _known.pop(key, graph)  # and no two steps between which another thread could forget it
     while len(_known) > _KEPT_GRAPHS:
         _known.popitem(last=False)
     return found

@@ -39,6 +39,7 @@ def test_short_rows(columns: int) -> None:
     check(lambda x: (x.sum(1), ops.amax(x, 1), x.argmax(1)), [x], [wide.sum(1), wide.max(1), wide.argmax(1)], 1e-4)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [2, 3, 4, 5, 9, 12, 15, 16, 17])
 @pytest.mark.parametrize("dtype", [np.float32, np.float64])
 def test_what_is_kept_of_short_rows(columns: int, dtype: Any) -> None:

@@ -142,6 +142,7 @@ def test_the_first_few_of_many_sequences_stay_in_registers() -> None:
     assert not sorting.suits_few(SortKernel(dt.float32, few, 64, 1, 2, True), host()), "lanes without a sequence"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", [np.int8, np.uint16, np.float16, ml_dtypes.bfloat16, np.float32, np.uint32, np.float64, np.int64], ids=lambda kind: np.dtype(kind).name)
 @pytest.mark.parametrize("k", [1, 2, 5, 16])
 def test_the_first_few_in_registers(kind: type, k: int, monkeypatch: pytest.MonkeyPatch) -> None:

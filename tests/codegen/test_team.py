@@ -269,6 +269,7 @@ def random_loop(seed: int) -> tuple[Callable[..., Any], list[Array]]:
     return lambda *a: apply(op, *a), arrays
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("seed", range(90))
 def test_random_bodies(all_share: None, seed: int) -> None:
     fn, arrays = random_loop(seed)

@@ -45,6 +45,7 @@ def test_numbers_of_a_channel_and_of_a_pixel(turns: int, dtype: Any) -> None:
     check(lambda x, c, p: ops.add(ops.mul(x, c), p), [x, channel, pixel], x * channel + pixel)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, ml_dtypes.bfloat16, np.uint8])
 @pytest.mark.parametrize("points", [9, 37, 130])
 def test_other_channels_between_and_pixels_backwards(points: int, dtype: Any) -> None:
@@ -130,6 +131,7 @@ def test_what_all_turns_share_may_lie_apart(points: int, dtype: Any) -> None:
     assert inner(f, [x, y]) == [points]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [np.float32, np.float64, np.float16, np.int32, np.bool_])
 @pytest.mark.parametrize("channels", [5, 6, 7, 8, 9])
 @pytest.mark.parametrize("points", [16, 37, 131])

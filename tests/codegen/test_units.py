@@ -103,6 +103,7 @@ def rolled(cell: Callable[..., Any], carried: int) -> Callable[..., Any]:
     return lambda *a: graphcell.grad(loss, (0, 1, 2))(*a)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("cell", "carried", "gates"), [(elman, 1, 1), (gru, 1, 3), (lstm, 2, 4)], ids=["elman", "gru", "lstm"])
 @pytest.mark.parametrize(("batch", "size"), BATCHES[:4])
 def test_gradients_of_odd_batches(all_go: None, cell: Callable[..., Any], carried: int, gates: int, batch: int, size: int) -> None:

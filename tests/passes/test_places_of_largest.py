@@ -87,6 +87,7 @@ def check_compiled(graph: Graph, kind: str, dtype: dt.DType) -> None:
         np.testing.assert_allclose(got_gradient.astype(np.float64), gradient.astype(np.float64), tolerance, tolerance)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", [dt.float32, dt.float64, dt.float16, dt.bfloat16], ids=str)
 @pytest.mark.parametrize("kind", ["numbers", "ties", "special"])
 @pytest.mark.parametrize("name", WINDOWS)
@@ -100,6 +101,7 @@ def runs_channels_last(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(planes, "_MOST_TERMS", 0)
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("runs_channels_last")
 @pytest.mark.parametrize("dtype", [dt.float32, dt.float64], ids=str)
 @pytest.mark.parametrize("kind", ["numbers", "ties", "special"])
