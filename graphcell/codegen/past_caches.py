@@ -15,8 +15,8 @@ from graphcell.ops.contraction import MatMul
 _FROM = 8 << 20
 """Bytes. Measured on Emerald Rapids (L2 2 MB, L3 shared with others): 4 MB are written 1.3 times, 8 MB and more 1.5 to 1.9 times as fast, but are read again
 at half the speed. On Zen 3 (L3 32 MB, another program beside): loops write 10 to 16 MB 1.0 to 2.5 times as fast, products 12 MB 1.09 to 1.28 times; even six
-ops on 9 MB in eager mode, each of which reads what the one before has written, take 0.6 to 0.75 of the time. Four
-results of a step count in sum: a step of Adam in mixed precision, 6 MB each, takes 0.73 of the time, on two threads 0.66."""
+ops on 9 MB in eager mode, each of which reads what the one before has written, take 0.6 to 0.75 of the time. Results of
+one step count in sum: four of a step of Adam in mixed precision, 22 MB together, take 0.73 of the time, on two threads 0.66."""
 _PART = 8
 """Of these bytes that one of several results of a step has, at least."""
 _FEW_STEPS = 64

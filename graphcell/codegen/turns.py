@@ -17,7 +17,8 @@ _FEWEST_TURNS = 8
 _SHORT_VECTOR = 4
 """Lanes that are a vector on their own: quick unless something else lies side by side along the other loop, or functions take a whole one as long."""
 _MOST_INSTRUCTIONS = 400
-"""Rough instructions of a point, of all turns, that a loop may have."""
+"""Rough instructions of a point, of all turns, that a loop may have. Measured on Zen 3: three channels of three powers each, 183 of them, take a third of the
+time, and as long to compile."""
 
 
 def unroll_turns(kernel: LoopKernel) -> LoopKernel:

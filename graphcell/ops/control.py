@@ -51,8 +51,8 @@ class RegionOp(Op):
         return 1
 
     def eval_nanoseconds(self, operands: Sequence[TensorType], results: Sequence[TensorType]) -> float:
-        graphs = [sum(n.op.eval_nanoseconds([v.type for v in n.operands], [v.type for v in n.results]) for n in g.nodes) for g in self.regions]
-        return super().eval_nanoseconds(operands, results) + self.eval_steps * max(graphs, default=0.0)
+        longest = max((sum(node.eval_nanoseconds for node in graph.nodes) for graph in self.regions), default=0.0)
+        return super().eval_nanoseconds(operands, results) + self.eval_steps * longest
 
     def active_results(self, active: Mask) -> Mask:
         """Which results depend differentiably on the operands flagged in `active`."""

@@ -207,21 +207,19 @@ class _LayoutPass:
         assert isinstance(op, (Conv, ConvInputGrad, ConvWeightGrad))
         if op.channels_last or op.rank != 2:
             return False
+        last = dataclasses.replace(op, channels_last=True)
         a, b = node.operands
+        if isinstance(op, ConvWeightGrad):
+            return self.set_value(node, straight(4), self.emit(last, self.last(a), self.last(b)))
         images, weights = (b, a) if isinstance(op, ConvInputGrad) else (a, b)
         if self.pairs[images].last is None and node.results[0] not in self.ahead and node in self.of_planes:
             return self.set_value(node, straight(4), sum_of_shifted(node, self.first(images), self.first(weights), self.emit))
-        last = dataclasses.replace(op, channels_last=True)
-        if isinstance(op, Conv):
-            if self._reads_few_pixels(node):
-                few = self.emit(Slice((0,) * 4, (*a.type.shape[:2], *node.results[0].type.shape[2:]), (1, 1, *op.stride)), self.first(a))
-                last, image = dataclasses.replace(last, stride=(1, 1)), self.transpose(few, to_last(4))
-            else:
-                image = self.last(a)
-            return self.set_last(node, to_last(4), last, image, self.first(b))
         if isinstance(op, ConvInputGrad):
-            return self.set_last(node, to_last(4), last, self.first(a), self.last(b))
-        return self.set_value(node, straight(4), self.emit(last, self.last(a), self.last(b)))
+            return self.set_last(node, to_last(4), last, self.first(weights), self.last(images))
+        if not self._reads_few_pixels(node):
+            return self.set_last(node, to_last(4), last, self.last(images), self.first(weights))
+        few = self.emit(Slice((0,) * 4, (*images.type.shape[:2], *node.results[0].type.shape[2:]), (1, 1, *op.stride)), self.first(images))
+        return self.set_last(node, to_last(4), dataclasses.replace(last, stride=(1, 1)), self.transpose(few, to_last(4)), self.first(weights))
 
     def _reads_few_pixels(self, node: Node) -> bool:
         """Whether a convolution of 1x1 taps skips pixels of an image that nobody else needs channels-last: the others are not worth a transpose."""

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 
 from graphcell.dtype import float32
 from graphcell.ir.graph import Node, Value
@@ -67,10 +67,11 @@ def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Val
     planes = emit(Reshape((count, op.groups, padded.type.shape[1] // op.groups, *extents)), padded)
     shape = (count, op.groups, inner, *result[2:])
     numbers = emit(Reshape((1, op.groups, filters, *kernel)), weights)
+    taps = list(op.taps(kernel, result[2:]))
+    pairs = list(zip([window for _, window in taps], [tap for tap, _ in (reversed(taps) if is_gradient else taps)], strict=True))
     total: Value | None = None
-    for filter, tap in itertools.product(range(filters if is_gradient else 1), _taps(kernel)):
-        start = tuple((k - 1 - t if is_gradient else t) * d for t, k, d in zip(tap, kernel, op.dilation, strict=True))
-        shifted = _part(emit, planes, (0, 0, filter, *start), (count, op.groups, 1, *result[2:]))
+    for filter, (window, tap) in itertools.product(range(filters if is_gradient else 1), pairs):
+        shifted = _part(emit, planes, (0, 0, filter, *(s.start for s in window[2:])), (count, op.groups, 1, *result[2:]))
         weight = _part(emit, numbers, (0, 0, filter, *tap), (1, op.groups, inner, 1, 1))
         product = emit(Mul(), *[v if v.type.shape == shape else emit(BroadcastTo(shape), v) for v in (shifted, weight)])
         total = product if total is None else emit(Add(), total, product)
@@ -84,10 +85,6 @@ def _margins(op: Conv | ConvInputGrad, kernel: Shape) -> Margins:
     if isinstance(op, Conv):
         return op.padding
     return tuple((d * (k - 1) - low, d * (k - 1) - high) for k, d, (low, high) in zip(kernel, op.dilation, op.padding, strict=True))
-
-
-def _taps(kernel: Shape) -> Iterator[tuple[int, ...]]:
-    return itertools.product(*map(range, kernel))
 
 
 def _part(emit: Emit, v: Value, start: tuple[int, ...], size: Shape) -> Value:

@@ -112,7 +112,7 @@ class _Plan:
                 self.constants[node.results[0]] = evaluate(node.op, ())[0]
             else:
                 self.nodes.append(node)
-                self._each += node.op.eval_nanoseconds([v.type for v in node.operands], [v.type for v in node.results])
+                self._each += node.eval_nanoseconds
 
     def __call__(self, kept: Sequence[Tensor], cotangents: Sequence[Tensor]) -> Gradients:
         if state.tapes or state.trace is not None:

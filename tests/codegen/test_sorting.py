@@ -157,7 +157,7 @@ def test_the_first_few_in_registers(kind: type, k: int, monkeypatch: pytest.Monk
                 check(TopK(k, axis, largest), np.full_like(x, value))
 
 
-@pytest.mark.parametrize(("way", "count"), [*itertools.product(("in turn", "side by side"), (5, 70, 203)), ("in registers", 5), ("in registers", 16)])
+@pytest.mark.parametrize(("way", "count"), [*itertools.product(("in turn", "side by side"), (5, 16, 70, 203)), ("in registers", 5), ("in registers", 16)])
 @pytest.mark.parametrize(("shape", "axis"), [((7, 203), 1), ((203, 6), 0), ((2, 203, 3), 1)], ids=str)
 def test_nothing_is_touched_outside_of_the_arrays(shape: tuple[int, ...], axis: int, count: int, way: str, monkeypatch: pytest.MonkeyPatch) -> None:
     choose(way, monkeypatch)
