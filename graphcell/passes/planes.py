@@ -1,8 +1,9 @@
 """Convolutions in which every channel has filters of its own, as sums of shifted images: blurs, edge detectors, stencils, short filters of signals.
 
 Enters: such a convolution, or its gradient for the images, channels-first and between steps that are so, too. Leaves: multiply-adds of what is padded and
-shifted, which are loops along the rows of pixels together with the steps before and behind. Refuses: strides, which loops would gather; filters of more
-taps than there are registers for their weights, and short rows, unless the channels, along which the convolution's own kernel goes, are too few for it.
+shifted, which are loops along the rows of pixels together with the steps before and behind. Refuses: strides that loops would gather, and those of
+gradients, whose results would be put between each other; filters of more taps than there are registers for their weights, and short rows, unless the
+channels, along which the convolution's own kernel goes, are too few for it.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Cast, Mul
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice
+from graphcell.passes.costs import SMALL_STRIDE
 
 _MOST_TAPS, _MOST_TAPS_OF_FEW = 9, 64
 _LEAST_WIDTH, _WIDE = 16, 64  # pixels of a row
@@ -37,16 +39,19 @@ def convolutions_of_planes(nodes: Sequence[Node]) -> frozenset[Node]:
 def _terms(node: Node) -> int:
     """Of how many shifted images the result is the sum; 0 for nodes that stay as they are."""
     op = node.op
-    if not isinstance(op, (Conv, ConvInputGrad)) or op.channels_last or op.rank != 2 or op.stride != (1, 1):
+    if not isinstance(op, (Conv, ConvInputGrad)) or op.channels_last or op.rank != 2 or op.stride[1] > SMALL_STRIDE:
+        return 0
+    if isinstance(op, ConvInputGrad) and op.stride != (1, 1):
         return 0
     weights, result = node.operands[isinstance(op, Conv)].type.shape, node.results[0].type.shape
     if weights[1] != 1 or 0 in result or min(itertools.chain(*_margins(op, weights[2:]))) < 0:
         return 0
     filters, taps, width = weights[0] // op.groups, math.prod(weights[2:]), result[-1]
     terms = taps if isinstance(op, Conv) else taps * filters
-    if terms > (_MOST_TAPS_OF_FEW if weights[0] <= _VERY_FEW and width >= _WIDE else _MOST_TAPS):
+    few = _VERY_FEW if op.stride[1] == 1 else 1
+    if terms > (_MOST_TAPS_OF_FEW if weights[0] <= few and width >= _WIDE else _MOST_TAPS):
         return 0
-    suits = width >= _WIDE or (filters <= _MOST_FILTERS and (width >= _LEAST_WIDTH or weights[0] <= _FEW))
+    suits = terms == 1 or width >= _WIDE or (filters <= _MOST_FILTERS and (width >= _LEAST_WIDTH or weights[0] <= _FEW))
     return terms if suits else 0
 
 
@@ -71,7 +76,8 @@ def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Val
     pairs = list(zip([window for _, window in taps], [tap for tap, _ in (reversed(taps) if is_gradient else taps)], strict=True))
     total: Value | None = None
     for filter, (window, tap) in itertools.product(range(filters if is_gradient else 1), pairs):
-        shifted = _part(emit, planes, (0, 0, filter, *(s.start for s in window[2:])), (count, op.groups, 1, *result[2:]))
+        steps = (1, 1, 1, *(s.step for s in window[2:]))
+        shifted = _part(emit, planes, (0, 0, filter, *(s.start for s in window[2:])), (count, op.groups, 1, *result[2:]), steps)
         weight = _part(emit, numbers, (0, 0, filter, *tap), (1, op.groups, inner, 1, 1))
         product = emit(Mul(), *[v if v.type.shape == shape else emit(BroadcastTo(shape), v) for v in (shifted, weight)])
         total = product if total is None else emit(Add(), total, product)
@@ -87,5 +93,5 @@ def _margins(op: Conv | ConvInputGrad, kernel: Shape) -> Margins:
     return tuple((d * (k - 1) - low, d * (k - 1) - high) for k, d, (low, high) in zip(kernel, op.dilation, op.padding, strict=True))
 
 
-def _part(emit: Emit, v: Value, start: tuple[int, ...], size: Shape) -> Value:
-    return v if size == v.type.shape else emit(Slice(start, size, (1,) * len(size)), v)
+def _part(emit: Emit, v: Value, start: tuple[int, ...], size: Shape, steps: tuple[int, ...] = (1,) * 5) -> Value:
+    return v if size == v.type.shape else emit(Slice(start, size, steps), v)

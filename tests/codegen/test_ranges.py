@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import re
 from typing import Any
 
@@ -12,7 +13,7 @@ from graphcell import ops
 from graphcell.codegen.kernel import Guard, LoopKernel
 from graphcell.codegen.llvm.loops import emit_loops
 from graphcell.codegen.llvm.points import lanes_of
-from graphcell.codegen.llvm.ranges import holds_in, ranges_of
+from graphcell.codegen.llvm.ranges import holds_in, ranges_of, seams
 from graphcell.codegen.llvm.target import host
 from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
 
@@ -124,3 +125,32 @@ def test_what_is_known_within_a_range() -> None:
     assert holds_in(range(9, 30), guard, 1) is None
     assert holds_in(range(10, 31), guard, 1) is None
     assert holds_in(range(10, 30), Guard((1, 1), -10, 20), 1) is None
+
+
+@pytest.mark.parametrize("step", [-4, -3, -2, -1, 1, 2, 3, 4])
+def test_what_is_known_of_places_apart(step: int) -> None:
+    """Beside each point's own answer; of the seams, beside the points at which that changes."""
+    for offset, extent in itertools.product((-9, -4, 0, 3, 30, 61), (1, 7, 20)):
+        guard, may_be_stepped_over = Guard((0, step), offset, extent), extent < abs(step)
+        holds = [0 <= offset + step * at < extent for at in range(40)]
+        changes = {at for at in range(1, 40) if holds[at] != holds[at - 1]}
+        found = {cut for cut in seams(guard, 1) if 0 < cut < 40}
+        assert found == changes or (may_be_stepped_over and found > changes)
+        for first, end in itertools.combinations(range(0, 40, 3), 2):
+            here, known = set(holds[first:end]), holds_in(range(first, end), guard, 1)
+            assert here == ({True, False} if known is None else {known}) or (may_be_stepped_over and known is None)
+
+
+@pytest.mark.parametrize(("step", "columns", "dtype"), [(2, 37, np.float32), (2, 301, np.float32), (3, 130, np.float32), (4, 301, np.float64)])
+def test_every_few_elements_of_padded_rows(columns: int, step: int, dtype: Any) -> None:
+    """As a convolution with strides reads them: with neighbours on both sides, and rows above and below."""
+
+    def fn(x: Any) -> Any:
+        padded = ops.pad(x, (1, 2, 1, 1), value=-2.5)
+        part = sum(padded[i : i + 40 : step, j : j + columns : step] * float(1 + i + 2 * j) for i, j in itertools.product(range(2), range(3)))
+        return part, part.sum(-1), padded[:, ::-step]
+
+    x = normal(40, columns).astype(dtype)
+    padded = np.pad(x.astype(np.float64), ((1, 1), (1, 2)), constant_values=-2.5)
+    part = sum(padded[i : i + 40 : step, j : j + columns : step] * (1 + i + 2 * j) for i, j in itertools.product(range(2), range(3)))
+    check(fn, [x], [part, part.sum(-1), padded[:, ::-step]], 1e-5)

@@ -34,12 +34,22 @@ SHAPES = [  # images, filters of a channel, kernel, padding, dilation
 ]
 
 
-def blur(padding: tuple[int, ...], dilation: int, groups: int) -> Callable[[Any, Any], Any]:
-    return lambda x, w: ops.conv2d(x, w, None, 1, "pad", padding, dilation, groups)
+STRIDED = [  # with strides
+    ((1, 1, 64, 65), 1, (3, 3), (1, 1, 1, 1), 1, (2, 2)),
+    ((1, 2, 9, 133), 2, (2, 3), (0, 1, 2, 0), 1, (3, 2)),
+    ((2, 3, 12, 300), 1, (3, 3), (2, 2, 2, 2), 2, (2, 4)),
+    ((1, 9, 7, 54), 1, (3, 3), (1, 1, 1, 0), 1, (5, 3)),
+    ((1, 40, 6, 9), 1, (1, 1), (0, 0, 0, 0), 1, (2, 2)),
+    ((1, 1, 70, 150), 1, (7, 7), (3, 3, 3, 3), 1, (2, 2)),
+]
+
+
+def blur(padding: tuple[int, ...], dilation: int, groups: int, stride: Any = 1) -> Callable[[Any, Any], Any]:
+    return lambda x, w: ops.conv2d(x, w, None, stride, "pad", padding, dilation, groups)
 
 
 def expected(x: Any, w: Any, padding: tuple[int, ...], dilation: int, cotangent: Any = None) -> tuple[Any, Any]:
-    """The result and, for a cotangent of it (ones by default), the gradient for the images."""
+    """The result without strides and, for a cotangent of it (ones by default), the gradient for the images."""
     top, bottom, left, right = padding
     padded = np.pad(x, ((0, 0), (0, 0), (top, bottom), (left, right)))
     filters = w.shape[0] // x.shape[1]
@@ -87,6 +97,15 @@ def test_gradients_for_images(shape: tuple[int, ...], filters: int, kernel: tupl
     np.testing.assert_allclose(run(run_pipeline(graph)[0], x, w, cotangent)[-1], want, rtol=1e-12, atol=1e-12)
 
 
+@pytest.mark.parametrize(("shape", "filters", "kernel", "padding", "dilation", "stride"), STRIDED)
+def test_strides(shape: tuple[int, ...], filters: int, kernel: tuple[int, int], padding: tuple[int, ...], dilation: int, stride: tuple[int, int]) -> None:
+    x, w = numbers(shape, filters, kernel)
+    fn = blur(padding, dilation, shape[1], stride)
+    assert convolutions(graph_of(fn, x.shape, w.shape)) == []
+    want = expected(x, w, padding, dilation)[0][:, :, :: stride[0], :: stride[1]]
+    np.testing.assert_allclose(ms.jit(fn)(ms.Tensor(x), ms.Tensor(w)).asnumpy(), want, rtol=1e-12, atol=1e-12)
+
+
 @pytest.mark.parametrize("filters", [1, 2])
 def test_gradients_for_images_are_sums_too(filters: int) -> None:
     shapes = (2, 2, 8, 33), (2 * filters, 1, 2, 2)
@@ -126,7 +145,8 @@ def test_one_loop_with_what_is_around() -> None:
 
 
 OTHERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = {
-    "stride": (lambda x, w: ops.conv2d(x, w, None, 2, "pad", 1, 1, 3), ((1, 3, 40, 70), (3, 1, 3, 3)), 1),
+    "wide strides": (lambda x, w: ops.conv2d(x, w, None, (1, 5), "pad", 1, 1, 3), ((1, 3, 40, 350), (3, 1, 3, 3)), 1),
+    "many taps and strides": (lambda x, w: ops.conv2d(x, w, None, 2, "pad", 2, 1, 3), ((1, 3, 40, 150), (3, 1, 5, 5)), 1),
     "channels meet": (lambda x, w: ops.conv2d(x, w, None, 1, "pad", 1, 1, 1), ((1, 3, 40, 70), (3, 3, 3, 3)), 1),
     "many taps": (lambda x, w: ops.conv2d(x, w, None, 1, "pad", 2, 1, 5), ((1, 5, 40, 70), (5, 1, 5, 5)), 1),
     "short rows": (lambda x, w: ops.conv2d(x, w, None, 1, "pad", 1, 1, 64), ((1, 64, 7, 7), (64, 1, 3, 3)), 1),
@@ -139,6 +159,11 @@ OTHERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] =
 def test_others_stay_convolutions(name: str) -> None:
     fn, shapes, count = OTHERS[name]
     assert convolutions(graph_of(fn, *shapes)) == ["conv"] * count
+
+
+def test_gradients_of_strides_stay_convolutions() -> None:
+    gradient = vjp(graph_of(blur((1, 1, 1, 1), 1, 3, 2), (1, 3, 40, 150), (3, 1, 3, 3)), [0])
+    assert "conv_input_grad" in convolutions(gradient)
 
 
 def test_weights_that_are_trained() -> None:

@@ -5,6 +5,7 @@ Enters: a kernel (codegen/kernel.py) and, from the loops around (loops.py), the 
 
 from __future__ import annotations
 
+import functools
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -358,8 +359,9 @@ class PointEmitter:
         b, vector, dtype = self.b, self.kernel.vector, what.dtype
         stride = what.access.strides[vector] if vector >= 0 and self.kernel.extents[vector] > 1 else 0
         pointer = displaced(b, self.pointers[what.access.operand], self._place(what.access.strides, what.access.offset), storage_type(dtype))
-        if stride in (0, 1) and not any(self._varies_in_lanes(g) for g in what.guards):
-            return self._load_or_outside(what, pointer, self.lanes * stride)
+        near = stride in (0, 1) or (abs(stride) <= SMALL_STRIDE and self._lanes_are_known())
+        if near and not any(self._varies_in_lanes(g) for g in what.guards):
+            return self._load_or_outside(what, pointer, stride)
         if not stride:
             return self._guarded_element(what, pointer)
         width = self.lanes if b.module.avx512 else min(self.lanes, _AVX_BITS // dtype.bits)
@@ -372,21 +374,28 @@ class PointEmitter:
         vector = self.kernel.vector
         return vector >= 0 and self.kernel.extents[vector] > 1 and guard.strides[vector] != 0
 
-    def _load_or_outside(self, what: Load, pointer: Val, lanes: int) -> Val:
+    def _load_or_outside(self, what: Load, pointer: Val, stride: int) -> Val:
         """A load whose guards, of which there are some, hold in all lanes or in none: then it reads a constant instead, so that nothing is read outside of
         the buffer. A masked load that takes nothing would take a processor hundreds of cycles where the address lies on no page.
         """
-        b, type = self.b, storage_type(what.dtype, lanes)
+        b, type = self.b, storage_type(what.dtype, self.lanes * abs(stride))
         assert what.outside is not None
         held, _ = self._holds(what.guards, range(self.lanes))
         assert held is not None
         number = str(const(what.outside.value, type))
         constant = b.module.add_global("outside." + re.sub(r"\W", "_", number), f"internal constant {number}, align 64")
-        return b.load_value(b.select(held, pointer, constant), what.dtype, lanes, self.mask if lanes else None)
+        if stride < 0:  # from the first lane, which lies behind the others
+            constant = b.gep(constant, type.lanes - 1, type.with_lanes(0))
+        chosen = b.select(held, pointer, constant)
+        if stride in (0, 1):
+            return b.load_value(chosen, what.dtype, type.lanes, self.mask if stride else None)
+        return load_strided(b, chosen, stride, what.dtype, self.count, self.lanes)
 
     def _guarded_part(self, what: Load, pointer: Val, stride: int, lanes: range) -> Val:
         """Some lanes of a guarded load whose first lane is at `pointer`."""
         b, element = self.b, storage_type(what.dtype)
+        if 1 < abs(stride) <= SMALL_STRIDE and self._lanes_are_known() and masks_are_quick(what.dtype):
+            return self._guarded_strided(what, displaced(b, pointer, lanes[0] * stride, element), stride, lanes)
         backwards = stride == -1 and self._lanes_are_known()
         order = lanes[::-1] if backwards else lanes  # as they lie in memory
         inside = self._mask_of(order)
@@ -401,6 +410,19 @@ class PointEmitter:
             value = b.gather_value(b.gep_vector(first, steps, element), what.dtype, inside)
         value = b.select(inside, value, b.splat(self._outside(what), len(order)))
         return b.shuffle(value, value, range(len(order) - 1, -1, -1)) if backwards else value
+
+    def _guarded_strided(self, what: Load, pointer: Val, stride: int, lanes: range) -> Val:
+        """Some lanes of a guarded load, the first of them at `pointer`: vectors of all that lies between its elements, of which a mask takes those."""
+        b, count = self.b, min(len(lanes), self.count - lanes[0])
+        outside = b.splat(self._outside(what), len(lanes))
+
+        def held(order: Sequence[int]) -> Val:
+            return functools.reduce(b.and_, [b.splat(h, len(order)) for h in self._holds(what.guards, order) if h is not None])
+
+        if count <= 0:
+            return outside
+        value = load_strided(b, pointer, stride, what.dtype, count, len(lanes), lambda order: held([lanes[k] for k in order]))
+        return b.select(held(lanes), value, outside)
 
     def _guarded_element(self, what: Load, pointer: Val) -> Val:
         """A guarded load of one element for all lanes: the first of a masked vector, since a scalar load would read in any case."""
@@ -426,7 +448,7 @@ class PointEmitter:
             return Val(f"<{', '.join(bits[k] for k in order)}>", LType("i1", len(order)))
         return self.mask if len(order) == self.lanes else self.b.shuffle(self.mask, self.mask, order)
 
-    def _holds(self, guards: Sequence[Guard], lanes: range) -> tuple[Val | None, Val | None]:
+    def _holds(self, guards: Sequence[Guard], lanes: Sequence[int]) -> tuple[Val | None, Val | None]:
         """Whether the guards hold: those that are the same in all lanes, and the others, lane by lane."""
         b, vector = self.b, self.kernel.vector
         found: list[Val | None] = [None, None]

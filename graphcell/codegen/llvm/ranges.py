@@ -10,13 +10,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 
 from graphcell.codegen.kernel import Guard, Index, Load, LoopKernel, Splat, Statement
-from graphcell.codegen.llvm.contraction import round_up
+from graphcell.codegen.llvm.contraction import ceil_div, round_up
 from graphcell.ops.comparison import Less
 
 _MOST_RANGES = 5
 """The loop is written out for each of them."""
-_FEWEST_VECTORS = 4
-"""Of a range in which all is known; fewer belong to their neighbours."""
+_FEWEST_VECTORS = 4, 1
+"""Of a range in which all is known; fewer belong to their neighbours. Where guarded elements lie apart, a vector with a mask takes several loads."""
 
 
 def ranges_of(kernel: LoopKernel, lanes: int) -> list[range]:
@@ -25,10 +25,11 @@ def ranges_of(kernel: LoopKernel, lanes: int) -> list[range]:
     """
     extent = kernel.extents[kernel.vector]
     loads = [s.what for s in kernel.body if isinstance(s.what, Load)]
-    seams = sorted({cut for load in loads for guard in load.guards for cut in _seams(guard, kernel) if 0 < cut < extent})
-    few = _FEWEST_VECTORS * lanes
+    cut_at = sorted({cut for load in loads for guard in load.guards for cut in seams(guard, kernel.vector) if 0 < cut < extent})
+    apart = any(load.guards and abs(load.access.strides[kernel.vector]) > 1 for load in loads)
+    few = _FEWEST_VECTORS[apart] * lanes
     guarded = [[0, 0]]
-    for seam in seams:
+    for seam in cut_at:
         first, end = seam // lanes * lanes, min(round_up(seam, lanes), extent)
         if first - guarded[-1][1] < few:
             guarded[-1][1] = end
@@ -40,25 +41,32 @@ def ranges_of(kernel: LoopKernel, lanes: int) -> list[range]:
     return [range(first, end) for first, end in pairwise(cuts)] if len(cuts) <= _MOST_RANGES + 1 else [range(extent)]
 
 
-def _seams(guard: Guard, kernel: LoopKernel) -> Iterator[int]:
-    """Where a guard that depends on the vector loop alone, element by element, begins and ceases to hold."""
-    if _runs_along(guard.strides, kernel.vector):
-        yield -guard.offset
-        yield guard.extent - guard.offset
+def seams(guard: Guard, vector: int) -> Iterator[int]:
+    """Where a guard that depends on the vector loop alone begins and ceases to hold."""
+    if _runs_along(guard.strides, vector):
+        step, low = guard.strides[vector], guard.offset
+        # of a place that rises with the loop the first that is not below the bound, of one that falls the first that is
+        yield from (ceil_div(bound - low, step) if step > 0 else (low - bound) // -step + 1 for bound in (0, guard.extent))
 
 
 def _runs_along(strides: tuple[int, ...], vector: int) -> bool:
-    return all(s == (d == vector) for d, s in enumerate(strides))
+    return all((s != 0) == (d == vector) for d, s in enumerate(strides))
+
+
+def _between(here: range, strides: tuple[int, ...], offset: int, vector: int) -> tuple[int, int]:
+    """The least and the largest place in a range."""
+    ends = [at * strides[vector] + offset for at in (here[0], here[-1])]
+    return min(ends), max(ends)
 
 
 def holds_in(here: range, guard: Guard, vector: int) -> bool | None:
     """Whether a guard holds at all points of a range, or at none; None if that is not known."""
     if not _runs_along(guard.strides, vector):
         return None
-    first, last = here[0] + guard.offset, here[-1] + guard.offset
-    if first >= 0 and last < guard.extent:
+    least, largest = _between(here, guard.strides, guard.offset, vector)
+    if least >= 0 and largest < guard.extent:
         return True
-    return False if last < 0 or first >= guard.extent else None
+    return False if largest < 0 or least >= guard.extent else None
 
 
 def is_less_in(here: range, kernel: LoopKernel, statement: Statement) -> bool | None:
@@ -68,6 +76,7 @@ def is_less_in(here: range, kernel: LoopKernel, statement: Statement) -> bool | 
     place, bound = (kernel.body[n].what for n in statement.args)
     if not isinstance(place, Index) or not isinstance(bound, Splat) or not _runs_along(place.strides, kernel.vector):
         return None
-    if here[-1] + place.offset < bound.value:
+    least, largest = _between(here, place.strides, place.offset, kernel.vector)
+    if largest < bound.value:
         return True
-    return False if here[0] + place.offset >= bound.value else None
+    return False if least >= bound.value else None

@@ -30,12 +30,13 @@ from graphcell.codegen.llvm.values import (
     constant_mask,
     float_literal,
     i64,
+    mask_of,
 )
 from graphcell.records import dataclass
 
 __all__ = [
     "F32", "F64", "FLOAT_KINDS", "I1", "I8", "I32", "I64", "PTR", "VOID", "FunctionBuilder", "LType", "Loop", "Module", "Val",
-    "const", "constant_mask", "float_literal", "i64",
+    "const", "constant_mask", "float_literal", "i64", "mask_of",
 ]  # fmt: skip
 
 

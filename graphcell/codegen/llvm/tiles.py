@@ -6,11 +6,11 @@ of the elements between the first and the last one is read or written.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.packing import transpose
-from graphcell.codegen.llvm.text import LType, Val, constant_mask
+from graphcell.codegen.llvm.text import Val, constant_mask, mask_of
 from graphcell.dtype import DType
 
 _BLOCK = 4
@@ -80,8 +80,14 @@ def _windows(span: int, lanes: int) -> list[int]:
     return [*range(0, span - lanes, lanes), span - lanes]
 
 
-def load_strided(b: BodyBuilder, pointer: Val, stride: int, dtype: DType, count: int, lanes: int) -> Val:
-    """Lane k < count is the element `k * stride` from `pointer`; the other lanes hold any element that is read anyway."""
+def load_strided(
+    b: BodyBuilder, pointer: Val, stride: int, dtype: DType, count: int, lanes: int, held: Callable[[Sequence[int]], Val] | None = None
+) -> Val:
+    """Lane k < count is the element `k * stride` from `pointer`; the other lanes hold any element that is read anyway.
+
+    Args:
+        held: gives of some lanes, in this order, whether they are read; the others are zero, and nothing between is read then.
+    """
     span, backwards = (count - 1) * abs(stride) + 1, stride < 0
     if backwards:
         pointer = b.gep(pointer, 1 - span, storage_type(dtype))
@@ -89,6 +95,11 @@ def load_strided(b: BodyBuilder, pointer: Val, stride: int, dtype: DType, count:
     parts = []
     for start in starts:
         mask = first_lanes(min(span, lanes), lanes)
+        if held is not None:
+            distances = [span - 1 - at if backwards else at for at in range(start, start + lanes)]
+            wanted = [distance in range(0, span, abs(stride)) for distance in distances]
+            lane_of = [distance // abs(stride) if wants else 0 for distance, wants in zip(distances, wanted, strict=True)]
+            mask = b.and_(mask_of(wanted), held(lane_of))
         parts.append(b.load_value(b.gep(pointer, start, storage_type(dtype)), dtype, lanes, mask))
     bits = parts[0].type.kind == "i1"
     if bits:
@@ -127,8 +138,8 @@ def store_strided(b: BodyBuilder, pointer: Val, stride: int, value: Val, count: 
             ((at, lane),) = chosen.items()
             b.store(b.extract(value, lane), b.gep(first, at, value.type.with_lanes(0)))
         elif chosen:
-            mask = Val(f"<{', '.join('i1 true' if k in chosen else 'i1 false' for k in range(lanes))}>", LType("i1", lanes))
-            b.masked_store(b.shuffle(value, value, [chosen.get(k, 0) for k in range(lanes)]), first, mask)
+            order = [chosen.get(k, 0) for k in range(lanes)]
+            b.masked_store(b.shuffle(value, value, order), first, mask_of([k in chosen for k in range(lanes)]))
 
 
 def store_interleaved(b: BodyBuilder, pointer: Val, values: Sequence[Val], count: int) -> None:

@@ -133,7 +133,12 @@ def i64(value: int) -> Val:
 
 def constant_mask(count: int, lanes: int) -> Val:
     """The first `count` of `lanes` lanes on."""
-    return Val(f"<{', '.join(f'i1 {str(k < count).lower()}' for k in range(lanes))}>", LType("i1", lanes))
+    return mask_of([k < count for k in range(lanes)])
+
+
+def mask_of(lanes: Sequence[bool]) -> Val:
+    """Those lanes on."""
+    return Val(f"<{', '.join(f'i1 {str(on).lower()}' for on in lanes)}>", LType("i1", len(lanes)))
 
 
 FLUSHED_ATTRIBUTE = '"denormal-fp-math"="preserve-sign,preserve-sign"'
