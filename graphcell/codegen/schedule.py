@@ -27,6 +27,7 @@ from graphcell.codegen.kernel import (
     with_loops,
 )
 from graphcell.codegen.layout import row_major
+from graphcell.codegen.moves import bits_of, moved_as_bits
 from graphcell.codegen.pick import pick
 from graphcell.codegen.pieces import Piece
 from graphcell.codegen.quotients import multiply_by_inverses
@@ -136,7 +137,7 @@ class _Scheduler:
         summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
         kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed)))
         kernel = multiply_by_inverses(share_powers(kernel))
-        kernel = collapse(unroll_turns(collapse(kernel)))
+        kernel = moved_as_bits(collapse(unroll_turns(collapse(kernel))))
         parts = rows_in_parts(kernel) if kernel.summed else reductions_in_parts(kernel)
         after = tuple(Following(choose_vector(collapse(f.kernel), masks), f.operands) for f in parts.after)
         return ScheduledKernel(choose_vector(parts.kernel, masks), tuple(self.buffers), tuple(self.stored), parts.nbytes, after)
@@ -269,6 +270,7 @@ def schedule(
 def copy_kernel(shape: tuple[int, ...], dtype: DType, source: Access, target: Access) -> LoopKernel:
     """Copies elements of `shape` from operand 0 to operand 1."""
     kept, extents = _longer_than_one(shape)
+    dtype = bits_of(dtype)
     body = (Statement(Load(_along(source, kept), dtype), (), dtype, (1 << len(kept)) - 1, 0),)
     return choose_vector(collapse(LoopKernel(extents, len(kept), -1, body, (Store(0, _along(target, kept)),), (dtype, dtype))))
 

@@ -29,6 +29,8 @@ from graphcell.records import dataclass
 _FEWEST_LANES = 4
 _AVX_BITS, _LEAST_BITS = 256, 128
 """Of a register before AVX-512, and of the smallest vector."""
+_ONE_MASKED = 2
+"""Time that an element of 8 or 16 bits takes under a mask before AVX-512, in that of a vector."""
 _REGISTERS = 4
 """Registers of a vector in kernels of polynomials."""
 _REGISTERS_OF_LONG = 2
@@ -59,12 +61,15 @@ def lanes_of(kernel: LoopKernel, target: Target) -> int:
 
 
 def register_lanes(kernel: LoopKernel, target: Target) -> int:
-    """Lanes of a register of the widest float that the kernel computes with (integers take more registers instead).
+    """Lanes of a register of the widest float that the kernel computes with (integers take more registers instead), or of its integers of 8 or 16 bits, if it has nothing
+    else.
 
     A vector loop of few iterations gets shorter vectors.
     """
     kinds = {compute_type(s.dtype).kind for s in kernel.body}
     floats = kinds & {"float", "double"}
+    if kinds <= {"i8", "i16", "i1"} and _goes_along_memory(kernel, target):
+        return _lanes_of_short(kernel, target, "i16" if "i16" in kinds else "i8")
     if floats:
         lanes = target.lanes("double" if "double" in floats else "float")
     else:
@@ -73,6 +78,25 @@ def register_lanes(kernel: LoopKernel, target: Target) -> int:
     while lanes > _FEWEST_LANES and lanes >= 2 * extent:
         lanes //= 2
     return lanes
+
+
+def _goes_along_memory(kernel: LoopKernel, target: Target) -> bool:
+    """Whether rows are read and written element by element, without masks where these are slow."""
+    if kernel.vector < kernel.outer or kernel.tile >= 0 or kernel.group >= 0:
+        return False
+    loads = [s.what for s in kernel.body if isinstance(s.what, (Load, GatherLoad))]
+    if not all(isinstance(load, Load) and (target.avx512 or not load.guards) for load in loads):
+        return False
+    return all(abs(a.strides[kernel.vector]) <= 1 for a in (*(load.access for load in loads), *(store.access for store in kernel.stores)))
+
+
+def _lanes_of_short(kernel: LoopKernel, target: Target, kind: str) -> int:
+    """Of a whole register, or fewer if that leaves so many elements at the end of each row, which go one by one before AVX-512, that it takes longer."""
+    extent, whole = kernel.extents[kernel.vector], target.lanes(kind)
+    widths = [whole >> k for k in range(whole.bit_length()) if _FEWEST_LANES <= whole >> k < 2 * extent] or [_FEWEST_LANES]
+    if kernel.is_run or target.avx512:
+        return widths[0]
+    return min(widths, key=lambda lanes: extent // lanes + _ONE_MASKED * (extent % lanes))
 
 
 def registers_of(kernel: LoopKernel, target: Target) -> int:
