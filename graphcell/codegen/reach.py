@@ -15,10 +15,10 @@ from graphcell.codegen.epilogue import FusedEpilogue
 from graphcell.codegen.kernel import Access, GatherLoad, Guard, Load, LoopKernel
 from graphcell.codegen.llvm.contraction import Plan
 from graphcell.codegen.llvm.loops import block_count, leading_loops
-from graphcell.codegen.llvm.points import lanes_of
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.row_groups import group_size
 from graphcell.codegen.llvm.text import PTR, Val
+from graphcell.codegen.llvm.widths import lanes_of
 from graphcell.codegen.units import Units, blocks_of_unit, in_units
 from graphcell.ir.types import TensorType
 from graphcell.records import dataclass

@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from graphcell.codegen.kernel import LoopKernel, with_loops
 from graphcell.codegen.llvm.contraction import ceil_div
-from graphcell.codegen.llvm.points import lanes_of, register_lanes
 from graphcell.codegen.llvm.processor import Target
+from graphcell.codegen.llvm.widths import lanes_of, register_lanes
 from graphcell.records import dataclass
 
 COUNTS = 4, 2, 3

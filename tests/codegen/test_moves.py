@@ -11,7 +11,7 @@ import pytest
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.codegen.kernel import LoopKernel
-from graphcell.codegen.llvm.points import lanes_of
+from graphcell.codegen.llvm.widths import lanes_of
 from graphcell.codegen.moves import moved_as_bits
 from tests.codegen.plans import TARGETS
 from tests.codegen.test_guards import run_guarded

@@ -12,9 +12,9 @@ import pytest
 from graphcell import ops
 from graphcell.codegen.kernel import Guard, LoopKernel
 from graphcell.codegen.llvm.loops import emit_loops
-from graphcell.codegen.llvm.points import lanes_of
 from graphcell.codegen.llvm.ranges import holds_in, ranges_of, seams
 from graphcell.codegen.llvm.target import host
+from graphcell.codegen.llvm.widths import lanes_of
 from tests.codegen.test_loop_shapes import check, graph_of, kernels, normal
 
 

@@ -11,7 +11,7 @@ import pytest
 
 import graphcell as ms
 from graphcell import ops
-from graphcell.codegen.llvm.points import lanes_of, registers_of
+from graphcell.codegen.llvm.widths import lanes_of, registers_of
 from tests.codegen.plans import TARGETS
 from tests.codegen.test_loop_shapes import Function, check, graph_of, kernels, normal
 

@@ -24,11 +24,12 @@ import operator
 from graphcell.codegen.kernel import MIN_BLOCKS, STREAMED_BYTES, Access, Load, LoopKernel, is_tiled
 from graphcell.codegen.llvm.body import compute_type
 from graphcell.codegen.llvm.contraction import LINE_BYTES
-from graphcell.codegen.llvm.points import Scope, lanes_of
+from graphcell.codegen.llvm.points import Scope
 from graphcell.codegen.llvm.processor import Target, is_amd
 from graphcell.codegen.llvm.row_groups import RowGroupEmitter, groups_of
 from graphcell.codegen.llvm.rows import RowEmitter, slots_of
 from graphcell.codegen.llvm.text import Module, Val, constant_mask, i64
+from graphcell.codegen.llvm.widths import lanes_of
 from graphcell.dtype import DType
 
 BLOCK_POINTS = 1 << 10

@@ -15,10 +15,11 @@ from graphcell.codegen.kernel import LoopKernel, Splat, Store
 from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine
 from graphcell.codegen.llvm.contraction import ceil_div, round_up
-from graphcell.codegen.llvm.points import PointEmitter, Scope, register_lanes
+from graphcell.codegen.llvm.points import PointEmitter, Scope
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.rows import RowEmitter
 from graphcell.codegen.llvm.text import Module, Val, i64
+from graphcell.codegen.llvm.widths import register_lanes
 from graphcell.dtype import DType
 from graphcell.ops.base import Reduction
 

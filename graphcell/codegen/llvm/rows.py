@@ -14,12 +14,13 @@ from graphcell.codegen.llvm.body import BodyBuilder, compute_type
 from graphcell.codegen.llvm.combine import combine, horizontal
 from graphcell.codegen.llvm.contraction import split_index
 from graphcell.codegen.llvm.labels import element_at_label, label_of_row
-from graphcell.codegen.llvm.points import Scope, lanes_of, register_lanes, registers_of
+from graphcell.codegen.llvm.points import Scope
 from graphcell.codegen.llvm.processor import Target
 from graphcell.codegen.llvm.ranges import ranges_of
 from graphcell.codegen.llvm.spills import WorkOfLaterStages
 from graphcell.codegen.llvm.text import I64, PTR, LType, Module, Val, const, constant_mask, i64
 from graphcell.codegen.llvm.tile_points import TilePointEmitter
+from graphcell.codegen.llvm.widths import lanes_of, register_lanes, registers_of
 from graphcell.ops.base import Reduction, neutral
 
 ROW_SCRATCH_BYTES, ALL_SCRATCH_BYTES = 1 << 18, 1 << 20
