@@ -21,6 +21,7 @@ from graphcell.ir.text import print_graph
 from graphcell.ir.verify import verify
 from graphcell.passes.accumulate import accumulate
 from graphcell.passes.attention import fuse_attention
+from graphcell.passes.choose_parts import choose_parts
 from graphcell.passes.decompose import decompose
 from graphcell.passes.divide_once import divide_once
 from graphcell.passes.eliminate_dead import eliminate_dead
@@ -66,6 +67,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("part_by_part", part_by_part),
     ("merge_common", merge_common),
     ("simplify", simplify),
+    ("choose_parts", choose_parts),
     ("eliminate_dead", eliminate_dead),
     ("recompute", recompute),
     ("places_of_largest", places_of_largest),
