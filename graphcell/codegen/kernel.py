@@ -14,7 +14,7 @@ from dataclasses import replace
 from graphcell.dtype import DType
 from graphcell.ir.op import Op
 from graphcell.ops.base import Elementwise, Reduction
-from graphcell.passes.costs import DIVISIONS, SMALL_STRIDE
+from graphcell.passes.costs import DIVISIONS
 from graphcell.records import dataclass
 
 Strides = tuple[int, ...]
@@ -37,6 +37,8 @@ _MOST_INTERLEAVED, _STAGES_OF_INTERLEAVED = 3, 3
 """Points of a tile up to which shuffles of as many vectors in memory take fewer instructions than squares; and stages of a kernel with such tiles: with more,
 several vectors side by side wait less for each other. Measured on Zen 3: three RMS norms of 8192 rows of 2 take 1.15 times as long by shuffles.
 """
+_MOST_TURNS = 8
+"""Elements of memory that lie between those of neighbouring lanes, which shuffles bring to several vectors or from them if all are read or written."""
 _LONG_FUNCTIONS = ("sin", "cos", "tan", "pow")
 """From whose arguments to the result it is more than twice as long as for exp, tanh or log, of those that were measured."""
 
@@ -230,7 +232,7 @@ def interleaved(accesses: Collection[Access], vector: int) -> list[tuple[Access,
     """The accesses in sets: those that by turns touch every element along the vector loop, in the order of memory; each of the others alone."""
     sets: dict[object, list[Access]] = {}
     for access in dict.fromkeys(accesses):
-        apart = vector >= 0 and 1 < access.strides[vector] <= SMALL_STRIDE
+        apart = vector >= 0 and 1 < access.strides[vector] <= _MOST_TURNS
         sets.setdefault((access.operand, access.strides) if apart else access, []).append(access)
     found: list[tuple[Access, ...]] = []
     for members in sets.values():

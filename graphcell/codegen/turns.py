@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Statement, Store, with_loops
+from graphcell.codegen.kernel import Access, GatherLoad, Index, Load, LoopKernel, Statement, Store, interleaved, with_loops
 from graphcell.passes.costs import SMALL_STRIDE
 
 _FEWEST_TURNS = 8
@@ -55,9 +55,16 @@ def _depends_on_place(s: Statement, d: int) -> bool:
 def _lies_by_turns(stores: list[Access], loads: list[Access], d: int, e: int, extent: int) -> bool:
     """Whether something lies so, and all else side by side or where loop d does not matter. Of what is read, other elements may lie between, as of pixels
     with more channels, or it lies backwards."""
-    turns = [a for a in stores + loads if (a.strides[d], a.strides[e]) == (1, extent)]
+    turns = _by_turns(stores, d, e, extent) + _by_turns(loads, d, e, extent)
     apart = [a for a in stores if a.strides[e] not in (0, 1)] + [a for a in loads if abs(a.strides[e]) > SMALL_STRIDE]
     return bool(turns) and all(a in turns or not a.strides[d] for a in apart)
+
+
+def _by_turns(accesses: list[Access], d: int, e: int, extent: int) -> list[Access]:
+    """Those that touch every element along loop e, if the turns of loop d are taken one after the other."""
+    moved = {access: [_moved(access, d, turn) for turn in range(extent)] for access in accesses if access.strides[d]}
+    together = {access for group in interleaved([m for each in moved.values() for m in each], e) if len(group) > 1 for access in group}
+    return [access for access, each in moved.items() if together.issuperset(each)]
 
 
 def _unrolled(kernel: LoopKernel, d: int) -> LoopKernel:

@@ -142,3 +142,18 @@ def test_more_channels_behind_the_pixels(channels: int, points: int, dtype: Any)
     arrays = [whole(dtype, 3, points) for _ in range(channels)]
     check(lambda *x: ops.stack(x, -1), arrays, np.stack(arrays, -1))
     check(lambda x: ops.stack((x,) * channels, -1), arrays[:1], np.stack(arrays[:1] * channels, -1))
+
+
+@pytest.mark.parametrize(("repeats", "channels"), [(2, 3), (2, 4), (3, 2), (4, 2)])
+@pytest.mark.parametrize("dtype", [np.float32, np.uint8, np.float64])
+def test_pixels_of_which_several_share_a_colour(repeats: int, channels: int, dtype: Any) -> None:
+    """Colours are stored for pairs of pixels, or so: the pixels of one take turns with their channels."""
+
+    def colours(light: Any, colour: Any) -> Any:
+        near = ops.repeat_interleave(colour, repeats, 0)
+        return ops.stack([light + near * (c + 1) for c in range(channels)], -1)
+
+    light, colour = whole(dtype, 37 * repeats), whole(dtype, 37)
+    near = np.repeat(colour, repeats)
+    check(colours, [light, colour], np.stack([light + near * dtype(c + 1) for c in range(channels)], -1))
+    assert inner(colours, [normal(500 * repeats), normal(500)])[-1] == 500
