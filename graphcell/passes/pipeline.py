@@ -54,6 +54,7 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("hoist_scanned", hoist_scanned),
     ("channels_last", channels_last),
     ("decompose", decompose),
+    ("hoist_invariant", hoist_invariant),
     ("find_in_rows", find_in_rows),
     ("interleave", interleave),
     ("eliminate_dead", eliminate_dead),

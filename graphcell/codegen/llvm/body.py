@@ -5,11 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 from graphcell.codegen.llvm import math
-from graphcell.codegen.llvm.text import FunctionBuilder, LType, Val
+from graphcell.codegen.llvm.text import I64, FunctionBuilder, LType, Val
 from graphcell.dtype import DType
 from graphcell.locks import whole
 
 _FUNCTIONS = frozenset(math.__all__)
+_WORDS = {"i1": "i8", "half": "i16", "bfloat": "i16"}
+"""Integers as which such elements are loaded one by one."""
 
 
 def storage_type(dtype: DType, lanes: int = 0) -> LType:
@@ -62,6 +64,21 @@ class BodyBuilder(FunctionBuilder):
     def gather_value(self, pointers: Val, dtype: DType, mask: Val) -> Val:
         lanes = pointers.type.lanes
         return self.cast(self.gather(pointers, mask, storage_type(dtype, lanes)), compute_type(dtype, lanes))
+
+    def gather_each(self, pointer: Val, places: Val, dtype: DType, count: int) -> Val:
+        """The first `count` lanes of what lies at `places` from `pointer`, the others are zero: element by element, whose addresses are made of places more
+        quickly than taken out of vectors of pointers, which are longer. Before AVX-512, gathers do the same.
+        """
+        stored, lanes = storage_type(dtype, places.type.lanes), places.type.lanes
+        as_words = stored.with_kind(_WORDS.get(stored.kind, stored.kind))
+        word = as_words.with_lanes(0)
+        result = Val("zeroinitializer" if count < lanes else "poison", as_words)
+        for k in range(count):
+            at = self.cast(self.extract(places, k), I64)
+            result = self.insert(result, self.load(self.gep(pointer, at, word), word), k)
+        if stored.kind == "i1":
+            return self.icmp("ne", result, self.const(0, result))
+        return self.cast(result if as_words == stored else self.bitcast(result, stored), compute_type(dtype, lanes))
 
     def narrow(self, value: Val, dtype: DType) -> Val:
         """From the type of computation to that of memory."""

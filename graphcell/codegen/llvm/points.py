@@ -386,6 +386,8 @@ class PointEmitter:
             total = self._lane_offsets(stride)
         elif stride:
             total = b.add(total, self._lane_offsets(stride, total.type.kind))
+        if not b.module.avx512 and self._lanes_are_known():
+            return b.gather_each(pointer, total, what.dtype, self.count)
         return b.gather_value(b.gep_vector(pointer, total, storage_type(what.dtype)), what.dtype, self._every_lane())
 
     def _index_value(self, what: Index, s: Statement) -> Val:

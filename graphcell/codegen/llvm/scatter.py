@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.body import BodyBuilder, storage_type
 from graphcell.codegen.llvm.columns import Columns, columns_of
 from graphcell.codegen.llvm.combine import combine, place
 from graphcell.codegen.llvm.processor import Target
-from graphcell.codegen.llvm.text import I64, PTR, Module, Val, i64
+from graphcell.codegen.llvm.text import I32, I64, PTR, LType, Module, Val, i64
 from graphcell.dtype import DType
 from graphcell.records import dataclass
 
@@ -116,17 +116,38 @@ class _ScatterEmitter:
             self._update(at, start, masks)
             return
         extent, *strides = loops[0]
-        with self.b.loop(0, extent, name="ordered") as loop:
+        done = self._groups(extent, strides, at) if len(loops) == 1 and strides[2] == 1 and not (self.kernel.vector or self.kernel.side_by_side) else 0
+        with self.b.loop(done, extent, name="ordered") as loop:
             self._ordered(loops[1:], self._advance(at, loop.index, strides), start, masks)
+
+    def _groups(self, extent: int, strides: Sequence[int], at: list[Val]) -> int:
+        """As many updates as fill vectors of places, which are found together; how many these are."""
+        b, k, lanes = self.b, self.kernel, self.target.lanes("i32")
+        whole, element = extent - extent % lanes, storage_type(k.dtype)
+        kind = I32 if sum(step * n for step, n in zip(k.steps, k.extents, strict=True)) < 1 << 31 else I64
+        with b.loop(0, whole, lanes, name="group") as loop:
+            target, update, index_at = self._advance(at, loop.index, strides)
+            places = self._places(index_at, lanes, kind)
+            for n in range(lanes):
+                where = b.cast(b.extract(places, n), I64)
+                to = b.gep(b.args["target"], b.add(b.add(target, i64(n * strides[0])), where), element)
+                self._apply(to, b.gep(b.args["updates"], b.add(update, i64(n * strides[1])), element), 0, None)
+        return whole
+
+    def _places(self, index_at: Val, lanes: int, kind: LType = I64) -> Val:
+        """Where in the target one update, or each of several, goes, whose indices lie side by side."""
+        b, k, total = self.b, self.kernel, i64(0)
+        for number, (dtype, step, extent) in enumerate(zip(k.index_dtypes, k.steps, k.extents, strict=True)):
+            type = storage_type(dtype, lanes)
+            found = place(b, b.load(b.gep(b.args[f"index{number}"], index_at, storage_type(dtype)), type), dtype, extent, kind)
+            found = b.mul(found, b.const(step, found))
+            total = found if not number else b.add(total, found)
+        return total
 
     def _update(self, at: list[Val], start: Val, masks: list[Val | None]) -> None:
         b, k = self.b, self.kernel
         target, update, index_at = at
-        for number, (dtype, step, extent) in enumerate(zip(k.index_dtypes, k.steps, k.extents, strict=True)):
-            pointer = b.gep(b.args[f"index{number}"], index_at, storage_type(dtype))
-            where = place(b, b.load(pointer, storage_type(dtype)), dtype, extent)
-            target = b.add(target, b.mul(where, i64(step)))
-        element = storage_type(k.dtype)
+        target, element = b.add(target, self._places(index_at, 0)), storage_type(k.dtype)
         to, source = b.gep(b.args["target"], target, element), b.gep(b.args["updates"], update, element)
         if not k.vector:
             self._apply(to, source, 0, None)
