@@ -38,17 +38,14 @@ def choose_parts(graph: Graph) -> Graph:
 def _chosen(r: Rewriter, node: Node) -> Sequence[Value] | None:
     if node.results[0] not in r.once(_find):
         return None
-    whole = node.results[0].type
-    axis, places = whole.rank - 1, Iota(whole.shape, whole.rank - 1, int32)
-    result, end = None, whole.shape[axis]
-    for part in reversed(node.operands):
-        begin = end - part.type.shape[axis]
-        computed = _amid_padding(r, part, begin, whole.shape[axis] - end)
-        if result is not None:
-            is_before = r.emit(Less(), *r.emit(places), *r.emit(Full(end, whole.shape, int32)))
-            (computed,) = r.emit(Select(), *is_before, computed, result)
-        result, end = computed, begin
-    assert result is not None
+    whole, (*others, last) = node.results[0].type, node.operands
+    end = whole.shape[-1] - last.type.shape[-1]
+    result = _amid_padding(r, last, end, 0)
+    for part in reversed(others):
+        begin = end - part.type.shape[-1]
+        places, bound = r.emit(Iota(whole.shape, whole.rank - 1, int32)), r.emit(Full(end, whole.shape, int32))
+        (result,) = r.emit(Select(), *r.emit(Less(), *places, *bound), _amid_padding(r, part, begin, whole.shape[-1] - end), result)
+        end = begin
     return (result,)
 
 
@@ -71,8 +68,7 @@ def _amid_padding(r: Rewriter, v: Value, before: int, behind: int) -> Value:
 # -- what is chosen ------------------------------------------------------------------------------------------------
 def _find(graph: Graph) -> frozenset[Value]:
     """Results of concatenations that are computed where they are read."""
-    finder = _Finder(graph)
-    return frozenset(node.results[0] for node in graph.nodes if isinstance(node.op, Concat) and finder.pays(node, node.op))
+    return _Finder(graph).run()
 
 
 class _Finder:
@@ -82,6 +78,14 @@ class _Finder:
         for node in graph.nodes:
             for v in node.operands:
                 self.users.setdefault(v, []).append(node)
+        self.nodes = graph.nodes
+        self.found: set[Value] = set()
+
+    def run(self) -> frozenset[Value]:
+        for node in self.nodes:
+            if isinstance(node.op, Concat) and self.pays(node, node.op):
+                self.found.add(node.results[0])
+        return frozenset(self.found)
 
     def pays(self, node: Node, op: Concat) -> bool:
         """Whether a loop of its own can be spared for a part, and the others can be read with guards."""
@@ -104,7 +108,7 @@ class _Finder:
     def _is_quick(self, v: Value, ops: int = _MOST_OPS) -> bool:
         """Whether v is computed by few quick ops, for nobody else, of what lies in memory in any case, side by side."""
         made, dtype = self.made_by.get(v), v.type.dtype
-        if not dtype.is_float or not masks_are_quick(dtype):
+        if not dtype.is_float or not masks_are_quick(dtype) or v in self.found:
             return False
         if made is None or isinstance(made.op, (Full, Constant)):
             return True
@@ -122,5 +126,8 @@ class _Finder:
             if isinstance(made.op, Slice) and made.op.step[-1] != 1:
                 return False
             is_cut |= isinstance(made.op, Slice)
-            made = self.made_by.get(made.operands[0])
+            (v,) = made.operands
+            made = self.made_by.get(v)
+        if v in self.found:  # which will not lie in memory
+            return False
         return made is None or not isinstance(made.op, View if is_cut else (View, Elementwise, Reduction))

@@ -19,7 +19,8 @@ FAST, DIVISION, SLOW, RANDOM = 0.3, 2.0, 7.0, 25.0
 """Of one element of an op."""
 DIVISIONS = ("div", "sqrt", "rsqrt", "reciprocal")
 SMALL_STRIDE = 4
-"""Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles."""
+"""Elements so far apart in memory, or less, are loaded as neighbouring vectors and sorted by shuffles (those further apart only where all that lies between
+is read as well: `kernel.interleaved`)."""
 MASKED_STRIDE = 8
 """Elements so far apart, or less, are stored as neighbouring vectors by masks where vectors have 64 bytes; loops that could turn tiles do so instead."""
 

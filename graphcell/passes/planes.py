@@ -2,8 +2,8 @@
 
 Enters: such a convolution, or its gradient for the images, channels-first and between steps that are so, too. Leaves: multiply-adds of what is padded and
 shifted, which are loops along the rows of pixels together with the steps before and behind. Refuses: strides that loops would gather, and those of
-gradients, whose results would be put between each other; filters of more taps than there are registers for their weights, and short rows, unless the
-channels, along which the convolution's own kernel goes, are too few for it.
+gradients, whose results would be put between each other, and those of half precision, of which the ends of rows are loaded one by one; filters of more taps
+than there are registers for their weights, and short rows, unless the channels, along which the convolution's own kernel goes, are too few for it.
 """
 
 from __future__ import annotations
@@ -18,12 +18,13 @@ from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Cast, Mul
 from graphcell.ops.convolution import Conv, ConvInputGrad
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice
-from graphcell.passes.costs import SMALL_STRIDE
+from graphcell.passes.costs import SMALL_STRIDE, masks_are_quick
 
 _MOST_TAPS, _MOST_TAPS_OF_FEW = 9, 64
 _LEAST_WIDTH, _WIDE = 16, 64  # pixels of a row
 _MOST_FILTERS = 4  # of a channel with rows that are not wide
 _FEW, _VERY_FEW = 7, 3  # channels of the result
+_VERY_FEW_BY_STRIDE = {1: _VERY_FEW, 2: 1}  # of filters of many taps
 _MOST_TERMS = 1024  # of a graph or a region, such as of a loop that is unrolled; they take about a second to compile
 
 Emit = Callable[..., Value]
@@ -48,8 +49,9 @@ def _terms(node: Node) -> int:
         return 0
     filters, taps, width = weights[0] // op.groups, math.prod(weights[2:]), result[-1]
     terms = taps if isinstance(op, Conv) else taps * filters
-    few = _VERY_FEW if op.stride[1] == 1 else 1
-    if terms > (_MOST_TAPS_OF_FEW if weights[0] <= few and width >= _WIDE else _MOST_TAPS):
+    if terms > (_MOST_TAPS_OF_FEW if weights[0] <= _VERY_FEW_BY_STRIDE.get(op.stride[1], 0) and width >= _WIDE else _MOST_TAPS):
+        return 0
+    if op.stride[1] > 1 and weights[0] > _VERY_FEW and not masks_are_quick(node.results[0].type.dtype):
         return 0
     suits = terms == 1 or width >= _WIDE or (filters <= _MOST_FILTERS and (width >= _LEAST_WIDTH or weights[0] <= _FEW))
     return terms if suits else 0
@@ -76,9 +78,10 @@ def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Val
     pairs = list(zip([window for _, window in taps], [tap for tap, _ in (reversed(taps) if is_gradient else taps)], strict=True))
     total: Value | None = None
     for filter, (window, tap) in itertools.product(range(filters if is_gradient else 1), pairs):
-        steps = (1, 1, 1, *(s.step for s in window[2:]))
-        shifted = _part(emit, planes, (0, 0, filter, *(s.start for s in window[2:])), (count, op.groups, 1, *result[2:]), steps)
-        weight = _part(emit, numbers, (0, 0, filter, *tap), (1, op.groups, inner, 1, 1))
+        rows, columns = window[2:]
+        start, steps = (0, 0, filter, rows.start, columns.start), (1, 1, 1, rows.step, columns.step)
+        shifted = _part(emit, planes, start, (count, op.groups, 1, *result[2:]), steps)
+        weight = _part(emit, numbers, (0, 0, filter, *tap), (1, op.groups, inner, 1, 1), (1,) * 5)
         product = emit(Mul(), *[v if v.type.shape == shape else emit(BroadcastTo(shape), v) for v in (shifted, weight)])
         total = product if total is None else emit(Add(), total, product)
     assert total is not None
@@ -93,5 +96,6 @@ def _margins(op: Conv | ConvInputGrad, kernel: Shape) -> Margins:
     return tuple((d * (k - 1) - low, d * (k - 1) - high) for k, d, (low, high) in zip(kernel, op.dilation, op.padding, strict=True))
 
 
-def _part(emit: Emit, v: Value, start: tuple[int, ...], size: Shape, steps: tuple[int, ...] = (1,) * 5) -> Value:
+def _part(emit: Emit, v: Value, start: tuple[int, ...], size: Shape, steps: tuple[int, ...]) -> Value:
+    """Some elements of v; of as many as v has, there are no others to step over."""
     return v if size == v.type.shape else emit(Slice(start, size, steps), v)

@@ -120,6 +120,19 @@ def test_others_are_put_together(name: str) -> None:
     assert concatenations(graph_of(OTHERS[name], arrays(64, np.float32))) == 1
 
 
+def test_of_one_within_another_the_inner_is_chosen() -> None:
+    """Parts that are chosen lie nowhere in memory, from which others could be read."""
+
+    def within(x: Any, cos: Any, sin: Any) -> Any:
+        inner = ops.cat((-x, x), -1)
+        return ops.cat((inner * 2.0, -inner, x), -1) * 3.0
+
+    xs = arrays(64, np.float32)
+    inner = np.concatenate((-xs[0], xs[0]), -1)
+    assert concatenations(graph_of(within, xs)) == 1
+    np.testing.assert_array_equal(ms.jit(within)(*map(ms.Tensor, xs)).asnumpy(), np.concatenate((inner * 2, -inner, xs[0]), -1) * 3)
+
+
 @pytest.mark.parametrize("dtype", [ms.float16, ms.bfloat16])
 def test_half_precision_is_put_together(dtype: Any) -> None:
     xs = [ms.Tensor(x).astype(dtype) for x in arrays(64, np.float32)]

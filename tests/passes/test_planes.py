@@ -146,6 +146,7 @@ def test_one_loop_with_what_is_around() -> None:
 
 OTHERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] = {
     "wide strides": (lambda x, w: ops.conv2d(x, w, None, (1, 5), "pad", 1, 1, 3), ((1, 3, 40, 350), (3, 1, 3, 3)), 1),
+    "many taps and long strides": (lambda x, w: ops.conv2d(x, w, None, 3, "pad", 2, 1, 1), ((1, 1, 40, 250), (1, 1, 5, 5)), 1),
     "many taps and strides": (lambda x, w: ops.conv2d(x, w, None, 2, "pad", 2, 1, 3), ((1, 3, 40, 150), (3, 1, 5, 5)), 1),
     "channels meet": (lambda x, w: ops.conv2d(x, w, None, 1, "pad", 1, 1, 1), ((1, 3, 40, 70), (3, 3, 3, 3)), 1),
     "many taps": (lambda x, w: ops.conv2d(x, w, None, 1, "pad", 2, 1, 5), ((1, 5, 40, 70), (5, 1, 5, 5)), 1),
@@ -159,6 +160,12 @@ OTHERS: dict[str, tuple[Callable[..., Any], tuple[tuple[int, ...], ...], int]] =
 def test_others_stay_convolutions(name: str) -> None:
     fn, shapes, count = OTHERS[name]
     assert convolutions(graph_of(fn, *shapes)) == ["conv"] * count
+
+
+@pytest.mark.parametrize(("dtype", "count"), [(dt.float16, 1), (dt.bfloat16, 1), (dt.float32, 0), (dt.float64, 0)])
+def test_strides_of_half_precision_stay_convolutions(dtype: dt.DType, count: int) -> None:
+    graph = trace(blur((1, 1, 1, 1), 1, 16, 2), TensorType(dtype, (2, 16, 112, 112)), TensorType(dtype, (16, 1, 3, 3)))
+    assert len(convolutions(graph)) == count
 
 
 def test_gradients_of_strides_stay_convolutions() -> None:

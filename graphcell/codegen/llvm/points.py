@@ -271,7 +271,8 @@ class PointEmitter:
 
     def _load_or_outside(self, what: Load, pointer: Val, stride: int) -> Val:
         """A load whose guards, of which there are some, hold in all lanes or in none: then it reads a constant instead, so that nothing is read outside of
-        the buffer. A masked load that takes nothing would take a processor hundreds of cycles where the address lies on no page.
+        the buffer. A masked load that takes nothing would take a processor hundreds of cycles where the address lies on no page. Lanes lie `stride` apart, in
+        either direction, and are known if that is neither 0 nor 1.
         """
         b, type = self.b, storage_type(what.dtype, self.lanes * abs(stride))
         assert what.outside is not None

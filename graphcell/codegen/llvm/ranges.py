@@ -15,7 +15,7 @@ from graphcell.ops.comparison import Less
 
 _MOST_RANGES = 5
 """The loop is written out for each of them."""
-_FEWEST_VECTORS = 4, 1
+_FEWEST_VECTORS, _FEWEST_VECTORS_APART = 4, 1
 """Of a range in which all is known; fewer belong to their neighbours. Where guarded elements lie apart, a vector with a mask takes several loads."""
 
 
@@ -25,11 +25,11 @@ def ranges_of(kernel: LoopKernel, lanes: int) -> list[range]:
     """
     extent = kernel.extents[kernel.vector]
     loads = [s.what for s in kernel.body if isinstance(s.what, Load)]
-    cut_at = sorted({cut for load in loads for guard in load.guards for cut in seams(guard, kernel.vector) if 0 < cut < extent})
+    within = sorted({cut for load in loads for guard in load.guards for cut in seams(guard, kernel.vector) if 0 < cut < extent})
     apart = any(load.guards and abs(load.access.strides[kernel.vector]) > 1 for load in loads)
-    few = _FEWEST_VECTORS[apart] * lanes
+    few = (_FEWEST_VECTORS_APART if apart else _FEWEST_VECTORS) * lanes
     guarded = [[0, 0]]
-    for seam in cut_at:
+    for seam in within:
         first, end = seam // lanes * lanes, min(round_up(seam, lanes), extent)
         if first - guarded[-1][1] < few:
             guarded[-1][1] = end
@@ -42,7 +42,7 @@ def ranges_of(kernel: LoopKernel, lanes: int) -> list[range]:
 
 
 def seams(guard: Guard, vector: int) -> Iterator[int]:
-    """Where a guard that depends on the vector loop alone begins and ceases to hold."""
+    """Where a guard that depends on the vector loop alone begins and ceases to hold, be it outside of the loop."""
     if _runs_along(guard.strides, vector):
         step, low = guard.strides[vector], guard.offset
         # of a place that rises with the loop the first that is not below the bound, of one that falls the first that is

@@ -49,6 +49,11 @@ class ScatterKernel:
         return not self.vector and bool(self.free and self.ordered) and self.free[-1][1:] == (1, 1, 1)
 
     @property
+    def finds_places_together(self) -> bool:
+        """Whether updates of the innermost ordered loop are single elements, whose indices lie side by side."""
+        return bool(self.ordered) and self.ordered[-1][3] == 1 and not self.vector and not self.side_by_side
+
+    @property
     def outer(self) -> tuple[tuple[int, int, int, int], ...]:
         """The free loops of which each iteration has blocks of its own."""
         return self.free[:-1] if self.vector or self.side_by_side else self.free
@@ -116,7 +121,7 @@ class _ScatterEmitter:
             self._update(at, start, masks)
             return
         extent, *strides = loops[0]
-        done = self._groups(extent, strides, at) if len(loops) == 1 and strides[2] == 1 and not (self.kernel.vector or self.kernel.side_by_side) else 0
+        done = self._groups(extent, strides, at) if len(loops) == 1 and self.kernel.finds_places_together else 0
         with self.b.loop(done, extent, name="ordered") as loop:
             self._ordered(loops[1:], self._advance(at, loop.index, strides), start, masks)
 
@@ -134,8 +139,8 @@ class _ScatterEmitter:
                 self._apply(to, b.gep(b.args["updates"], b.add(update, i64(n * strides[1])), element), 0, None)
         return whole
 
-    def _places(self, index_at: Val, lanes: int, kind: LType = I64) -> Val:
-        """Where in the target one update, or each of several, goes, whose indices lie side by side."""
+    def _places(self, index_at: Val, lanes: int = 0, kind: LType = I64) -> Val:
+        """Where in the target an update goes, or each of several, which are lanes then and whose indices lie side by side."""
         b, k, total = self.b, self.kernel, i64(0)
         for number, (dtype, step, extent) in enumerate(zip(k.index_dtypes, k.steps, k.extents, strict=True)):
             type = storage_type(dtype, lanes)
@@ -147,7 +152,7 @@ class _ScatterEmitter:
     def _update(self, at: list[Val], start: Val, masks: list[Val | None]) -> None:
         b, k = self.b, self.kernel
         target, update, index_at = at
-        target, element = b.add(target, self._places(index_at, 0)), storage_type(k.dtype)
+        target, element = b.add(target, self._places(index_at)), storage_type(k.dtype)
         to, source = b.gep(b.args["target"], target, element), b.gep(b.args["updates"], update, element)
         if not k.vector:
             self._apply(to, source, 0, None)

@@ -86,7 +86,7 @@ def load_strided(
     """Lane k < count is the element `k * stride` from `pointer`; the other lanes hold any element that is read anyway.
 
     Args:
-        held: gives of some lanes, in this order, whether they are read; the others are zero, and nothing between is read then.
+        held: gives of some of the lanes below `count`, in this order, whether they are read; the others are zero. Then nothing that lies between is read.
     """
     span, backwards = (count - 1) * abs(stride) + 1, stride < 0
     if backwards:
@@ -96,10 +96,8 @@ def load_strided(
     for start in starts:
         mask = first_lanes(min(span, lanes), lanes)
         if held is not None:
-            distances = [span - 1 - at if backwards else at for at in range(start, start + lanes)]
-            wanted = [distance in range(0, span, abs(stride)) for distance in distances]
-            lane_of = [distance // abs(stride) if wants else 0 for distance, wants in zip(distances, wanted, strict=True)]
-            mask = b.and_(mask_of(wanted), held(lane_of))
+            lanes_of = [_lane_at(span - 1 - at if backwards else at, span, abs(stride)) for at in range(start, start + lanes)]
+            mask = b.and_(mask_of([lane is not None for lane in lanes_of]), held([lane or 0 for lane in lanes_of]))
         parts.append(b.load_value(b.gep(pointer, start, storage_type(dtype)), dtype, lanes, mask))
     bits = parts[0].type.kind == "i1"
     if bits:
@@ -112,6 +110,11 @@ def load_strided(
         places.append((part, element - starts[part]))
     result = _pick(b, parts, places)
     return b.cast(result, result.type.with_kind("i1")) if bits else result
+
+
+def _lane_at(distance: int, span: int, step: int) -> int | None:
+    """The lane of an element so far from that of lane 0; None if it is between lanes, or beyond them."""
+    return distance // step if distance in range(0, span, step) else None
 
 
 def load_interleaved(b: BodyBuilder, pointer: Val, turn: int, turns: int, dtype: DType, count: int, lanes: int) -> Val:
