@@ -21,6 +21,7 @@ from graphcell.passes.part_by_part import is_same_along
 from graphcell.passes.rewrite import Rewriter, Rules, rewrite
 
 _MOST_PARTS, _MOST_READERS = 4, 4
+"""As of what lies in memory and is chosen."""
 _SHORTEST_PART = 16
 """Elements of a row, of each part."""
 _MOST_OPS = 4

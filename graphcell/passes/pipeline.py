@@ -75,7 +75,8 @@ PIPELINE: tuple[tuple[str, Pass], ...] = (
     ("grow_in_place", grow_in_place),
     ("eliminate_dead", eliminate_dead),
 )
-"""Dead code goes before anything else looks at it (a gradient leaves much), and again before passes that ask how often a value is used.
+"""Dead code goes before anything else looks at it (a gradient leaves much), and again before passes that ask how often a value is used. Loops are looked
+through again for what does not change once checks of indices are written out.
 """
 
 _DUMPED_ELEMENTS = 1024

@@ -12,7 +12,7 @@ import itertools
 import math
 from collections.abc import Callable, Sequence
 
-from graphcell.dtype import float32
+from graphcell.dtype import DType, float32
 from graphcell.ir.graph import Node, Value
 from graphcell.ir.types import Shape
 from graphcell.ops.arithmetic import Add, Cast, Mul
@@ -40,21 +40,24 @@ def convolutions_of_planes(nodes: Sequence[Node]) -> frozenset[Node]:
 def _terms(node: Node) -> int:
     """Of how many shifted images the result is the sum; 0 for nodes that stay as they are."""
     op = node.op
-    if not isinstance(op, (Conv, ConvInputGrad)) or op.channels_last or op.rank != 2 or op.stride[1] > SMALL_STRIDE:
-        return 0
-    if isinstance(op, ConvInputGrad) and op.stride != (1, 1):
+    if not isinstance(op, (Conv, ConvInputGrad)) or op.channels_last or op.rank != 2:
         return 0
     weights, result = node.operands[isinstance(op, Conv)].type.shape, node.results[0].type.shape
-    if weights[1] != 1 or 0 in result or min(itertools.chain(*_margins(op, weights[2:]))) < 0:
+    if not _strides_suit(op, weights[0], node.results[0].type.dtype) or weights[1] != 1 or 0 in result or min(itertools.chain(*_margins(op, weights[2:]))) < 0:
         return 0
     filters, taps, width = weights[0] // op.groups, math.prod(weights[2:]), result[-1]
     terms = taps if isinstance(op, Conv) else taps * filters
     if terms > (_MOST_TAPS_OF_FEW if weights[0] <= _VERY_FEW_BY_STRIDE.get(op.stride[1], 0) and width >= _WIDE else _MOST_TAPS):
         return 0
-    if op.stride[1] > 1 and weights[0] > _VERY_FEW and not masks_are_quick(node.results[0].type.dtype):
-        return 0
     suits = terms == 1 or width >= _WIDE or (filters <= _MOST_FILTERS and (width >= _LEAST_WIDTH or weights[0] <= _FEW))
     return terms if suits else 0
+
+
+def _strides_suit(op: Conv | ConvInputGrad, channels: int, dtype: DType) -> bool:
+    """Whether loops along rows read and write whole vectors."""
+    if op.stride[1] == 1 or isinstance(op, ConvInputGrad):
+        return isinstance(op, Conv) or op.stride == (1, 1)
+    return op.stride[1] <= SMALL_STRIDE and (channels <= _VERY_FEW or masks_are_quick(dtype))
 
 
 def sum_of_shifted(node: Node, images: Value, weights: Value, emit: Emit) -> Value:

@@ -129,6 +129,8 @@ class _ScatterEmitter:
         """As many updates as fill vectors of places, which are found together; how many these are."""
         b, k, lanes = self.b, self.kernel, self.target.lanes("i32")
         whole, element = extent - extent % lanes, storage_type(k.dtype)
+        if not whole:
+            return 0
         kind = I32 if sum(step * n for step, n in zip(k.steps, k.extents, strict=True)) < 1 << 31 else I64
         with b.loop(0, whole, lanes, name="group") as loop:
             target, update, index_at = self._advance(at, loop.index, strides)
