@@ -191,12 +191,14 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
     values = known_values(x, "bincount")
     length = max(least, int(values.max()) + 1 if values.size else 0)
     target = dt.float64 if w is not None and w.dtype is dt.float64 else dt.float32
+    if values.size and values.min() < 0:
+        there = np.flatnonzero(values >= 0)
+        values = values[there]
+        w = w if w is None else apply1(Gather((0,)), w, Tensor.of_array(there))
+    kept = values.astype(np.int64, copy=False)
     if w is None:
-        kept = values if not values.size or values.min() >= 0 else values[values >= 0]
-        return Tensor.of_array(np.bincount(kept.astype(np.int64, copy=False), minlength=length).astype(target.np_type))
-    there = np.flatnonzero(values >= 0)
-    updates = cast(apply1(Gather((0,)), w, Tensor.of_array(there)), target)
-    return apply1(Scatter((0,), "add"), full((length,), 0, target), Tensor.of_array(values[there].astype(np.int64)), updates)
+        return Tensor.of_array(np.bincount(kept, minlength=length).astype(target.np_type))
+    return apply1(Scatter((0,), "add"), full((length,), 0, target), Tensor.of_array(kept), cast(w, target))
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0.0, max: float = 0.0) -> Tensor:
