@@ -270,6 +270,11 @@ DIFFERENCES: tuple[tuple[str, str], ...] = (
         "`ops.ApplyFtrl` and `ops.ApplyAdagradDA` with `l1`",
         "follow their documented formulas, which move Parameters towards 0. MindSpore's CPU kernels move some away from it.",
     ),
+    (
+        "Equal largest elements",
+        "share the gradient of `Tensor.max(axis=…)` and `min`, as with `ops.amax`; MindSpore gives all of it to the first where the axis is an int, as"
+        " `ops.max` does in both.",
+    ),
     ("`nn.BCELoss` and `ops.binary_cross_entropy`", "of probabilities outside of [0, 1] are infinite or NaN; MindSpore raises an exception."),
     (
         "Recursion",

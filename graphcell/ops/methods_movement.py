@@ -165,9 +165,6 @@ def _extremum(
     along = _either(function, place, _either(function, dim, axis, "dim and axis"), "dim and axis")
     if isinstance(along, int) and not of_axis and not (is_unnamed and state.trace is not None):
         return pair(self, along, kept, initial=initial, where=mask)
-    may_be_differentiated = state.trace is not None or bool(state.tapes)
-    if not return_indices and isinstance(along, int) and may_be_differentiated:  # the gradient goes to the first of equals
-        return pair(self, along, kept, initial=initial, where=mask)[0]
     if not return_indices:
         return reduce(self, along, kept and along is not None, initial=initial, where=mask)
     return pair(self, along, kept, initial=initial, where=mask)
@@ -178,7 +175,7 @@ def max(
     initial: Any = None, where: Any = True, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The largest element; `max(dim=…)` gives the largest along `dim` and their indices, `max(axis=…)` the values only. `max(1)` is the former where
-    ops run at once, the latter inside of `jit`. The gradient goes to the first of equal elements along an int, to all of them alike else."""
+    ops run at once, the latter inside of `jit`."""
     return _extremum(self, place, keep, dim, keepdim, axis, keepdims, initial, where, return_indices, "max")
 
 
@@ -187,7 +184,7 @@ def min(
     initial: Any = None, where: Any = True, return_indices: bool = False,
 ) -> Any:  # fmt: skip
     """The smallest element; `min(dim=…)` gives the smallest along `dim` and their indices, `min(axis=…)` the values only. `min(1)` is the former where
-    ops run at once, the latter inside of `jit`. The gradient is that of `max`."""
+    ops run at once, the latter inside of `jit`."""
     return _extremum(self, place, keep, dim, keepdim, axis, keepdims, initial, where, return_indices, "min")
 
 

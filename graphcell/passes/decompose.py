@@ -1,7 +1,7 @@
 """Rewrites ops that have no kernel of their own into ops that have one.
 
-Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index`, `moments`, matrix products of integers, and what gathers extrema at
-their places. Runs after differentiation, so that gradients are those of the whole ops.
+Enters: any Graph. Leaves: an equal Graph without `fold`, `argmax`, `argmin`, `check_index`, `moments` and matrix products of integers. Runs after
+differentiation, so that gradients are those of the whole ops.
 """
 
 from __future__ import annotations
@@ -21,7 +21,6 @@ from graphcell.ops.contraction import MatMul
 from graphcell.ops.control import If
 from graphcell.ops.creation import Full, Iota, number_of
 from graphcell.ops.host import CheckIndex, Raise
-from graphcell.ops.indexing import GatherElements
 from graphcell.ops.moments import Moments
 from graphcell.ops.movement import BroadcastTo, Pad, Reshape, Slice, Transpose
 from graphcell.ops.pooling import Fold, ReduceMinPlace
@@ -42,7 +41,6 @@ class _Decomposition:
         self.table: dict[Value, Value] = {v: v for v in graph.inputs}
         self.span: Span | None = None
         self.known: dict[tuple[Op, Value], Value] = {}
-        self.given = graph.producers()
 
     def emit(self, op: Op, *operands: Value) -> Value:
         types = infer_types(op, tuple(v.type for v in operands))
@@ -77,8 +75,6 @@ class _Decomposition:
             return self._fold(op, *operands)
         if isinstance(op, (ArgMax, ArgMin)):
             return self._place_of_extremum(op, *operands)
-        if isinstance(op, GatherElements):
-            return self._extremum_at_its_place(op, *node.operands)
         if isinstance(op, MatMul) and _is_decomposed(node):
             return self._integer_product(op, *operands)
         return None
@@ -156,17 +152,6 @@ class _Decomposition:
         index = self.emit(Iota(shape, op.axis, dt.int32 if shape[op.axis] < 1 << 31 else dt.int64))
         place = self.emit(Select(), hit, index, self._full(shape[op.axis] - 1, index))
         return self._cast(self.emit(ReduceMinPlace(axis, False), place), dt.int64)
-
-    def _extremum_at_its_place(self, op: GatherElements, x: Value, index: Value) -> Value | None:
-        """What lies at the place of a row's extremum is the extremum (of zeros of both signs perhaps another than the first)."""
-        found = self.given.get(index)
-        while found is not None and isinstance(found.op, Reshape):
-            found = self.given.get(found.operands[0])
-        if found is None or not isinstance(found.op, (ArgMax, ArgMin)) or found.op.axis != op.axis or found.operands[0] is not x or not x.type.size:
-            return None
-        if index.type.shape != (*x.type.shape[: op.axis], 1, *x.type.shape[op.axis + 1 :]):
-            return None
-        return self.emit((ReduceMax if isinstance(found.op, ArgMax) else ReduceMin)((op.axis,), True), self.table[x])
 
     def _cast(self, x: Value, dtype: dt.DType) -> Value:
         return x if x.type.dtype is dtype else self.emit(Cast(dtype), x)
