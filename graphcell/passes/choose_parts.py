@@ -27,6 +27,7 @@ _SHORTEST_PART = 16
 _MOST_OPS = 4
 """Elementwise ops, one of another, of a part."""
 _LONGEST_ROW = 1 << 31
+"""From which on places in rows are no numbers of 32 bits."""
 
 
 def choose_parts(graph: Graph) -> Graph:
@@ -55,7 +56,8 @@ def _amid_padding(r: Rewriter, v: Value, before: int, behind: int) -> Value:
     made, (*outer, row) = r.producers.get(v), v.type.shape
     shape = (*outer, before + row + behind)
     if made is not None and isinstance(made.op, Elementwise):
-        (result,) = r.emit(made.op, *(_amid_padding(r, x, before, behind) for x in made.operands))
+        padded = {x: _amid_padding(r, x, before, behind) for x in dict.fromkeys(made.operands)}
+        (result,) = r.emit(made.op, *(padded[x] for x in made.operands))
     elif made is not None and isinstance(made.op, Full):
         (result,) = r.emit(Full(made.op.value, shape, made.op.dtype))
     elif made is not None and isinstance(made.op, BroadcastTo) and is_same_along(len(outer), made):
@@ -74,11 +76,7 @@ def _find(graph: Graph) -> frozenset[Value]:
 
 class _Finder:
     def __init__(self, graph: Graph):
-        self.made_by, self.outputs = graph.producers(), frozenset(graph.outputs)
-        self.users: dict[Value, list[Node]] = {}
-        for node in graph.nodes:
-            for v in node.operands:
-                self.users.setdefault(v, []).append(node)
+        self.made_by, self.users, self.outputs = graph.producers(), graph.users(), frozenset(graph.outputs)
         self.nodes = graph.nodes
         self.found: set[Value] = set()
 
@@ -91,7 +89,7 @@ class _Finder:
     def pays(self, node: Node, op: Concat) -> bool:
         """Whether a loop of its own can be spared for a part, and the others can be read with guards."""
         (whole,) = node.results
-        if op.axis != whole.type.rank - 1 or not 1 < len(node.operands) <= _MOST_PARTS or not _SHORTEST_PART <= whole.type.shape[-1] < _LONGEST_ROW:
+        if op.axis != whole.type.rank - 1 or not 1 < len(node.operands) <= _MOST_PARTS or whole.type.shape[-1] >= _LONGEST_ROW:
             return False
         if any(part.type.shape[-1] < _SHORTEST_PART or not part.type.size for part in node.operands):
             return False
@@ -131,4 +129,5 @@ class _Finder:
             made = self.made_by.get(v)
         if v in self.found:  # which will not lie in memory
             return False
+        # what is cut is read at other places than it is made, by way of memory
         return made is None or not isinstance(made.op, View if is_cut else (View, Elementwise, Reduction))

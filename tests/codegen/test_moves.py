@@ -10,7 +10,7 @@ import pytest
 
 from graphcell import dtype as dt
 from graphcell import ops
-from graphcell.codegen.kernel import LoopKernel
+from graphcell.codegen.kernel import Access, Guard, Load, LoopKernel, Splat, Statement, Store
 from graphcell.codegen.llvm.widths import lanes_of
 from graphcell.codegen.moves import moved_as_bits
 from tests.codegen.plans import TARGETS
@@ -85,10 +85,25 @@ def kernel_of(fn: Any, *arrays: Any) -> LoopKernel:
     return kernel
 
 
-def test_narrow_integers_fill_registers() -> None:
-    target = TARGETS[32]
-    for dtype, lanes in ((np.int8, 32), (np.int16, 16), (np.int32, 8)):
+@pytest.mark.parametrize("width", TARGETS)
+def test_narrow_integers_fill_registers(width: int) -> None:
+    target = TARGETS[width]
+    for dtype in (np.int8, np.int16, np.int32):
         x = np.zeros((3, 4096), dtype)
-        assert lanes_of(kernel_of(lambda x: ops.maximum(x, -x), x), target) == lanes
-    assert lanes_of(kernel_of(lambda x: ops.flip(x, (1,)), np.zeros((3, 63), np.int8)), target) < 32  # 31 bytes one by one would take longer
-    assert lanes_of(kernel_of(lambda x: x.astype(dt.float32) * 2.0, np.zeros((3, 4096), np.int8)), target) == 8
+        assert lanes_of(kernel_of(lambda x: ops.maximum(x, -x), x), target) == width // x.itemsize
+    assert lanes_of(kernel_of(lambda x: x.astype(dt.float32) * 2.0, np.zeros((3, 4096), np.int8)), target) == width // 4
+    if not target.avx512:  # what is left of a row of 63 bytes would go one by one
+        assert lanes_of(kernel_of(lambda x: ops.flip(x, (1,)), np.zeros((3, 63), np.int8)), target) < width
+
+
+@pytest.mark.parametrize("dtype", [dt.float16, dt.bfloat16])
+def test_numbers_outside_are_bits_too(dtype: dt.DType) -> None:
+    load = Load(Access(0, (1,)), dtype, (Guard((1,), -2, 5),), Splat(-2.5, dtype))
+    kernel = LoopKernel((9,), 1, -1, (Statement(load, (), dtype, 1, 0),), (Store(0, Access(1, (1,))),), (dtype, dtype))
+    moved = moved_as_bits(kernel)
+    (what,) = (s.what for s in moved.body)
+    assert isinstance(what, Load)
+    assert what.outside is not None
+    assert what.dtype is moved.body[0].dtype is what.outside.dtype is dt.int16
+    assert np.array(what.outside.value, np.int16).view(dtype.np_type) == -2.5
+    assert moved.operands == (dt.int16, dt.int16)

@@ -51,7 +51,18 @@ def three_in_numpy(x: Any, cos: Any, sin: Any) -> Any:
     return np.concatenate((x[..., 20:] * 2.0, np.broadcast_to(sin[:, :17], (*x.shape[:-1], 17)) / x[..., :1], x[..., :20]), -1) * 3.0
 
 
-FUNCTIONS = [(rotated, rotated_in_numpy), (turned, turned_in_numpy), (three, three_in_numpy)]
+def squares(x: Any, cos: Any, sin: Any) -> Any:
+    """Of which one operand is taken twice."""
+    y = -x[..., 20:]
+    z = y * y
+    return ops.cat((z * z, x[..., :20]), -1) * 3.0
+
+
+def squares_in_numpy(x: Any, cos: Any, sin: Any) -> Any:
+    return np.concatenate((x[..., 20:] ** 4, x[..., :20]), -1) * 3.0
+
+
+FUNCTIONS = [(rotated, rotated_in_numpy), (turned, turned_in_numpy), (three, three_in_numpy), (squares, squares_in_numpy)]
 
 
 def arrays(columns: int, dtype: Any) -> list[Any]:

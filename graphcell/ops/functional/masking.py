@@ -92,7 +92,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
     x = tensor_of(input, "nonzero")
     values = known_values(x, "nonzero")
     shape = values.shape or (1,)
-    places = np.unravel_index(np.flatnonzero(values), shape)  # numpy's `nonzero` takes several times as long in two dimensions and more
+    places = np.unravel_index(np.flatnonzero(values), shape)  # of few elements in several dimensions numpy's `nonzero` takes several times as long
     if as_tuple:
         return tuple(Tensor.of_array(p) for p in places)
     return Tensor.of_array(np.stack(places, 1)[:, : values.ndim].astype(np.int64))
