@@ -213,7 +213,7 @@ def test_transposed_matrices_are_read_again_by_the_more_rows_the_nearer_they_are
         for m in range(1, 40):
             assert uses_dot(dense_matmul(m, n, k, transpose_b=True), WIDE) == (m <= most), (m, k, n)
     assert not uses_dot(dense_matmul(8, 512, 512, transpose_b=True), replace(WIDE, vector_bytes=32))
-    bfloats, pairs = dense_matmul(8, 512, 512, "bfloat", transpose_b=True), replace(WIDE, features="+avx512f,+avx512bf16")
+    bfloats, pairs = dense_matmul(8, 512, 512, "bfloat", transpose_b=True), replace(WIDE, cpu="znver4", features="+avx512f,+avx512bf16")
     assert uses_dot(bfloats, WIDE) and not uses_dot(bfloats, pairs)  # which multiply two at once
 
 
@@ -339,7 +339,7 @@ def test_tiles_pack_few_steps(k: int, kind: str, monkeypatch: pytest.MonkeyPatch
 
 
 def test_pairs_of_bfloats_are_packed_before() -> None:
-    target = replace(WIDE, features="+avx512f,+avx512bf16")
+    target = replace(WIDE, cpu="znver4", features="+avx512f,+avx512bf16")
     plan = schedule(in_pairs(dense_matmul(300, 512, 512, "bfloat"), target), target)
     assert plan.pack_b == "block" and not plan.packs_meanwhile
 

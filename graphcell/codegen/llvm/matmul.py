@@ -40,6 +40,8 @@ from graphcell.codegen.llvm.matmul_mirror import emit_mirror
 from graphcell.codegen.llvm.matmul_prefetch import STEPS_AHEAD, elements_ahead, fetch_of, fetched_from, next_tile
 from graphcell.codegen.llvm.matmul_schedule import GROUPED_ROWS, MOST_KEPT_BYTES, Schedule, schedule
 from graphcell.codegen.llvm.matmul_spec import MatmulSpec, Operand, dense_matmul, in_pairs, merge_batch, with_prepared_weights
+from graphcell.codegen.llvm.matmul_tiles import TileMatmul
+from graphcell.codegen.llvm.matmul_tiles_schedule import tile_schedule
 from graphcell.codegen.llvm.microkernel import Fetch, Level, MicroKernel, batch_of, call_micro, come_from_memory, emit_micro
 from graphcell.codegen.llvm.packing import copy_run, displaced, emit_pack_panel, prefetch
 from graphcell.codegen.llvm.partial_sums import PartialSum, emit_row_sum
@@ -72,6 +74,9 @@ def emit_matmul(
         return Plan((), note="empty output")
     batch_rows = spec.m if math.prod(spec.batch) > 1 else 0
     spec = merge_batch(spec)
+    in_tiles = tile_schedule(spec, target)
+    if in_tiles is not None:
+        return TileMatmul(module, name, spec, in_tiles, target, epilogue, extra, batch_rows).emit()
     if uses_dot(spec, target) and (not spec.share_b or is_narrow(spec, target)):
         return DotMatmul(module, name, spec, target, epilogue, extra, batch_rows).emit()
     spec = in_pairs(spec, target)

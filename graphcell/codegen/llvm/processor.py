@@ -19,6 +19,7 @@ from graphcell.records import dataclass
 
 VECTOR_BYTES_VARIABLE = "GRAPHCELL_VECTOR_BYTES"
 DENORMALS_VARIABLE = "GRAPHCELL_DENORMALS"
+TILES_VARIABLE = "GRAPHCELL_TILES"
 PASSES = ("sroa", "instruction_combine", "simplify_cfg")
 """What runs before instruction selection. The emitted code is vectorised and nearly in SSA form already: on
 elementwise kernels, normalisations, matrix products and attention, with their gradients, these three gave
@@ -30,6 +31,7 @@ the emitted loops are simple; the second scheduling, after registers are given, 
 order do that themselves. Of twelve workloads none ran measurably slower without them.
 """
 _WIDTHS = (16, 32, 64)
+_ARCH_PRCTL, _REQUEST_STATE, _TILE_DATA = 158, 0x1023, 18  # of Linux on x86-64: asm/prctl.h, and the number of the state's part
 _CACHE_DEFAULTS = {1: 32 << 10, 2: 512 << 10, 3: 8 << 20}
 
 
@@ -87,22 +89,35 @@ class Processor:
 def describe(processor: Processor, vector_bytes: str | None = None) -> Target:
     """The target for a processor. `vector_bytes` (16, 32 or 64) limits the vectors, so that the code of smaller processors can be tried here; by default
     it is what `GRAPHCELL_VECTOR_BYTES` in the environment says at each call, and with neither the vectors are as long as the processor has them.
-    `GRAPHCELL_DENORMALS=1` there keeps denormal numbers, which programs for x86 take for zero.
+    `GRAPHCELL_DENORMALS=1` there keeps denormal numbers, which programs for x86 take for zero. Registers for tiles of matrices, which know no denormal
+    numbers, are used unless `GRAPHCELL_TILES=0`, or these are kept, or the system refuses them.
 
     Raises ArgumentValueError (a ValueError) for anything else.
     """
     keeps = os.environ.get(DENORMALS_VARIABLE, "0") not in ("", "0")
-    return _describe(processor, os.environ.get(VECTOR_BYTES_VARIABLE, "") if vector_bytes is None else vector_bytes, keeps)
+    tiles = not keeps and os.environ.get(TILES_VARIABLE, "1") not in ("", "0")
+    return _describe(processor, os.environ.get(VECTOR_BYTES_VARIABLE, "") if vector_bytes is None else vector_bytes, keeps, tiles)
 
 
 @functools.cache
-def _describe(processor: Processor, vector_bytes: str, keeps_denormals: bool) -> Target:
+def _describe(processor: Processor, vector_bytes: str, keeps_denormals: bool, tiles: bool) -> Target:
     features = dict(processor.features)
+    if features.get("amx-tile") and not (tiles and _may_use_tiles()):
+        features.update({name: False for name in features if name.startswith("amx")})
     native = 64 if features.get("avx512f") else 32 if features.get("avx2") else 16
     width = _parse_width(vector_bytes) if vector_bytes else native
     l1, l2, l3 = (_cache_bytes(level) for level in (1, 2, 3))
     flushes = processor.triple.startswith("x86_64") and not keeps_denormals
     return Target(processor.triple, processor.cpu, _feature_string(features, width), width, l1, l2, l3, flushes)
+
+
+@functools.cache
+def _may_use_tiles() -> bool:
+    """Asks the system for the registers of AMX, which it gives a process that asks, for all its threads."""
+    if not sys.platform.startswith("linux"):
+        return False
+    system_call = ctypes.CDLL(None).syscall
+    return bool(system_call(ctypes.c_long(_ARCH_PRCTL), ctypes.c_long(_REQUEST_STATE), ctypes.c_long(_TILE_DATA)) == 0)
 
 
 def _parse_width(text: str) -> int:
