@@ -34,7 +34,7 @@ KINDS = ["float", "half", "bfloat"]
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the product."""
-    monkeypatch.setattr("graphcell.codegen.llvm.matmul_tiles_schedule._WORTH", math.inf)
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_tiles_schedule.WORTH", math.inf)
 
 
 def check_in_tiles(case: Case) -> None:

@@ -37,6 +37,7 @@ from graphcell.codegen.llvm.contraction import (
     tile_start,
 )
 from graphcell.codegen.llvm.convolution_schedule import Edges, Schedule, schedule, taps_of, weight_bytes
+from graphcell.codegen.llvm.convolution_tiles import emit_in_tiles
 from graphcell.codegen.llvm.correlation import (
     ConvSpec,
     Correlation,
@@ -146,7 +147,10 @@ def _emit_parts(
     names: tuple[str, str, str],
     prepared: bool,
 ) -> Plan:
-    """By Winograd's algorithm, or stages of all parts: first the packing of each, then the correlations."""
+    """With tile registers, by Winograd's algorithm, or in stages of all parts: first the packing of each, then the correlations."""
+    in_tiles = emit_in_tiles(module, name, parts, target, epilogue, extra, names)
+    if in_tiles is not None:
+        return in_tiles
     fast = winograd_schedule.choose(parts[0], target, prepared)
     if fast is not None:
         return emit_winograd(module, name, parts[0], fast, target, epilogue, extra, names)

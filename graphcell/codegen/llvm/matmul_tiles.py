@@ -66,8 +66,8 @@ class TileMatmul:
         spec, plan = self.spec, self.plan
         stages, shared = [], []
         if plan.pack_b == "shared":
-            shared.append(("packed", plan.column_tiles * self._panel_of_b))
-            stages.append(self._emit_shared_pack())
+            shared.append(("packed", plan.column_tiles * self.panel_of_b))
+            stages.append(self.emit_shared_pack())
         stages.append(self._emit_main())
         note = ", ".join([str(plan), *["written past the caches"] * spec.c.past])
         return Plan(tuple(stages), tuple(shared), self._scratch, note)
@@ -88,17 +88,39 @@ class TileMatmul:
         return self.before_sums + (self.plan.rows_per_block * self.plan.columns_per_block if self.plan.passes > 1 else 1) * _SUMS_BYTES
 
     @property
-    def _panel_of_b(self) -> int:
+    def panel_of_b(self) -> int:
+        """Bytes of a panel of B, with its largest bits."""
         return panel_bytes(self.spec.b.kind, self.spec.k if self.plan.pack_b == "shared" else self.plan.depth)
 
     @property
     def _scratch(self) -> int:
-        return self.before_panels + (self.plan.columns_per_block * self._panel_of_b if self.plan.pack_b == "block" else 0)
+        panels = self.plan.columns_per_block * self.panel_of_b if self.plan.pack_b == "block" else 0
+        return self.before_panels + panels + self.gathered_bytes
 
     @property
     def lines_asked_for(self) -> int:
         """Lines of the next row tile of A, of 32 in a group of steps, that a micro-kernel asks for, so that those beside each other ask for all."""
-        return ceil_div(tiles.TILE_STEPS, self.plan.columns_per_block)
+        return 0 if self.gathered_bytes else ceil_div(tiles.TILE_STEPS, self.plan.columns_per_block)
+
+    @property
+    def reads_b(self) -> bool:
+        """Whether blocks read B where it lies: to pack it, or to compute sums again."""
+        return self.plan.pack_b == "block" or self.plan.parts > 1
+
+    def emit_gather(self, name: str, rows: int) -> str:
+        """Emits `void name(ptr a, ptr to, row, k, count)`, which puts `count` steps of some rows next to each other, if A does not lie in rows; or nothing,
+        and returns no name.
+        """
+        return ""
+
+    @property
+    def gathered_bytes(self) -> int:
+        """Scratch memory for what is gathered."""
+        return 0
+
+    @property
+    def before_gathered(self) -> int:
+        return self._scratch - self.gathered_bytes
 
     def panel_of_rows(self, segment: Segment) -> Panel:
         """Where rows are packed beside the work on others, all panels are as for a whole row tile."""
@@ -122,9 +144,9 @@ class TileMatmul:
         def pack(start: Val, group: Val, steps: Val) -> None:
             for packer, (segment, _) in zip(packers, self.plan.column_segments, strict=True):
                 with tile_loop(b, segment, *columns, "pack") as (tile, column):
-                    panel = b.gep(panels, affine(b, [(_less(b, tile, columns[0]), self._panel_of_b)]), I8)
+                    panel = b.gep(panels, affine(b, [(_less(b, tile, columns[0]), self.panel_of_b)]), I8)
                     to = b.gep(panel, affine(b, [(group, self.panel_of_columns(segment).group_bytes // tiles.TILE_STEPS)]), I8)
-                    largest = b.gep(panel, self._panel_of_b - LINE_BYTES, I8)
+                    largest = b.gep(panel, self.panel_of_b - LINE_BYTES, I8)
                     b.call(packer, VOID, b.gep(start, affine(b, [(column, spec.b.column)]), LType(spec.b.kind)), to, largest, steps)
 
         if turns:
@@ -137,9 +159,9 @@ class TileMatmul:
     def clear_largest_of_columns(self, b: FunctionBuilder, columns: tuple[Val, Val], panels: Val) -> None:
         """Before column tiles of B are packed."""
         with b.loop(*columns, name="clear") as tile:
-            clear_largest(b, b.gep(panels, affine(b, [(_less(b, tile.index, columns[0]), self._panel_of_b)], self._panel_of_b - LINE_BYTES), I8))
+            clear_largest(b, b.gep(panels, affine(b, [(_less(b, tile.index, columns[0]), self.panel_of_b)], self.panel_of_b - LINE_BYTES), I8))
 
-    def _emit_shared_pack(self) -> Stage:
+    def emit_shared_pack(self) -> Stage:
         """Packs all of B. Its name says all that it depends on: products of the same matrix, with whatever epilogue, share it."""
         spec = self.spec
         name = f"pack.tiles.{spec.k}x{spec.n}.{spec.b.row}.{spec.b.column}.{spec.b.kind}"
@@ -150,7 +172,7 @@ class TileMatmul:
         packers = self._packers_of_b(f"{name}.panel")
         b = FunctionBuilder(self.module, name, params.list, internal=False)
         begin, end = b.args["begin"], b.args["end"]
-        panels = b.gep(b.args["packed"], affine(b, [(begin, self._panel_of_b)]), I8)
+        panels = b.gep(b.args["packed"], affine(b, [(begin, self.panel_of_b)]), I8)
         self.clear_largest_of_columns(b, (begin, end), panels)
         self.pack_columns(b, packers, (begin, end), b.args["b"], panels, i64(spec.k))
         b.finish()
@@ -159,18 +181,19 @@ class TileMatmul:
     def _emit_main(self) -> Stage:
         spec, plan = self.spec, self.plan
         shares = plan.pack_b == "shared"
-        buffers = ("a", *(("packed",) * shares), "b", "c", "scratch")
+        buffers = ("a", *(("packed",) * shares), *(("b",) * self.reads_b), "c", "scratch")
         extra = tuple(self.extra)
         across = tuple(enumerate(plan.column_segments))
         pairs = [[_Tile(self, f"{self.name}.tile{i}{j}", rows, *columns) for j, columns in across] for i, rows in enumerate(plan.row_segments)]
         products, ends = [[tile.emit_products() for tile in line] for line in pairs], [[tile.emit_end() for tile in line] for line in pairs]
         rows = [emit_pack(self.module, f"{self.name}.rows{i}", self.panel_of_rows(segment)) for i, segment in enumerate(plan.row_segments)]
+        gathers = [self.emit_gather(f"{self.name}.gather{i}", segment.size) for i, segment in enumerate(plan.row_segments)]
         columns = [] if shares else self._packers_of_b(f"{self.name}.columns")
         blocks = math.prod(spec.batch) * math.prod(plan.grid)
         b = FunctionBuilder(self.module, self.name, KernelParams(buffers, extra).list, internal=False)
         tiles.configure(b)
         with b.loop(b.args["begin"], b.args["end"], name="block") as block:
-            _Block(self, b, block.index, products, ends, rows, columns).emit()
+            _Block(self, b, block.index, products, ends, gathers, rows, columns).emit()
         tiles.release(b)
         return Stage(b.finish(), buffers, tuple(n for n, _ in extra), blocks, spec.flops // blocks)
 
@@ -196,6 +219,7 @@ class _Block:
     number: Val
     products: list[list[str]]  # of each row segment and column segment
     ends: list[list[str]]
+    gathers: list[str]  # of each row segment; empty names: rows are packed from where they lie
     row_packers: list[str]
     column_packers: list[str]
 
@@ -205,7 +229,7 @@ class _Block:
         columns = even_range(b, across, plan.columns_per_block, plan.column_tiles)
         rows = even_range(b, down, plan.rows_per_block, plan.row_tiles)
         a, right, c = (
-            b.gep(b.args[name], affine(b, list(zip(batch, operand.batch, strict=True))), LType(operand.kind))
+            b.gep(b.args.get(name, b.args["a"]), affine(b, list(zip(batch, operand.batch, strict=True))), LType(operand.kind))
             for name, operand in (("a", spec.a), ("b", spec.b), ("c", spec.c))
         )
         linear = affine(b, [(x, math.prod(spec.batch[d + 1 :])) for d, x in enumerate(batch)])
@@ -238,6 +262,9 @@ class _Block:
         left, largest = b.args["scratch"], self._largest_of_rows(down)
         a = b.gep(on.a, affine(b, [(row, spec.a.row)]), LType(spec.a.kind))
         source = b.gep(a, affine(b, [(k, spec.a.column)]), LType(spec.a.kind))
+        if self.gathers[i]:
+            source = b.gep(left, owner.before_gathered, I8)
+            b.call(self.gathers[i], VOID, on.a, source, b.add(on.base_row, row), k, count)
         with b.if_then(b.icmp("eq", down, i64(0))) if plan.meanwhile else contextlib.nullcontext():
             b.call(self.row_packers[i], VOID, source, left, largest, count)
         following = self._following(source, down, row) if plan.meanwhile else []
@@ -286,7 +313,7 @@ class _Block:
 
     def _panel(self, number: Val) -> tuple[Val, Val]:
         """A panel of B, of all or of those of the block, and the largest bits in it."""
-        b, size = self.b, self.owner._panel_of_b
+        b, size = self.b, self.owner.panel_of_b
         panels = b.args["packed"] if self.owner.plan.pack_b == "shared" else b.gep(b.args["scratch"], self.owner.before_panels, I8)
         panel = b.gep(panels, affine(b, [(number, size)]), I8)
         return panel, b.gep(panel, size - LINE_BYTES, I8)

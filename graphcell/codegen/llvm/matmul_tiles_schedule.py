@@ -16,7 +16,7 @@ from graphcell.records import dataclass
 TILE = 2 * TILE_ROWS
 """Rows and columns of what a micro-kernel computes: four registers."""
 _LANES = 16
-_STEPS_OF_A = {1: 1024, 2: 512, 3: 384}  # of a panel of A, at most, by the parts of an element
+STEPS_OF_A = {1: 1024, 2: 512, 3: 384}  # of a panel of A, at most, by the parts of an element
 _PART_OF_CACHE = 0.75  # of L2 that is for B's panels and for sums
 _MOST_LINES = 8  # of 32 elements that are packed beside a group of products
 _UNEVEN = 8  # blocks, fewer of which had better be an even number
@@ -27,7 +27,7 @@ _PRODUCT = {1: 36.0, 2: 25.0, 3: 25.0}  # of two tiles, with their loads; by the
 _PACKED = {"bfloat": (0.25, 0.3), "half": (0.5, 0.8), "float": (0.75, 1.05)}  # for an element: as it lies, and turned
 _MEANWHILE = 0.2  # of that, for what is packed beside products
 _CALL = 100.0  # of a product of panels, with what is stored
-_WORTH = 0.85  # of the time of the other kernels
+WORTH = 0.85  # of the time of the other kernels
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,17 +74,20 @@ def tile_schedule(spec: MatmulSpec, target: ContractionTarget) -> TileSchedule |
     """The schedule, or None if the product cannot be computed so, or is computed sooner by multiply-adds."""
     if not _can(spec, target):
         return None
-    rows, columns = _rows(spec.m), _columns(spec.n)
-    parts = PARTS[spec.a.kind]
-    passes = ceil_div(spec.k, _STEPS_OF_A[parts])
-    depth = round_up(ceil_div(spec.k, passes), TILE_STEPS)
+    passes = ceil_div(spec.k, STEPS_OF_A[PARTS[spec.a.kind]])
+    plan = schedule_in_passes(spec, round_up(ceil_div(spec.k, passes), TILE_STEPS), target)
+    return plan if cycles(spec, plan) < WORTH * cycles_of_multiply_adds(spec) else None
+
+
+def schedule_in_passes(spec: MatmulSpec, depth: int, target: ContractionTarget, gathers: bool = False) -> TileSchedule:
+    """The schedule whose passes have so many steps. `gathers`: the rows of A do not lie in memory, but are put together tile by tile."""
+    rows, columns, parts = _rows(spec.m), _columns(spec.n), PARTS[spec.a.kind]
     passes = ceil_div(spec.k, depth)
     row_tiles, column_tiles = ceil_div(spec.m, TILE), ceil_div(spec.n, TILE)
-    across, down = _grid(spec, row_tiles, column_tiles, passes, panel_bytes(spec.b.kind, depth), target)
+    across, down = _grid(spec, row_tiles, column_tiles, passes, panel_bytes(spec.b.kind, depth), gathers, target)
     per_row, per_column = ceil_div(row_tiles, down), ceil_div(column_tiles, across)
-    pack_b, meanwhile = "shared" if spec.share_b else "block", _lines_meanwhile(spec, across, column_tiles)
-    plan = TileSchedule(rows, columns, per_row, per_column, depth, passes, pack_b, parts, meanwhile)
-    return plan if _cycles(spec, plan) < _WORTH * _cycles_of_multiply_adds(spec) else None
+    pack_b, meanwhile = "shared" if spec.share_b else "block", 0 if gathers else _lines_meanwhile(spec, across, column_tiles)
+    return TileSchedule(rows, columns, per_row, per_column, depth, passes, pack_b, parts, meanwhile)
 
 
 def _can(spec: MatmulSpec, target: ContractionTarget) -> bool:
@@ -109,7 +112,7 @@ def _columns(n: int) -> tuple[tuple[Segment, Columns], ...]:
     return tuple(segments)
 
 
-def _grid(spec: MatmulSpec, row_tiles: int, column_tiles: int, passes: int, panel: int, target: ContractionTarget) -> tuple[int, int]:
+def _grid(spec: MatmulSpec, row_tiles: int, column_tiles: int, passes: int, panel: int, gathers: bool, target: ContractionTarget) -> tuple[int, int]:
     """Blocks along columns and rows: enough for threads, what a block uses again in the L2 cache, and least packed by several blocks."""
     outer, room = math.prod(spec.batch), int(target.l2_bytes * _PART_OF_CACHE)
     wanted = min(_MOST_BLOCKS, spec.blocks_wanted, outer * row_tiles * column_tiles)
@@ -126,13 +129,14 @@ def _grid(spec: MatmulSpec, row_tiles: int, column_tiles: int, passes: int, pane
             down = ceil_div(row_tiles, ceil_div(row_tiles, down))
         blocks = outer * across * down
         missing = max(0, wanted - blocks) + (blocks < _UNEVEN and blocks % 2 and wanted > 1)
-        part = _MEANWHILE if _lines_meanwhile(spec, across, column_tiles) else 1
+        part = _MEANWHILE if _lines_meanwhile(spec, across, column_tiles) and not gathers else 1
         packed = part * across * spec.m + (0 if spec.share_b else down * spec.n)
         best = min(best, (missing, packed, across, down))
     return int(best[2]), int(best[3])
 
 
-def _cycles(spec: MatmulSpec, plan: TileSchedule) -> float:
+def cycles(spec: MatmulSpec, plan: TileSchedule) -> float:
+    """The time that is expected."""
     across, down = plan.grid
     each = [ceil_div(n, TILE_ROWS) for n in (spec.m, spec.n)]
     products = math.prod(each) * ceil_div(spec.k, TILE_STEPS) * len(plan.products) * _PRODUCT[plan.parts]
@@ -143,5 +147,6 @@ def _cycles(spec: MatmulSpec, plan: TileSchedule) -> float:
     return math.prod(spec.batch) * (products + packed + calls * _CALL)
 
 
-def _cycles_of_multiply_adds(spec: MatmulSpec) -> float:
+def cycles_of_multiply_adds(spec: MatmulSpec) -> float:
+    """The time of the other kernels."""
     return math.prod(spec.batch) * spec.m * round_up(spec.n, _LANES // 2) * spec.k / _MULTIPLY_ADDS
