@@ -22,6 +22,7 @@ from functools import lru_cache
 
 from graphcell import dtype as dt
 from graphcell.codegen.kernel import Inverse, LoopKernel, MulAdd, Splat, Statement
+from graphcell.codegen.statements import Body
 from graphcell.dtype import DType
 from graphcell.ops.arithmetic import Div, Mul
 
@@ -44,7 +45,7 @@ def invert_once_a_row(kernel: LoopKernel) -> LoopKernel:
     length = kernel.inner_points if kernel.reduces else kernel.extents[kernel.vector]
     if length < (_FEWEST_VECTORS_IN_ROW if across else _FEWEST_IN_ROW):
         return kernel
-    body = _Body()
+    body = Body()
     known: dict[int, tuple[int, int, int]] = {}
     for s in kernel.body:
         if isinstance(s.what, Div) and s.dtype in _PRECISION and s.loops & in_row and _is_found_once(kernel.body[s.args[1]], in_row):
@@ -68,27 +69,7 @@ def _is_found_once(divisor: Statement, in_row: int) -> bool:
     return not divisor.loops & in_row and not isinstance(divisor.what, Splat)
 
 
-class _Body:
-    """Statements, and which of them stand for those of a kernel."""
-
-    def __init__(self) -> None:
-        self.statements: list[Statement] = []
-        self.number: list[int] = []
-
-    def add(self, s: Statement) -> int:
-        self.statements.append(s)
-        return len(self.statements) - 1
-
-    def keep(self, s: Statement) -> None:
-        self.number.append(self.add(replace(s, args=tuple(self.number[a] for a in s.args))))
-
-    def of(self, kernel: LoopKernel) -> LoopKernel:
-        if len(self.statements) == len(kernel.body):
-            return kernel
-        return replace(kernel, body=tuple(self.statements), stores=tuple(replace(s, local=self.number[s.local]) for s in kernel.stores))
-
-
-def _add_product(body: _Body, s: Statement, x: int, high: int, low: int) -> int:
+def _add_product(body: Body, s: Statement, x: int, high: int, low: int) -> int:
     """x * high + x * low in the place of `s`."""
     rest = body.add(replace(s, what=Mul(), args=(x, low)))
     return body.add(replace(s, what=MulAdd(negated=False), args=(x, high, rest)))
@@ -96,7 +77,7 @@ def _add_product(body: _Body, s: Statement, x: int, high: int, low: int) -> int:
 
 def multiply_by_inverses(kernel: LoopKernel) -> LoopKernel:
     """The kernel without divisions of each element by a number."""
-    body = _Body()
+    body = Body()
     for s in kernel.body:
         parts = _parts(kernel, s)
         if parts is None:

@@ -10,6 +10,7 @@ from types import MappingProxyType
 
 from graphcell.codegen.axes import Axis, Dims, flatten, leaf_set, leaves
 from graphcell.codegen.contract import contract
+from graphcell.codegen.extrema import find_nan_once
 from graphcell.codegen.fuse import Analysis, Group
 from graphcell.codegen.gathers import gather_strides
 from graphcell.codegen.kernel import (
@@ -136,7 +137,7 @@ class _Scheduler:
         dtypes = tuple(v.type.dtype for v in self.buffers)
         summed = sum(1 << d for d, a in enumerate(self.loops) if a in self.summed)
         kernel = contract(pick(LoopKernel(extents, outer, -1, tuple(self.body), tuple(stores), dtypes, summed=summed)))
-        kernel = multiply_by_inverses(share_powers(kernel))
+        kernel = find_nan_once(multiply_by_inverses(share_powers(kernel)))
         kernel = moved_as_bits(collapse(unroll_turns(collapse(kernel))))
         parts = rows_in_parts(kernel) if kernel.summed else reductions_in_parts(kernel)
         after = tuple(Following(choose_vector(collapse(f.kernel), masks), f.operands) for f in parts.after)

@@ -86,7 +86,7 @@ class _Decomposition:
         if -op.extent <= least and largest < op.extent:
             return
         axes = tuple(range(index.type.rank))
-        low, high = (self.emit(reduce(axes, False), self._cast(index, dt.int64)) for reduce in (ReduceMin, ReduceMax))
+        low, high = (self._cast(self.emit(reduce(axes, False), index), dt.int64) for reduce in (ReduceMin, ReduceMax))
         below = self.emit(Less(), low, self._full(-op.extent, low))
         outside = self.emit(BitwiseOr(), below, self.emit(GreaterEqual(), high, self._full(op.extent, high)))
         place = f" [{DataIndexError.code}]\n{render(self.span.in_any_call())}" if self.span is not None else ""

@@ -14,6 +14,7 @@ import pytest
 from graphcell import dtype as dt
 from graphcell import ops
 from graphcell.codegen.llvm.target import Target, compile_object, load_object
+from graphcell.codegen.llvm.text import I64, PTR, FunctionBuilder, LType
 from graphcell.codegen.lower import lower
 from graphcell.codegen.program import Kept
 from graphcell.ir.evaluate import evaluate_graph
@@ -31,6 +32,7 @@ from graphcell.ops.reduction import ArgMax, ReduceMax
 from graphcell.ops.scan import Cumulative
 from graphcell.passes.pipeline import run_pipeline
 from graphcell.tensor import Tensor
+from tests.codegen.harness import NUMPY_TYPES
 from tests.codegen.plans import TARGETS, Guarded, guarded
 from tests.codegen.test_views import _Views
 from tests.codegen.turn_taking import TurnTaking
@@ -216,3 +218,24 @@ def test_views_stay_inside_their_buffers(seed: int) -> None:
 def test_random_graphs_stay_inside_their_buffers(seed: int) -> None:
     graph, arrays = random_graph(seed, exact=True)
     check(graph, arrays, list(TARGETS))
+
+
+@pytest.mark.parametrize("width", TARGETS)
+@pytest.mark.parametrize("kind", ["i8", "i16", "float", "double"])
+def test_lanes_that_a_mask_hides_stay_unread_when_they_change_places(kind: str, width: int) -> None:
+    """Of a masked load, a shuffle and a selection by the same mask, LLVM 22 would make one instruction that reads all lanes."""
+    target, element = TARGETS[width], LType(kind)
+    lanes, dtype = width // element.bytes, NUMPY_TYPES[kind]
+    module = target.module()
+    b = FunctionBuilder(module, "turn", [("source", PTR), ("to", PTR), ("count", I64)], internal=False)
+    mask = b.lane_mask(b.args["count"], lanes)
+    value = b.masked_load(b.args["source"], mask, element.with_lanes(lanes))
+    turned = b.shuffle(value, value, [*range(1, lanes), 0])
+    b.store(b.select(mask, turned, b.const(7, turned)), b.args["to"])
+    b.finish()
+    function = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64)
+    library = load_object(compile_object(str(module), target))
+    for count in range(1, lanes):
+        source, to = guarded_copy(np.arange(1, count + 1).astype(dtype), at_end=True), guarded((lanes,), dtype)
+        function(library.address("turn"))(source.address, to.address, count)
+        np.testing.assert_array_equal(to.array, [*range(2, count + 1), 0, *[7] * (lanes - count)])

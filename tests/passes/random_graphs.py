@@ -48,7 +48,7 @@ _UNEXACT = {"div", "power", "pow"}
 POINTWISE = [
     cls
     for _, cls in sorted(Op.table.items())
-    if issubclass(cls, Elementwise) and cls.fast and not dataclasses.fields(cls)  # type: ignore[arg-type]
+    if issubclass(cls, Elementwise) and cls.__module__.startswith("graphcell.ops") and cls.fast and not dataclasses.fields(cls)  # type: ignore[arg-type]
 ]
 REDUCTIONS = [cls for _, cls in sorted(Op.table.items()) if issubclass(cls, Reduction)]
 

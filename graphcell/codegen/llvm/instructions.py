@@ -11,13 +11,13 @@ import math
 import re
 from collections.abc import Callable, Sequence
 
-from graphcell.codegen.llvm.values import I1, I32, PTR, VOID, LType, Module, Val, const, i64, number_in, rounded
+from graphcell.codegen.llvm.values import I1, I32, PTR, VOID, LType, Module, Val, const, count_of_first_lanes, i64, number_in, rounded
 
 _INTEGER_REDUCTIONS = {"add": "add", "mul": "mul", "min": "smin", "max": "smax", "umin": "umin",
                        "umax": "umax", "and": "and", "or": "or", "xor": "xor"}
 _NUMBER = re.compile(r"splat \((?:float|double) 0x(?!0{16})\w+\)")
 """A number in all lanes but 0, which needs no memory."""
-_FIRST_LANES = re.compile(r"<i1 true(, i1 true)*(, i1 false)*>")
+_REGISTERS = (16, 32, 64)  # bytes
 _BOOL_REDUCTIONS = {**_INTEGER_REDUCTIONS, "min": "umin", "max": "umax"}
 
 
@@ -35,6 +35,8 @@ class Instructions:
         """Floats (by name) that are NaN with nothing in their lower half, if they are: they came of bfloats, or are what arithmetic makes of such."""
         self._negated: dict[str, Val] = {}
         """Floats by name that are the negative of another value."""
+        self._masked: set[str] = set()
+        """What was loaded by masks that are not known (by name), where `shuffle` has to hide that from LLVM."""
         self._block = "entry"
         self._made: list[dict[object, tuple[Val, ...]]] = [{}]
         """What `once` made, in each of the loops and branches that the current place is in."""
@@ -136,7 +138,10 @@ class Instructions:
         if type.kind == "half":
             return self.bitcast(self.masked_load(pointer, mask, type.with_kind("i16")), type)
         zero = Val("zeroinitializer", type)
-        return self.intrinsic(f"masked.load.{type.suffix}.p0", type, aligned(pointer, type.bytes), mask, zero)
+        value = self.intrinsic(f"masked.load.{type.suffix}.p0", type, aligned(pointer, type.bytes), mask, zero)
+        if self.module.avx512 and not mask.text.startswith("<"):
+            self._masked.add(value.text)
+        return value
 
     def masked_store(self, value: Val, pointer: Val, mask: Val) -> None:
         if mask.text.startswith("<i1 true") and mask.text.count("true") == 1:
@@ -144,7 +149,7 @@ class Instructions:
             self.store(self.extract(value, 0), pointer)
             return
         value = self._bits_for_memory(value)
-        count = _count_of_first_lanes(mask) if self.module.slow_masks else 0
+        count = count_of_first_lanes(mask) if self.module.slow_masks else 0
         if count:
             self._store_first(value, pointer, count)
             return
@@ -364,7 +369,10 @@ class Instructions:
         """The same bits as another type of as many bits."""
         if str(x.type) == str(type):
             return Val(x.text, type)
-        return self.raw(f"bitcast {x} to {type}", type)
+        result = self.raw(f"bitcast {x} to {type}", type)
+        if x.text in self._masked:
+            self._masked.add(result.text)
+        return result
 
     def cast(self, x: Val, to: LType, *, signed: bool = True) -> Val:
         """Numeric conversion of a scalar, or of each lane.
@@ -534,9 +542,20 @@ class Instructions:
         return self.raw(f"insertelement {x}, {scalar}, {index}", x.type)
 
     def shuffle(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        """Some lanes of x and of y, which follow those of x.
+
+        Where the result is then selected by the mask by which x was loaded, LLVM 22 makes one instruction of all three, which applies the mask to its
+        result only, and reads all of x. An empty piece of assembly between load and shuffle keeps them apart.
+        """
+        kept = self._kept_from_loads(x)
+        x, y = kept, kept if y is x else self._kept_from_loads(y)
         mask = ", ".join(f"i32 {k}" for k in lanes)
         t = x.type.with_lanes(len(lanes))
         return self.raw(f"shufflevector {x}, {y}, <{len(lanes)} x i32> <{mask}>", t)
+
+    def _kept_from_loads(self, x: Val) -> Val:
+        own = x.text in self._masked and x.type.bytes * x.type.lanes in _REGISTERS
+        return self.raw(f'call {x.type} asm "", "=v,0"({x})', x.type) if own else x
 
     def iota(self, lanes: int, kind: str = "i64") -> Val:
         """<0, 1, 2, …>"""
@@ -579,11 +598,6 @@ def _is_number(x: Val) -> bool:
     """Whether x is a constant, the same in all lanes, and not NaN."""
     number = None if x.text.startswith("%") else number_in(x)
     return number is not None and not math.isnan(number)
-
-
-def _count_of_first_lanes(mask: Val) -> int:
-    """How many lanes a mask that is written as the first of them has on; 0 of any other."""
-    return mask.text.count("i1 true") if _FIRST_LANES.fullmatch(mask.text) else 0
 
 
 def _in_memory(type: LType) -> LType:

@@ -16,6 +16,7 @@ from graphcell.records import dataclass
 
 FLOAT_KINDS = ("half", "bfloat", "float", "double")
 _INTRINSIC_SUFFIX = {"half": "f16", "bfloat": "i16", "float": "f32", "double": "f64"}
+_FIRST_LANES = re.compile(r"<i1 true(, i1 true)*(, i1 false)*>")
 _BITS = {"half": 16, "bfloat": 16, "float": 32, "double": 64, "ptr": 64}
 
 
@@ -139,6 +140,11 @@ def constant_mask(count: int, lanes: int) -> Val:
 def mask_of(lanes: Sequence[bool]) -> Val:
     """Those lanes on."""
     return Val(f"<{', '.join(f'i1 {str(on).lower()}' for on in lanes)}>", LType("i1", len(lanes)))
+
+
+def count_of_first_lanes(mask: Val) -> int:
+    """How many lanes a mask that is written as the first of them has on; 0 of any other."""
+    return mask.text.count("i1 true") if _FIRST_LANES.fullmatch(mask.text) else 0
 
 
 FLUSHED_ATTRIBUTE = '"denormal-fp-math"="preserve-sign,preserve-sign"'
