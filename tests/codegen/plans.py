@@ -18,10 +18,16 @@ from graphcell.codegen.llvm.text import Module
 from tests.codegen.harness import NUMPY_TYPES
 
 PAGE = mmap.PAGESIZE
+
+
+def without_tiles(target: Target) -> Target:
+    """The processor without registers for tiles of matrices."""
+    return replace(target, features=target.features.replace("+amx", "-amx"))
+
+
 CANARY = 0xA5
-TARGETS = {
-    width: host(str(width)) for width in (16, 32, 64) if width <= host("").vector_bytes
-}
+TARGETS = {width: without_tiles(host(str(width))) for width in (16, 32, 64) if width <= host("").vector_bytes}
+"""By the bytes of a vector. Products with tile registers have tests of their own (test_matmul_tiles.py)."""
 Array = NDArray[Any]
 
 

@@ -23,6 +23,12 @@ BFLOATS = [replace(spec, x_kind="bfloat", w_kind="bfloat", y_kind="bfloat") for 
 ADJOINT = ("forward", "input")
 
 
+@pytest.fixture(autouse=True)
+def with_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host as it is."""
+    monkeypatch.setitem(TARGETS, HOST, host())
+
+
 @pytest.fixture
 def always(monkeypatch: pytest.MonkeyPatch) -> None:
     """However small the convolution."""

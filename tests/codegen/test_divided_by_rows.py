@@ -22,8 +22,8 @@ DIVIDED = [
 
 @pytest.fixture(autouse=True, params=TARGETS)
 def width(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
-    """The bytes of a vector, with a cache of one megabyte, whatever the machine's."""
-    monkeypatch.setitem(TARGETS, request.param, replace(TARGETS[request.param], l2_bytes=CACHE))
+    """The bytes of a vector, on one of AMD's processors with a cache of one megabyte, whatever the machine is."""
+    monkeypatch.setitem(TARGETS, request.param, replace(TARGETS[request.param], cpu="znver4", l1_bytes=32 << 10, l2_bytes=CACHE))
     return int(request.param)
 
 

@@ -26,9 +26,15 @@ Array = NDArray[Any]
 HOST = max(TARGETS)
 FEATURES = "+amx-bf16,+amx-tile,+avx512bf16,+avx512bw,+avx512cd,+avx512dq,+avx512f,+avx512vl,-prefer-256-bit"
 WITH_TILES = Target("x86_64-unknown-linux-gnu", "sapphirerapids", FEATURES, 64, 48 << 10, 2 << 20, 64 << 20, flushes=True)
-needs_tiles = pytest.mark.skipif(not multiplies_tiles(TARGETS[HOST]), reason="this processor has no tile registers, or the system does not give them")
+needs_tiles = pytest.mark.skipif(not multiplies_tiles(host()), reason="this processor has no tile registers, or the system does not give them")
 TRANSPOSES = list(itertools.product((False, True), repeat=2))
 KINDS = ["float", "half", "bfloat"]
+
+
+@pytest.fixture(autouse=True)
+def with_tiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The host as it is."""
+    monkeypatch.setitem(TARGETS, HOST, host())
 
 
 @pytest.fixture
