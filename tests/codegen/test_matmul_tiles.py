@@ -16,9 +16,9 @@ from graphcell import ops
 from graphcell.codegen.llvm import processor
 from graphcell.codegen.llvm.contraction import multiplies_tiles
 from graphcell.codegen.llvm.matmul import MatmulSpec, Operand, dense_matmul, emit_matmul
-from graphcell.codegen.llvm.matmul_tiles_schedule import tile_schedule
+from graphcell.codegen.llvm.matmul_tiles_schedule import STEPS_OF_A, tile_schedule
 from graphcell.codegen.llvm.target import Target, compile_object, host
-from graphcell.codegen.llvm.text import Module
+from graphcell.codegen.llvm.text import F32, PTR, FunctionBuilder, Module
 from tests.codegen.plans import TARGETS, assert_sums, compile_plan, storage
 from tests.codegen.test_contraction import Case, check
 
@@ -99,30 +99,88 @@ def test_the_output_may_be_of_another_kind_and_its_rows_apart(always: None) -> N
     assert np.isnan(got[:, n:]).all()  # as they were
 
 
-@needs_tiles
-@pytest.mark.parametrize("kind", ["float", "half"])
-@pytest.mark.parametrize(("transpose_a", "transpose_b"), TRANSPOSES)
-@pytest.mark.parametrize("side", ["a", "b"])
-@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, "largest"])
-def test_numbers_that_have_no_parts(number: float | str, side: str, transpose_a: bool, transpose_b: bool, kind: str, always: None) -> None:
-    """Infinities, NaN, and floats of which bfloats are infinite: the tiles that meet them are computed from the operands as they are."""
-    case = Case(70, 75, 96, kind, transpose_a=transpose_a, transpose_b=transpose_b)
-    a, b = case.operands()
-    what = np.finfo(storage(kind)).max if number == "largest" else number
-    if number == "largest":
-        a, b = a * storage(kind).type(2.0**-4), b * storage(kind).type(2.0**-4)
-    (a if side == "a" else b)[33, 40] = what
+def product(case: Case, a: Array, b: Array) -> Array:
     runner = compile_plan(lambda module, target: emit_matmul(module, "matmul", case.spec, target), TARGETS[HOST])
-    got = runner(case.stored(a, b), "c", (70, 75), storage(kind)).astype(np.float64)
+    return runner(case.stored(a, b), "c", (case.m, case.n), storage(case.kind)).astype(np.float64)
+
+
+def check_special(case: Case, a: Array, b: Array) -> None:
+    """Infinities and NaN where float64 has them, and all other numbers to rounding."""
+    got = product(case, a, b)
     with np.errstate(invalid="ignore"):
         want = a.astype(np.float64) @ b.astype(np.float64)
+        error = np.abs(got - want)
     np.testing.assert_array_equal(np.isnan(got), np.isnan(want))
     np.testing.assert_array_equal(got[np.isinf(want)], want[np.isinf(want)])
     finite = np.isfinite(want)
     size = np.abs(np.nan_to_num(a.astype(np.float64), posinf=0, neginf=0)) @ np.abs(np.nan_to_num(b.astype(np.float64), posinf=0, neginf=0))
-    with np.errstate(invalid="ignore"):
-        error = np.abs(got - want)
-    assert (error[finite] <= (size * 2.0 ** (-10 if kind == "half" else -20))[finite]).all()
+    assert (error[finite] <= (size * 2.0 ** (-10 if case.kind == "half" else -20))[finite]).all()
+
+
+SPECIAL = [
+    Case(70, 75, 96), Case(70, 75, 97, transpose_a=True), Case(70, 75, 85, transpose_b=True), Case(40, 39, 33, transpose_a=True, transpose_b=True),
+    Case(70, 260, 96),  # packs rows beside products
+    Case(70, 260, 96, transpose_b=True, share_b=True), Case(70, 75, 77, share_b=True),
+    Case(70, 260, 160), Case(70, 75, 150, transpose_a=True), Case(70, 75, 160, share_b=True),  # several passes
+]  # fmt: skip
+
+
+@needs_tiles
+@pytest.mark.parametrize("kind", ["float", "half"])
+@pytest.mark.parametrize("case", SPECIAL, ids=str)
+@pytest.mark.parametrize("side", ["a", "b"])
+@pytest.mark.parametrize("number", [np.inf, -np.inf, np.nan, "largest"])
+def test_numbers_that_have_no_parts(number: float | str, side: str, case: Case, kind: str, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Infinities, NaN, and floats of which bfloats are infinite: the tiles that meet them are computed from the operands as they are."""
+    for parts in (2, 3):
+        monkeypatch.setitem(STEPS_OF_A, parts, 64 if case.k > 100 else 1024)
+    case = replace(case, kind=kind)
+    plan = tile_schedule(case.spec, TARGETS[HOST])
+    assert plan is not None and plan.passes == (3 if case.k > 100 else 1) and bool(plan.meanwhile) == (case.n == 260)
+    a, b = case.operands()
+    what = np.finfo(storage(kind)).max if number == "largest" else number
+    if number == "largest":
+        a, b = a * storage(kind).type(2.0**-4), b * storage(kind).type(2.0**-4)
+    for at in (0, case.k // 2, case.k - 1):  # in the first steps and in the last
+        x, y = a.copy(), b.copy()
+        (x if side == "a" else y.T)[33, at] = what
+        check_special(case, x, y)
+
+
+@needs_tiles
+@pytest.mark.parametrize("kind", ["float", "half"])
+def test_all_others_are_computed_in_tiles(kind: str, always: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing is computed again: what would be, is NaN here."""
+
+    def spoil(tile: Any) -> str:
+        b = FunctionBuilder(tile.owner.module, f"{tile.name}.plain", [("a", PTR), ("b", PTR), ("sums", PTR)])
+        with b.loop(0, 32 * 32) as k:
+            b.store(b.const(math.nan, F32), b.gep(b.args["sums"], k.index, F32))
+        return b.finish()
+
+    monkeypatch.setattr("graphcell.codegen.llvm.matmul_tiles._Tile._emit_plain", spoil)
+    for case in SPECIAL:
+        case = replace(case, kind=kind)
+        a, b = case.operands()
+        check_special(case, a, b)
+        a[33, 3] = np.inf
+        got = product(case, a, b)
+        rows = np.isnan(got).any(1)
+        assert rows[33] and not rows[:32].any() and not rows[64:].any()  # of the row tile that has it
+
+
+@needs_tiles
+@pytest.mark.parametrize("transpose_b", [False, True])
+def test_numbers_whose_parts_would_vanish_or_overflow(transpose_b: bool, always: None) -> None:
+    """Panels of small numbers, small products, and products near the largest number."""
+    case = Case(40, 45, 96, transpose_b=transpose_b)
+    a, b = case.operands()
+    with np.errstate(under="ignore"):
+        for x, y in ((-126, 126), (-120, 100), (110, -115), (-55, -55), (-60, -40), (60, 50)):
+            check_special(case, a * np.float32(2.0) ** x, b * np.float32(2.0) ** y)
+        x, y = np.zeros_like(a), np.zeros_like(b)
+        x[3, 5], y[5, 7] = 1.9975 * 2.0**63, 1.9975 * 2.0**63
+        check_special(case, x, y)
 
 
 @needs_tiles
@@ -154,18 +212,18 @@ def test_products_of_floats_are_as_exact_as_multiply_adds(scale: float) -> None:
         / size
         for target in (wide, narrow)
     )
-    assert tiles.max() < 2.0**-21 and tiles.mean() < 2 * adds.mean()
+    assert tiles.max() < 2.0**-21 and tiles.mean() < 2 * adds.mean() and (tiles != adds).any()
 
 
 @needs_tiles
 def test_integers_are_exact() -> None:
     """All parts of numbers up to 2**11 are found, and their sums have all digits."""
     rng = np.random.default_rng(2)
-    a, b = (rng.integers(-2048, 2049, (300, 300)).astype(np.float32) for _ in range(2))
+    a, b = (rng.integers(-2048, 2049, (320, 320)).astype(np.float32) for _ in range(2))
     a[:, 3:] = 0  # so that sums stay below 2**24
-    spec = dense_matmul(300, 300, 300)
+    spec = dense_matmul(320, 320, 320)
     assert tile_schedule(spec, TARGETS[HOST]) is not None
-    got = compile_plan(lambda module, target: emit_matmul(module, "matmul", spec, target), TARGETS[HOST])({"a": a, "b": b}, "c", (300, 300), storage("float"))
+    got = compile_plan(lambda module, target: emit_matmul(module, "matmul", spec, target), TARGETS[HOST])({"a": a, "b": b}, "c", (320, 320), storage("float"))
     np.testing.assert_array_equal(got, a.astype(np.float64) @ b.astype(np.float64))
 
 
@@ -208,6 +266,14 @@ def test_how_large_products_are_divided() -> None:
         assert shared is not None and shared.pack_b == pack_b and "parts" not in str(shared)
 
 
+def test_few_rows_of_prepared_weights_are_read_as_they_are() -> None:
+    """Panels of floats take more memory than weights."""
+    for kind, m, used in (("float", 12, False), ("float", 32, False), ("float", 256, True), ("half", 8, False), ("bfloat", 16, True)):
+        assert (tile_schedule(dense_matmul(m, 4096, 4096, kind, share_b=True), WITH_TILES) is not None) == used, (kind, m)
+    one_tile = tile_schedule(dense_matmul(32, 512, 512, "bfloat"), WITH_TILES)
+    assert one_tile is not None and not one_tile.meanwhile  # there is no other to pack
+
+
 def test_all_pairs_of_parts_but_the_smallest_are_multiplied() -> None:
     """Each once, and one operand of a product is that of the product before."""
     for kind, most in (("float", 3), ("half", 2), ("bfloat", 1)):
@@ -227,6 +293,9 @@ def test_where_tile_registers_are_not_used() -> None:
     assert tile_schedule(replace(large, a=Operand("float", 2048, 2)), WITH_TILES) is None
     assert tile_schedule(replace(large, b=Operand("bfloat", 1024, 1)), WITH_TILES) is None
     assert tile_schedule(replace(large, mirrored=True), WITH_TILES) is None
+    keeps = replace(WITH_TILES, flushes=False)  # the eager mode's
+    assert tile_schedule(large, keeps) is None
+    assert tile_schedule(dense_matmul(1024, 1024, 1024, "half"), keeps) is not None and tile_schedule(dense_matmul(1024, 1024, 1024, "bfloat"), keeps) is not None
     assert "tile registers" not in emit_matmul(Module(), "matmul", dense_matmul(8, 64, 64), WITH_TILES).note
 
 

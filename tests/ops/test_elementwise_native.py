@@ -13,7 +13,7 @@ from graphcell.codegen.llvm.body import BodyBuilder, compute_type, storage_type
 from graphcell.codegen.llvm.text import FunctionBuilder, Val
 from graphcell.dtype import DType
 from graphcell.ir.op import Op, evaluate
-from graphcell.ops import arithmetic, mathematics
+from graphcell.ops import arithmetic, gelus, mathematics
 from graphcell.ops.base import Elementwise
 from tests.codegen.harness import build
 from tests.ops.test_elementwise_matrix import CASES, INSTANCES, arity, operands_of, taken
@@ -22,6 +22,7 @@ Array = np.ndarray[Any, Any]
 
 NATIVE = [(cls, op) for cls, op in INSTANCES if isinstance(op, Elementwise)]
 FLOAT_POINTS = [0.0, -0.0, 1.0, -1.0, 0.5, -2.5, 3.0, 1e-3, 2.5, float("inf"), float("-inf"), float("nan")]
+ABSOLUTE = (gelus.GeluTanh, gelus.GeluTanhSlope)  # whose error is: what 1 + tanh leaves far below 0 has few digits
 ULPS = {"float16": 2, "bfloat16": 2, "float32": 16, "float64": 4096}  # the vector mathematics has tests of its own; float64 is less exact there
 
 
@@ -47,14 +48,14 @@ def run_native(op: Elementwise, arrays: list[Array], lanes: int) -> Array:
     return output.view(result.np_type) if output.dtype != result.np_type else output
 
 
-def distance_in_ulps(x: Array, y: Array) -> float:
-    """The largest distance, in units of the last place at the larger of the two; infinities and NaN must be alike."""
+def distance_in_ulps(x: Array, y: Array, least: float = 0.0) -> float:
+    """The largest distance, in units of the last place at the larger of the two, or at `least` if that is larger; infinities and NaN must be alike."""
     a, b = x.astype(np.float64), y.astype(np.float64)
     np.testing.assert_array_equal(np.isnan(a), np.isnan(b))
     np.testing.assert_array_equal(np.where(np.isinf(a), a, 0), np.where(np.isinf(b), b, 0))
     finite = np.isfinite(a)
     info = dt.finfo(dt.from_numpy(x.dtype))
-    unit = np.maximum(np.maximum(np.abs(a), np.abs(b)), float(info.tiny)) * float(info.eps)
+    unit = np.maximum(np.maximum(np.abs(a), np.abs(b)), max(least, float(info.tiny))) * float(info.eps)
     return float((np.abs(a[finite] - b[finite]) / unit[finite]).max(initial=0))
 
 
@@ -64,7 +65,10 @@ def compare(op: Op, arrays: list[Array], lanes: int, ulps: float) -> None:
     got = run_native(op, arrays, lanes)
     assert got.dtype == want.dtype
     if dt.from_numpy(want.dtype).is_float:
-        assert distance_in_ulps(got, want) <= ulps
+        if isinstance(op, ABSOLUTE) and want.dtype == np.float32:
+            assert distance_in_ulps(got, want, least=1.0) <= 1
+        else:
+            assert distance_in_ulps(got, want) <= ulps
     else:
         np.testing.assert_array_equal(got, want)
 

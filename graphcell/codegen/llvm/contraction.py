@@ -65,6 +65,9 @@ class ContractionTarget(Protocol):
     @property
     def l3_bytes(self) -> int: ...
 
+    @property
+    def flushes(self) -> bool: ...
+
     def lanes(self, kind: str) -> int:
         """Elements of `kind` in one vector register."""
         ...

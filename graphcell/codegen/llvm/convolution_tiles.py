@@ -60,7 +60,7 @@ def emit_in_tiles(
     runs = part.rows.taps if plan.passes == 1 and _lie_side_by_side(part) else part.taps
     gathered = plan.grid[0] * spec.m * (spec.k * _GATHERED + runs * _RUN)
     faster = _FAST if (part.rows.taps, part.pixels.taps, part.rows.in_step, part.pixels.in_step) == (3, 3, 1, 1) else 1.0
-    if cycles(spec, plan) + gathered >= WORTH * cycles_of_multiply_adds(spec) / faster:
+    if cycles(spec, plan, target) + gathered >= WORTH * cycles_of_multiply_adds(spec) / faster:
         return None
     product = _TileCorrelation(module, name, spec, plan, target, epilogue, extra, 0, part, names)
     return product.emit().renamed({"a": names[0], "c": names[2]})

@@ -2,10 +2,12 @@
 
 Enters: a `MatmulSpec` and its `TileSchedule`. Leaves: functions in the module and the `Plan` to call them. A block packs what it needs of B, pass by pass,
 and of A, row tile by row tile (llvm/tile_panels.py); a micro-kernel multiplies a panel of each into four registers of sums, whose vectors then end as
-those of any micro-kernel. Where a panel has a number that its parts do not add up to, an infinity or NaN as a rule, the sums of its tiles are
-computed from the operands themselves instead, slowly.
+those of any micro-kernel. Where a panel has a number that its parts do not add up to, an infinity or NaN as a rule, or where all its numbers are so small,
+or its products so large, that parts or products of them would vanish or overflow, the sums of its tiles are computed from the operands themselves instead.
 
-The products of two floats leave out what parts contribute that is less than 2**-22 of it (see `products_of`); sums are rounded to float in each step.
+The products of two floats leave out what parts contribute that is less than 2**-22 of |a||b| (`TileSchedule.products`). In 32 steps, sums of even and of odd
+ones are rounded in each, and added at the end. Of a panel with both numbers below 2**-103 and larger ones, the small ones lose digits: they count as multiples
+of 2**-126.
 
 Reference: G. Henry, P. T. P. Tang, A. Heinecke, "Leveraging the bfloat16 artificial intelligence datatype for higher-precision computations", ARITH 2019.
 """
@@ -13,8 +15,8 @@ Reference: G. Henry, P. T. P. Tang, A. Heinecke, "Leveraging the bfloat16 artifi
 from __future__ import annotations
 
 import contextlib
+import functools
 import math
-from collections.abc import Iterator
 from dataclasses import replace
 
 from graphcell.codegen.llvm import tile_registers as tiles
@@ -36,15 +38,18 @@ from graphcell.codegen.llvm.contraction import (
 )
 from graphcell.codegen.llvm.matmul_spec import MatmulSpec
 from graphcell.codegen.llvm.matmul_tiles_schedule import TILE, TileSchedule
-from graphcell.codegen.llvm.microkernel import MicroKernel, emit_finish
-from graphcell.codegen.llvm.packing import displaced, load_as, load_strided, prefetch, store_as, zeros
-from graphcell.codegen.llvm.text import I8, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, constant_mask, i64
-from graphcell.codegen.llvm.tile_panels import LARGEST, Panel, clear_largest, emit_pack, keep_largest, no_bits, pack_row, panel_bytes
+from graphcell.codegen.llvm.microkernel import Level, MicroKernel, call_micro, emit_finish, emit_micro
+from graphcell.codegen.llvm.packing import displaced, emit_pack_panel, prefetch
+from graphcell.codegen.llvm.text import I8, I64, PTR, VOID, FunctionBuilder, LType, Module, Val, const, i64
+from graphcell.codegen.llvm.tile_panels import LARGEST, NO_BITS, Panel, clear_largest, emit_pack, keep_largest, pack_row, panel_bytes
 from graphcell.records import dataclass
 
 _LANES = tiles.TILE_ROWS
 _SUMS_BYTES = TILE * TILE * 4
 _ROWS_AT_ONCE = 4  # whose vectors end together
+_ROWS_OF_PLAIN, _STEPS_OF_PLAIN = 8, 256  # that are computed at once without tiles, and for which columns are copied: 32 KB
+_SMALL, _LARGE = 2.0**-100, 2.0**126
+"""Below the first, parts of a number or of a product of numbers may vanish; from the second on, sums of parts may overflow before those of numbers do."""
 _LEFT, _RIGHT = (4, 5), (6, 7)  # the registers of the operands; the sums are before them
 _FLOAT = LType("float")
 
@@ -254,11 +259,12 @@ class _Block:
         is_last = None if plan.passes == 1 else b.icmp("eq", b.add(k, count), i64(spec.k))
         for i, segment in enumerate(plan.row_segments):
             with tile_loop(b, segment, *on.rows, "rows") as (tile, row):
-                self._row_tile(on, i, _less(b, tile, on.rows[0]), row, k, count, is_last)
+                self._row_tile(on, i, tile, row, k, count, is_last)
 
-    def _row_tile(self, on: _Operands, i: int, down: Val, row: Val, k: Val, count: Val, is_last: Val | None) -> None:
-        """Those steps of a row tile, the `down`th of the block, of row segment `i`; `is_last`: whether they are the last ones, None: yes."""
+    def _row_tile(self, on: _Operands, i: int, tile: Val, row: Val, k: Val, count: Val, is_last: Val | None) -> None:
+        """Those steps of a row tile of row segment `i`; `is_last`: whether they are the last ones, None: yes."""
         b, owner, plan, spec = self.b, self.owner, self.owner.plan, self.owner.spec
+        down = _less(b, tile, on.rows[0])
         left, largest = b.args["scratch"], self._largest_of_rows(down)
         a = b.gep(on.a, affine(b, [(row, spec.a.row)]), LType(spec.a.kind))
         source = b.gep(a, affine(b, [(k, spec.a.column)]), LType(spec.a.kind))
@@ -267,16 +273,16 @@ class _Block:
             b.call(self.gathers[i], VOID, on.a, source, b.add(on.base_row, row), k, count)
         with b.if_then(b.icmp("eq", down, i64(0))) if plan.meanwhile else contextlib.nullcontext():
             b.call(self.row_packers[i], VOID, source, left, largest, count)
-        following = self._following(source, down, row) if plan.meanwhile else []
+        following = self._following(source, tile, on.rows[1], down, row) if plan.meanwhile else []
         if plan.meanwhile:
             left = b.gep(left, b.mul(b.and_(down, i64(1)), i64(owner.panel_of_a)), I8)
         begun = b.cast(b.icmp("sgt", k, i64(0)), I64, signed=False)
         c = b.gep(on.c, affine(b, [(row, spec.c.row)]), LType(spec.c.kind))
         for j, (segment, _) in enumerate(plan.column_segments):
             group = owner.panel_of_columns(segment).group_bytes
-            with tile_loop(b, segment, *on.columns, "columns") as (tile, column):
-                turn = _less(b, tile, on.columns[0])
-                panel, bits = self._panel(tile if plan.pack_b == "shared" else turn)
+            with tile_loop(b, segment, *on.columns, "columns") as (across, column):
+                turn = _less(b, across, on.columns[0])
+                panel, bits = self._panel(across if plan.pack_b == "shared" else turn)
                 at = b.gep(panel, affine(b, [(k, group // tiles.TILE_STEPS)]), I8) if plan.pack_b == "shared" else panel
                 number = i64(0) if plan.passes == 1 else b.add(b.mul(down, i64(plan.columns_per_block)), turn)
                 sums = b.gep(b.args["scratch"], affine(b, [(number, _SUMS_BYTES)], owner.before_sums), I8)
@@ -292,18 +298,16 @@ class _Block:
         first = self.owner.before_sums - self.owner.plan.rows_per_block * LINE_BYTES
         return self.b.gep(self.b.args["scratch"], affine(self.b, [(down, LINE_BYTES)], first), I8)
 
-    def _following(self, source: Val, down: Val, row: Val) -> list[Val]:
-        """Where the next row tile lies, how many rows it has, where its panel and its largest bits belong. The last row tile stands for what would
+    def _following(self, source: Val, tile: Val, past: Val, down: Val, row: Val) -> list[Val]:
+        """Where the next row tile of the block lies, how many rows it has, where its panel and its largest bits belong. The last one stands for what would
         follow.
         """
         b, owner, spec = self.b, self.owner, self.owner.spec
-        left = b.sub(i64(spec.m - TILE), row)
-        is_last = b.icmp("slt", left, i64(1))
+        is_last = b.icmp("sge", b.add(tile, i64(1)), past)
         source = b.gep(source, b.select(is_last, i64(0), i64(TILE * spec.a.row)), LType(spec.a.kind))
-        rows = b.select(is_last, b.sub(i64(spec.m), row), left)
-        next_one = b.add(down, i64(1))
-        panel = b.gep(b.args["scratch"], b.mul(b.and_(next_one, i64(1)), i64(owner.panel_of_a)), I8)
-        return [source, rows, panel, self._largest_of_rows(b.binary("smin", next_one, i64(owner.plan.rows_per_block - 1)))]
+        first = b.select(is_last, row, b.add(row, i64(TILE)))
+        panel = b.gep(b.args["scratch"], b.mul(b.and_(b.add(down, i64(1)), i64(1)), i64(owner.panel_of_a)), I8)
+        return [source, b.sub(i64(spec.m), first), panel, self._largest_of_rows(b.select(is_last, down, b.add(down, i64(1))))]
 
     def _later(self, source: Val, turn: Val) -> Val:
         """What of the next row tile of A the micro-kernel asks for that is the `turn`th beside this one."""
@@ -353,7 +357,7 @@ class _Tile:
         b.if_else(b.icmp("eq", b.args["begun"], i64(0)), begin, resume)
         groups = b.div(b.add(b.args["count"], i64(tiles.TILE_STEPS - 1)), i64(tiles.TILE_STEPS), signed=False)
         lines = self._lines(b)
-        largest = [no_bits()] * (meanwhile > 0)
+        largest = [NO_BITS] * (meanwhile > 0)
         with b.loop(0, groups, carried=[b.args["left"], b.args["right"], *largest], name="k", at_least_once=True) as loop:
             at, other, *largest = loop.carried
             if not meanwhile:
@@ -406,11 +410,6 @@ class _Tile:
             for at in range(0, TILE, LINE_BYTES // element.bytes):
                 prefetch(b, displaced(b, start, line * max(a.row, a.column) + at, element), 2)
 
-    @contextlib.contextmanager
-    def _row(self, b: FunctionBuilder, stop: int) -> Iterator[Val]:
-        with b.loop(0, stop, name="row", at_least_once=True) as loop:
-            yield loop.index
-
     def _output(self, b: FunctionBuilder, row: Val) -> Val:
         return b.gep(b.args["c"], affine(b, [(row, self.owner.spec.c.row)]), LType(self.owner.spec.c.kind))
 
@@ -425,8 +424,7 @@ class _Tile:
         params = [*pointers, ("row", I64), ("column", I64), *owner.extra]
         b = FunctionBuilder(owner.module, f"{self.name}.end", params, attributes="nounwind noinline")
         if plain:
-            bits = b.binary("umax", *(b.load(b.args[name], LType("i32", _LANES)) for name in ("left_bits", "right_bits")))
-            with b.if_then(b.icmp("ugt", b.reduce("umax", bits), const(LARGEST, LType("i32")))):
+            with b.if_then(b.xor(self._adds_up(b), const(True, LType("i1")))):
                 b.call(plain, VOID, b.args["a"], b.args["b"], b.args["sums"])
         extra = [b.args[n] for n, _ in owner.extra]
         for function, first, past in parts:
@@ -450,21 +448,43 @@ class _Tile:
                 found.append((emit_finish(owner.module, f"{self.name}.end{rows}", kernel, owner.epilogue, owner.extra, TILE), first, past))
         return found
 
+    def _adds_up(self, b: FunctionBuilder) -> Val:
+        """An i1: whether the panels' numbers are the sums of their parts, and products of parts are neither too small nor too large."""
+        one, other = (b.reduce("umax", b.load(b.args[name], LType("i32", _LANES))) for name in ("left_bits", "right_bits"))
+        largest = [b.bitcast(bits, _FLOAT) for bits in (one, other)]
+        product = b.mul(*largest)
+        known = b.icmp("ule", b.binary("umax", one, other), const(LARGEST, LType("i32")))
+        zero = b.or_(*(b.fcmp("oeq", x, b.const(0.0, x)) for x in largest))
+        within = [b.fcmp("oge", x, b.const(_SMALL, x)) for x in (*largest, product)] + [b.fcmp("olt", product, b.const(_LARGE, product))]
+        return b.and_(known, b.or_(zero, functools.reduce(b.and_, within)))
+
     def _emit_plain(self) -> str:
-        """Emits `void name(ptr a, ptr b, ptr sums)`: the sums by multiply-adds from the operands as they lie."""
-        spec, shape = self.owner.spec, self.shape
-        b = FunctionBuilder(self.owner.module, f"{self.name}.plain", [("a", PTR), ("b", PTR), ("sums", PTR)], attributes="nounwind noinline")
-        with self._row(b, self.rows.size) as row:
-            a = b.gep(b.args["a"], affine(b, [(row, spec.a.row)]), LType(spec.a.kind))
-            for v in range(shape.vectors):
-                used = shape.tail if v == shape.vectors - 1 else _LANES
-                mask = None if used == _LANES else constant_mask(used, _LANES)
-                right = b.gep(b.args["b"], v * _LANES * spec.b.column, LType(spec.b.kind))
-                with b.loop(0, spec.k, carried=[zeros(LType("float", _LANES))], name="k", at_least_once=True) as k:
-                    one = load_as(b, b.gep(a, affine(b, [(k.index, spec.a.column)]), LType(spec.a.kind)), spec.a.kind, "float", 0)
-                    at = b.gep(right, affine(b, [(k.index, spec.b.row)]), LType(spec.b.kind))
-                    k.carry(b.fma(load_strided(b, at, spec.b.column, spec.b.kind, "float", _LANES, mask), b.splat(one, _LANES), k.carried[0]))
-                store_as(b, k.results[0], b.gep(b.args["sums"], affine(b, [(row, TILE)], v * _LANES), _FLOAT), "float")
+        """Emits `void name(ptr a, ptr b, ptr sums)`: the sums by multiply-adds from the operands as they lie, whose columns are copied for some steps at a
+        time.
+        """
+        spec, owner, shape = self.owner.spec, self.owner, self.shape
+        pack = emit_pack_panel(owner.module, f"{self.name}.copy", shape, spec.b.row, spec.b.column, spec.b.kind, "float", False)
+        whole = self.rows.size // _ROWS_OF_PLAIN * _ROWS_OF_PLAIN
+        kernels = []
+        for first, past in ((0, whole), (whole, self.rows.size)):
+            if first < past:
+                size = min(_ROWS_OF_PLAIN, past - first)
+                steps, level = range(size), Level("count", spec.a.column, shape.padded)
+                kinds = spec.a.kind, "float", "float"
+                offsets = tuple(spec.a.row * s for s in steps), tuple(TILE * s for s in steps)
+                kernel = MicroKernel("float", shape, *offsets, tuple(steps), (level,), *kinds, resumes=True)
+                kernels.append((kernel, emit_micro(owner.module, f"{self.name}.plain{size}", kernel, None, ()), first, past, size))
+        b = FunctionBuilder(owner.module, f"{self.name}.plain", [("a", PTR), ("b", PTR), ("sums", PTR)], attributes="nounwind noinline")
+        panel = b.alloca(_FLOAT, _STEPS_OF_PLAIN * TILE)
+        with b.loop(0, spec.k, _STEPS_OF_PLAIN, name="k", at_least_once=True) as k:
+            count = b.binary("smin", b.sub(i64(spec.k), k.index), i64(_STEPS_OF_PLAIN))
+            b.call(pack, VOID, b.gep(b.args["b"], affine(b, [(k.index, spec.b.row)]), LType(spec.b.kind)), panel, count)
+            a = b.gep(b.args["a"], affine(b, [(k.index, spec.a.column)]), LType(spec.a.kind))
+            flags = {"resume": b.cast(b.icmp("sgt", k.index, i64(0)), I64, signed=False), "last": i64(1)}
+            for kernel, name, first, past, size in kernels:
+                with b.loop(first, past, size, name="rows", at_least_once=True) as row:
+                    at, to = b.gep(a, affine(b, [(row.index, spec.a.row)]), LType(spec.a.kind)), b.gep(b.args["sums"], b.mul(row.index, i64(TILE)), _FLOAT)
+                    call_micro(b, name, kernel, at, panel, to, counts={"count": count}, **flags, row=row.index, column=i64(0), extra=())
         return b.finish()
 
 

@@ -9,6 +9,7 @@ import math
 
 from graphcell.codegen.llvm.contraction import Columns, ContractionTarget, RegisterTiles, Segment, ceil_div, multiplies_tiles, round_up
 from graphcell.codegen.llvm.matmul_spec import MatmulSpec
+from graphcell.codegen.llvm.text import LType
 from graphcell.codegen.llvm.tile_panels import PARTS, panel_bytes
 from graphcell.codegen.llvm.tile_registers import TILE_ROWS, TILE_STEPS
 from graphcell.records import dataclass
@@ -26,6 +27,8 @@ _MULTIPLY_ADDS = 28.0  # of floats in a cycle, as the other kernels do
 _PRODUCT = {1: 36.0, 2: 25.0, 3: 25.0}  # of two tiles, with their loads; by the parts of an element, of which some are loaded once for several products
 _PACKED = {"bfloat": (0.25, 0.3), "half": (0.5, 0.8), "float": (0.75, 1.05)}  # for an element: as it lies, and turned
 _MEANWHILE = 0.2  # of that, for what is packed beside products
+_ALONE = 2.4  # times a product: where a row tile is one register, each register of B is loaded for one product
+_FETCHED, _NEAR = (8.0, 2.7), 16 << 20  # bytes of prepared panels that come in a cycle, of up to so many in all, and of more
 _CALL = 100.0  # of a product of panels, with what is stored
 WORTH = 0.85  # of the time of the other kernels
 
@@ -51,7 +54,7 @@ class TileSchedule(RegisterTiles):
 
     @property
     def products(self) -> tuple[tuple[int, int], ...]:
-        """Which parts of A and B are multiplied. Left out is what is less than 2**-22 of the product of the numbers."""
+        """Which parts of A and B are multiplied. Left out is what is less than 2**-22 of |a||b|."""
         return _PRODUCTS[self.parts]
 
     def __str__(self) -> str:
@@ -65,9 +68,11 @@ _PRODUCTS = {1: ((0, 0),), 2: ((1, 1), (1, 0), (0, 0), (0, 1)), 3: ((0, 2), (0, 
 
 
 def _lines_meanwhile(spec: MatmulSpec, across: int, column_tiles: int) -> int:
-    """Rows of a row tile that each of the products beside each other packs, if it lies row by row and steps are whole groups, and these are not many."""
+    """Rows of the next row tile that each of the products beside each other in a block packs, if there is one that lies row by row, steps are whole groups, and
+    these are not many.
+    """
     lines = ceil_div(TILE, column_tiles // across)
-    return lines if spec.a.column == 1 and spec.k % TILE_STEPS == 0 and lines <= _MOST_LINES else 0
+    return lines if spec.m > TILE and spec.a.column == 1 and spec.k % TILE_STEPS == 0 and lines <= _MOST_LINES else 0
 
 
 def tile_schedule(spec: MatmulSpec, target: ContractionTarget) -> TileSchedule | None:
@@ -76,7 +81,7 @@ def tile_schedule(spec: MatmulSpec, target: ContractionTarget) -> TileSchedule |
         return None
     passes = ceil_div(spec.k, STEPS_OF_A[PARTS[spec.a.kind]])
     plan = schedule_in_passes(spec, round_up(ceil_div(spec.k, passes), TILE_STEPS), target)
-    return plan if cycles(spec, plan) < WORTH * cycles_of_multiply_adds(spec) else None
+    return plan if cycles(spec, plan, target) < WORTH * cycles_of_multiply_adds(spec) else None
 
 
 def schedule_in_passes(spec: MatmulSpec, depth: int, target: ContractionTarget, gathers: bool = False) -> TileSchedule:
@@ -95,7 +100,8 @@ def _can(spec: MatmulSpec, target: ContractionTarget) -> bool:
     kinds = a.kind == b.kind and a.kind in PARTS and spec.c.kind != "double"
     contiguous = 1 in (a.row, a.column) and 1 in (b.row, b.column)
     half_is_copied = spec.mirrored  # which takes as long, and both halves are equal
-    return multiplies_tiles(target) and kinds and contiguous and spec.k > 0 and not half_is_copied
+    takes_small = target.flushes or a.kind != "float"  # the numbers of halves are none of bfloats that are denormal
+    return multiplies_tiles(target) and kinds and contiguous and spec.k > 0 and takes_small and not half_is_copied
 
 
 def _rows(m: int) -> tuple[Segment, ...]:
@@ -115,6 +121,7 @@ def _columns(n: int) -> tuple[tuple[Segment, Columns], ...]:
 def _grid(spec: MatmulSpec, row_tiles: int, column_tiles: int, passes: int, panel: int, gathers: bool, target: ContractionTarget) -> tuple[int, int]:
     """Blocks along columns and rows: enough for threads, what a block uses again in the L2 cache, and least packed by several blocks."""
     outer, room = math.prod(spec.batch), int(target.l2_bytes * _PART_OF_CACHE)
+    fetches = passes * column_tiles * panel > room  # prepared panels, from further away
     wanted = min(_MOST_BLOCKS, spec.blocks_wanted, outer * row_tiles * column_tiles)
     best = (math.inf, math.inf, 1, 1)
     for per_column in range(1, column_tiles + 1):
@@ -130,19 +137,24 @@ def _grid(spec: MatmulSpec, row_tiles: int, column_tiles: int, passes: int, pane
         blocks = outer * across * down
         missing = max(0, wanted - blocks) + (blocks < _UNEVEN and blocks % 2 and wanted > 1)
         part = _MEANWHILE if _lines_meanwhile(spec, across, column_tiles) and not gathers else 1
-        packed = part * across * spec.m + (0 if spec.share_b else down * spec.n)
+        packed = part * across * spec.m + (0 if spec.share_b and not fetches else down * spec.n)
         best = min(best, (missing, packed, across, down))
     return int(best[2]), int(best[3])
 
 
-def cycles(spec: MatmulSpec, plan: TileSchedule) -> float:
+def cycles(spec: MatmulSpec, plan: TileSchedule, target: ContractionTarget) -> float:
     """The time that is expected."""
     across, down = plan.grid
-    each = [ceil_div(n, TILE_ROWS) for n in (spec.m, spec.n)]
-    products = math.prod(each) * ceil_div(spec.k, TILE_STEPS) * len(plan.products) * _PRODUCT[plan.parts]
+    full, rest = divmod(spec.m, TILE)
+    rows = 2 * full + (0 if rest == 0 else 2 if rest > TILE_ROWS else _ALONE)
+    products = rows * ceil_div(spec.n, TILE_ROWS) * ceil_div(spec.k, TILE_STEPS) * len(plan.products) * _PRODUCT[plan.parts]
     turned = spec.a.column != 1, spec.b.column != 1
     packed = across * spec.m * spec.k * _PACKED[spec.a.kind][turned[0]] * (_MEANWHILE if plan.meanwhile else 1)
-    packed += 0 if plan.pack_b == "shared" else down * spec.n * spec.k * _PACKED[spec.b.kind][turned[1]]
+    panels = spec.n * spec.k * plan.parts * LType("bfloat").bytes
+    if plan.pack_b == "block":
+        packed += down * spec.n * spec.k * _PACKED[spec.b.kind][turned[1]]
+    elif plan.parts > 1 and panels > target.l2_bytes // 2:  # bfloats take no more memory than the other kernels'
+        packed += down * panels / _FETCHED[panels > _NEAR]
     calls = plan.row_tiles * plan.column_tiles * plan.passes
     return math.prod(spec.batch) * (products + packed + calls * _CALL)
 

@@ -187,10 +187,10 @@ def emit_micro(
 
 
 def emit_finish(module: Module, name: str, kernel: MicroKernel, epilogue: Epilogue | None, extra: Extra, pitch: int) -> str:
-    """Emits `void name(ptr sums, ptr c, [resume, last], row, column, extra...)`, the end of a micro-kernel whose sums lie in memory, row by row, `pitch`
-    elements apart; returns the name.
+    """Emits `void name(ptr sums, ptr c, row, column, extra...)`, the end of a micro-kernel whose sums lie in memory, row by row, `pitch` elements apart;
+    returns the name.
     """
-    params = [("sums", PTR), ("c", PTR), *[("resume", I64), ("last", I64)] * kernel.resumes, ("row", I64), ("column", I64), *extra]
+    params = [("sums", PTR), ("c", PTR), ("row", I64), ("column", I64), *extra]
     b = FunctionBuilder(module, name, params)
     rows = [b.gep(b.args["sums"], i * pitch, LType(kernel.kind)) for i in range(kernel.rows)]
     at = [(b.gep(row, v * kernel.columns.lanes, LType(kernel.kind)), LType(kernel.kind, lanes)) for row in rows for v, lanes in enumerate(kernel.widths)]

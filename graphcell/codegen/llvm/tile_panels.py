@@ -2,9 +2,9 @@
 
 Enters: rows (or columns) of an operand in memory, as far apart as they are. Leaves: a panel of up to 32 of them. A bfloat has 8 significant bits, so a
 half is exactly the sum of two and a float of three; a product of two floats is then six products of bfloats (llvm/matmul_tiles.py). A panel is a run of
-groups of 32 reduction steps, behind the last step zeros; a group has the parts one after the other, and of each part one tile or two. What follows the
-groups is the largest of the numbers' bits, lane by lane: where a number is infinite, NaN, or so large that its first part is infinite, its parts do not add
-up to it, and whoever reads the panel has to see that.
+groups of 32 reduction steps, behind the last step zeros; a group has the parts one after the other, and of each part one tile or two. Beside the panel goes
+what its numbers' magnitudes have at most (as bits, in 16 lanes that have nothing to do with each other): where a number is infinite, NaN, or so large that
+its first part is infinite, its parts do not add up to it, and whoever reads the panel has to see that.
 
 A part rounds what the parts before leave of a number to nearest, so the remainder is exact; what is left behind all parts is less than 2**-126.
 """
@@ -22,6 +22,8 @@ PARTS = {"bfloat": 1, "half": 2, "float": 3}
 LARGEST = 0x7F7F_7FFF
 """The bits of the largest float whose first part is finite."""
 _WORDS = LType("i32", TILE_ROWS)
+NO_BITS = zeros(_WORDS)
+"""The largest bits of nothing."""
 _FLOATS = LType("float", TILE_ROWS)
 _GROUPS_AHEAD = 2  # of 32 steps of a row, which are asked for ahead where many rows are read in turn
 
@@ -29,8 +31,7 @@ _GROUPS_AHEAD = 2  # of 32 steps of a row, which are asked for ahead where many 
 @dataclass(frozen=True, slots=True)
 class Panel:
     """`size` rows or columns of an operand, `across` elements apart, their reduction steps `along` apart; one of both is 1. `right`: the operand is the
-    second one, of whose tiles a row is a pair of steps. `room`:
-    for so many tiles of a part, if not as many as there are.
+    second one, of whose tiles a row is a pair of steps. `room`: how many tiles of a part there is room for, if not for as many as there are.
     """
 
     kind: str
@@ -72,11 +73,6 @@ def emit_pack(module: Module, name: str, panel: Panel) -> str:
 def clear_largest(b: FunctionBuilder, place: Val) -> None:
     """Before a panel is packed."""
     b.store(zeros(_WORDS), place)
-
-
-def no_bits() -> Val:
-    """The largest bits of nothing."""
-    return zeros(_WORDS)
 
 
 def keep_largest(b: FunctionBuilder, place: Val, largest: Val) -> None:
