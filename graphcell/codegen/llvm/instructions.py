@@ -547,15 +547,21 @@ class Instructions:
         Where the result is then selected by the mask by which x was loaded, LLVM 22 makes one instruction of all three, which applies the mask to its
         result only, and reads all of x. An empty piece of assembly between load and shuffle keeps them apart.
         """
-        kept = self._kept_from_loads(x)
-        x, y = kept, kept if y is x else self._kept_from_loads(y)
-        mask = ", ".join(f"i32 {k}" for k in lanes)
-        t = x.type.with_lanes(len(lanes))
-        return self.raw(f"shufflevector {x}, {y}, <{len(lanes)} x i32> <{mask}>", t)
+        kept = self._kept_apart(x) if x.text in self._masked else x
+        x, y = kept, kept if y is x else self._kept_apart(y) if y.text in self._masked else y
+        return self._shuffled(x, y, lanes)
 
-    def _kept_from_loads(self, x: Val) -> Val:
-        own = x.text in self._masked and x.type.bytes * x.type.lanes in _REGISTERS
-        return self.raw(f'call {x.type} asm "", "=v,0"({x})', x.type) if own else x
+    def _shuffled(self, x: Val, y: Val, lanes: Sequence[int]) -> Val:
+        mask = ", ".join(f"i32 {k}" for k in lanes)
+        return self.raw(f"shufflevector {x}, {y}, <{len(lanes)} x i32> <{mask}>", x.type.with_lanes(len(lanes)))
+
+    def _kept_apart(self, x: Val) -> Val:
+        """The same in registers of its own; what is smaller than one LLVM leaves apart in any case."""
+        lanes, size = x.type.lanes, x.type.bytes * x.type.lanes
+        if size > _REGISTERS[-1]:
+            low, high = (self._kept_apart(self._shuffled(x, x, half)) for half in (range(lanes // 2), range(lanes // 2, lanes)))
+            return self._shuffled(low, high, range(lanes))
+        return self.raw(f'call {x.type} asm "", "=v,0"({x})', x.type) if size in _REGISTERS else x
 
     def iota(self, lanes: int, kind: str = "i64") -> Val:
         """<0, 1, 2, …>"""
