@@ -127,7 +127,9 @@ def _grid(spec: MatmulSpec, row_tiles: int, column_tiles: int, passes: int, pane
     for per_column in range(1, column_tiles + 1):
         across = ceil_div(column_tiles, per_column)
         left = room - per_column * panel
-        if per_column > 1 and (left < 0 or across == ceil_div(column_tiles, per_column - 1)):
+        if per_column > 1 and left < 0:
+            break
+        if per_column > 1 and across == ceil_div(column_tiles, per_column - 1):
             continue
         most = row_tiles if passes == 1 else max(1, min(row_tiles, left // (per_column * TILE * TILE * 4)))
         down = ceil_div(row_tiles, most)
