@@ -18,6 +18,7 @@ from graphcell.codegen.llvm.text import Module
 from tests.codegen.harness import NUMPY_TYPES
 
 PAGE = mmap.PAGESIZE
+CANARY = 0xA5
 
 
 def without_tiles(target: Target) -> Target:
@@ -25,7 +26,6 @@ def without_tiles(target: Target) -> Target:
     return replace(target, features=target.features.replace("+amx", "-amx"))
 
 
-CANARY = 0xA5
 TARGETS = {width: without_tiles(host(str(width))) for width in (16, 32, 64) if width <= host("").vector_bytes}
 """By the bytes of a vector. Products with tile registers have tests of their own (test_matmul_tiles.py)."""
 Array = NDArray[Any]
